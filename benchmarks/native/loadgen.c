@@ -1,0 +1,532 @@
+/*
+ * A closed-loop HTTP/1.1 load generator for chat completions: each connection sends its next
+ * request when the last answer is complete. Prints one line of JSON. Exits 1 if any request
+ * failed, was cut, had wrong usage, or was unfinished.
+ *
+ *   loadgen -p PORT -c CONNECTIONS -d SECONDS [-n REQUESTS_MAX] [-b BODY_BYTES] [-t MAX_TOKENS]
+ *           [-i SEED_MICROSECONDS] [-s] [-k KEY] [-m MODEL] [-u PATH] [-x SESSIONS] [-h HEADER]
+ *
+ * -s asks for a stream, with usage. -x sends a session id of SESSIONS rotating ones in HEADER.
+ * -t and -i mean to the upstream what upstream.c says. At most LATENCIES_MAX samples are kept.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "buffer.h"
+
+#define HEAD_BYTES_MAX 16384
+#define LINE_BYTES_MAX 4096
+#define LATENCIES_MAX 8000000u
+#define EVENTS_MAX 256
+#define FAILURES_MAX 1000
+#define OVERTIME_NS 15000000000LL
+#define MESSAGE_BYTES 20000
+#define TAIL_BYTES 220
+
+struct options {
+    int port;
+    int connections;
+    double seconds;
+    long requests_max;
+    size_t body_bytes;
+    long max_tokens;
+    long long seed;
+    bool is_stream;
+    const char *key;
+    const char *model;
+    const char *path;
+    const char *session_header;
+    long sessions;
+};
+
+static struct options options = {
+    .port = 9001,
+    .connections = 1,
+    .seconds = 2,
+    .body_bytes = 2048,
+    .max_tokens = 16,
+    .key = "sk-test",
+    .model = "m",
+    .path = "/v1/chat/completions",
+    .session_header = "x-session-id",
+};
+
+struct samples {
+    long long *values;
+    size_t count;
+    size_t capacity;
+};
+
+enum part { HEAD, SIZED_BODY, CHUNK_SIZE, CHUNK_DATA, CHUNK_END, LAST_LINE };
+enum progress { GOING_ON, COMPLETE, BROKEN };
+
+struct connection {
+    int fd;
+    struct buffer request;
+    size_t request_sent;
+    long request_number;
+    long long started_ns;
+    enum part part;
+    char head[HEAD_BYTES_MAX];
+    size_t head_length;
+    int status;
+    bool server_closes;
+    long long left; /* of the sized body, or of the chunk */
+    char line[LINE_BYTES_MAX];
+    size_t line_length;
+    long tokens_seen;
+    long tokens_told; /* completion_tokens of the last usage, or -1 */
+    bool has_done;
+};
+
+static struct {
+    struct samples latency, first_token, chunk_delay;
+    long requests, failures, events, reads, started;
+    int active;
+    long long bytes, last_ns;
+    char failure[400];
+} totals;
+
+static int epoll_fd;
+static struct buffer body;
+
+/* Samples. */
+
+static void samples_add(struct samples *samples, long long value)
+{
+    if (samples->count >= LATENCIES_MAX)
+        return;
+    if (samples->count == samples->capacity) {
+        samples->capacity = samples->capacity ? samples->capacity * 2 : 65536;
+        samples->values = realloc(samples->values, samples->capacity * sizeof *samples->values);
+    }
+    samples->values[samples->count++] = value;
+}
+
+static int compare(const void *left, const void *right)
+{
+    long long a = *(const long long *)left, b = *(const long long *)right;
+    return a < b ? -1 : a > b;
+}
+
+/* Microseconds at a share of the sorted samples, or -1 if there are none. */
+static double quantile(const struct samples *samples, double share)
+{
+    if (samples->count == 0)
+        return -1;
+    return (double)samples->values[(size_t)(share * (double)(samples->count - 1))] / 1000.0;
+}
+
+static void print_quantiles(const char *name, struct samples *samples)
+{
+    qsort(samples->values, samples->count, sizeof *samples->values, compare);
+    printf("\"%s_us\":{\"p10\":%.1f,\"p50\":%.1f,\"p95\":%.1f,\"p99\":%.1f},", name,
+           quantile(samples, 0.1), quantile(samples, 0.5), quantile(samples, 0.95),
+           quantile(samples, 0.99));
+}
+
+/* Requests. */
+
+/* A conversation of about the wanted size, with quotes, escapes and some UTF-8 in it. */
+static void make_body(void)
+{
+    static const char *words[] = {
+        "the ",   "quick ", "function ", "return ", "value ", "of ",       "\\\"quoted\\\" ",
+        "def ",   "class ", "self.",     "import ", "token ", "response ", "router ",
+        "\\n    ", "caf\xc3\xa9 ",
+    };
+    unsigned random = 12345;
+    buffer_format(&body,
+                  "{\"model\":\"%s\",\"messages\":[{\"role\":\"system\","
+                  "\"content\":\"You are a helpful coding agent.\"}",
+                  options.model);
+    for (int message = 0; body.length + TAIL_BYTES < options.body_bytes; message++) {
+        size_t begin = body.length;
+        buffer_format(&body, ",{\"role\":\"%s\",\"content\":\"", message % 2 ? "assistant" : "user");
+        while (body.length + TAIL_BYTES < options.body_bytes &&
+               body.length - begin < MESSAGE_BYTES) {
+            random = random * 1103515245 + 12345;
+            buffer_text(&body, words[(random >> 16) & 15]);
+        }
+        buffer_text(&body, "\"}");
+    }
+    buffer_format(&body, "],\"max_tokens\":%ld,\"seed\":%lld,\"temperature\":0.7%s}",
+                  options.max_tokens, options.seed,
+                  options.is_stream
+                      ? ",\"stream\":true,\"stream_options\":{\"include_usage\":true}"
+                      : "");
+}
+
+static void make_request(struct connection *connection)
+{
+    struct buffer *request = &connection->request;
+    request->length = 0;
+    buffer_format(request,
+                  "POST %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer %s\r\n"
+                  "Content-Type: application/json\r\nAccept: application/json\r\n"
+                  "User-Agent: loadgen\r\n",
+                  options.path, options.port, options.key);
+    if (options.sessions)
+        buffer_format(request, "%s: session-%ld\r\n", options.session_header,
+                      connection->request_number * 7919 % options.sessions);
+    buffer_format(request, "Content-Length: %zu\r\n\r\n", body.length);
+    buffer_append(request, body.data, body.length);
+    connection->request_sent = 0;
+    connection->request_number++;
+}
+
+static void watch(struct connection *connection, int operation, unsigned events)
+{
+    struct epoll_event event = {.events = events, .data.ptr = connection};
+    epoll_ctl(epoll_fd, operation, connection->fd, &event);
+}
+
+static void open_connection(struct connection *connection)
+{
+    connection->fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = {
+        .sin_family = AF_INET,
+        .sin_port = htons((unsigned short)options.port),
+        .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+    };
+    if (connect(connection->fd, (struct sockaddr *)&address, sizeof address)) {
+        perror("connect");
+        exit(1);
+    }
+    int one = 1;
+    setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    watch(connection, EPOLL_CTL_ADD, EPOLLIN);
+}
+
+/* Sends as much of the request as there is room for; false if the peer is gone. */
+static bool send_request(struct connection *connection)
+{
+    struct buffer *request = &connection->request;
+    while (connection->request_sent < request->length) {
+        ssize_t sent = send(connection->fd, request->data + connection->request_sent,
+                            request->length - connection->request_sent,
+                            MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (sent < 0 && errno == EAGAIN) {
+            watch(connection, EPOLL_CTL_MOD, EPOLLIN | EPOLLOUT);
+            return true;
+        }
+        if (sent < 0)
+            return false;
+        connection->request_sent += (size_t)sent;
+    }
+    watch(connection, EPOLL_CTL_MOD, EPOLLIN);
+    return true;
+}
+
+static bool start_request(struct connection *connection)
+{
+    make_request(connection);
+    connection->part = HEAD;
+    connection->head_length = 0;
+    connection->line_length = 0;
+    connection->tokens_seen = 0;
+    connection->tokens_told = -1;
+    connection->has_done = false;
+    connection->status = 0;
+    connection->started_ns = now_ns();
+    totals.started++;
+    return send_request(connection);
+}
+
+/* Answers. */
+
+static void read_usage(struct connection *connection, const char *text)
+{
+    const char *usage = strstr(text, "\"usage\"");
+    const char *count = usage ? strstr(usage, "\"completion_tokens\":") : NULL;
+    if (count)
+        connection->tokens_told = strtol(count + 20, NULL, 10);
+}
+
+static void read_event(struct connection *connection, long long now)
+{
+    const char *line = connection->line;
+    if (strncmp(line, "data:", 5))
+        return;
+    totals.events++;
+    if (strstr(line, "[DONE]"))
+        connection->has_done = true;
+    const char *content = strstr(line, "\"content\":");
+    if (content) {
+        content += strlen("\"content\":");
+        content += strspn(content, " \"");
+        if (content[0] == 'T' && content[1] >= '0' && content[1] <= '9') {
+            if (connection->tokens_seen++ == 0)
+                samples_add(&totals.first_token, now - connection->started_ns);
+            if (options.seed)
+                samples_add(&totals.chunk_delay, now - strtoll(content + 1, NULL, 10));
+        }
+    }
+    read_usage(connection, line);
+}
+
+/* Takes bytes of the answer's body: lines of a stream, or the end of a whole answer. */
+static void take_payload(struct connection *connection, const char *data, size_t length,
+                         long long now)
+{
+    totals.bytes += (long long)length;
+    while (length) {
+        const char *newline = options.is_stream ? memchr(data, '\n', length) : NULL;
+        size_t size = newline ? (size_t)(newline - data) : length;
+        if (connection->line_length + size < LINE_BYTES_MAX) {
+            memcpy(connection->line + connection->line_length, data, size);
+            connection->line_length += size;
+            connection->line[connection->line_length] = 0;
+        }
+        if (!newline)
+            return;
+        read_event(connection, now);
+        connection->line_length = 0;
+        connection->line[0] = 0;
+        data += size + 1;
+        length -= size + 1;
+    }
+}
+
+static enum progress read_head(struct connection *connection)
+{
+    const char *head = connection->head;
+    connection->status = atoi(head + 9);
+    connection->server_closes = strcasestr(head, "\r\nconnection: close") != NULL;
+    if (strcasestr(head, "\r\ntransfer-encoding: chunked")) {
+        connection->part = CHUNK_SIZE;
+        connection->left = 0;
+        return GOING_ON;
+    }
+    const char *field = strcasestr(head, "\r\ncontent-length:");
+    if (!field)
+        return BROKEN;
+    connection->left = atoll(field + 17);
+    connection->part = SIZED_BODY;
+    return connection->left == 0 ? COMPLETE : GOING_ON;
+}
+
+/* Takes bytes of the head; how many of them belonged to it. */
+static size_t take_head(struct connection *connection, const char *data, size_t length,
+                        enum progress *progress)
+{
+    size_t before = connection->head_length;
+    size_t room = HEAD_BYTES_MAX - 1 - before;
+    size_t size = length < room ? length : room;
+    memcpy(connection->head + before, data, size);
+    connection->head_length += size;
+    connection->head[connection->head_length] = 0;
+    char *end = strstr(connection->head, "\r\n\r\n");
+    if (!end) {
+        *progress = size < length ? BROKEN : GOING_ON;
+        return size;
+    }
+    end[2] = 0;
+    *progress = read_head(connection);
+    return (size_t)(end + 4 - connection->head) - before;
+}
+
+static int hex_digit(char byte)
+{
+    if (byte >= '0' && byte <= '9')
+        return byte - '0';
+    byte |= 32;
+    return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
+}
+
+/* Takes one byte that is not payload; what the answer has come to. */
+static enum progress take_framing(struct connection *connection, char byte)
+{
+    if (connection->part == CHUNK_SIZE && byte != '\n') {
+        int digit = hex_digit(byte);
+        if (digit >= 0)
+            connection->left = connection->left * 16 + digit;
+        return GOING_ON;
+    }
+    if (byte != '\n')
+        return GOING_ON;
+    if (connection->part == LAST_LINE)
+        return COMPLETE;
+    if (connection->part == CHUNK_SIZE) {
+        connection->part = connection->left ? CHUNK_DATA : LAST_LINE;
+    } else {
+        connection->part = CHUNK_SIZE;
+        connection->left = 0;
+    }
+    return GOING_ON;
+}
+
+/* Takes bytes of an answer. */
+static enum progress take_bytes(struct connection *connection, const char *data, size_t length,
+                                long long now)
+{
+    enum progress progress = GOING_ON;
+    while (length && progress == GOING_ON) {
+        size_t size = 1;
+        if (connection->part == HEAD) {
+            size = take_head(connection, data, length, &progress);
+        } else if (connection->part == SIZED_BODY || connection->part == CHUNK_DATA) {
+            size = (long long)length < connection->left ? length : (size_t)connection->left;
+            take_payload(connection, data, size, now);
+            connection->left -= (long long)size;
+            if (connection->left == 0 && connection->part == SIZED_BODY)
+                progress = COMPLETE;
+            else if (connection->left == 0)
+                connection->part = CHUNK_END;
+        } else {
+            progress = take_framing(connection, *data);
+        }
+        data += size;
+        length -= size;
+    }
+    return progress;
+}
+
+/* Why this answer does not count, or NULL if it is right. */
+static const char *fault_of(struct connection *connection)
+{
+    if (connection->status != 200)
+        return "status";
+    if (!options.is_stream)
+        read_usage(connection, connection->line);
+    if (connection->tokens_told != options.max_tokens)
+        return "usage";
+    if (options.is_stream && connection->tokens_seen != options.max_tokens)
+        return "tokens";
+    if (options.is_stream && !connection->has_done)
+        return "no [DONE]";
+    return NULL;
+}
+
+static void record_failure(struct connection *connection, const char *why)
+{
+    if (totals.failures++ == 0)
+        snprintf(totals.failure, sizeof totals.failure, "%s: %d %.300s", why, connection->status,
+                 connection->line);
+}
+
+/* Begins the next request if there is time, on a new connection if this one is over. */
+static void go_on(struct connection *connection, bool reconnects, long long end_ns)
+{
+    bool has_time = totals.last_ns < end_ns && totals.failures < FAILURES_MAX &&
+                    (!options.requests_max || totals.started < options.requests_max);
+    if (!has_time || reconnects)
+        close(connection->fd);
+    if (!has_time) {
+        totals.active--;
+        return;
+    }
+    if (reconnects)
+        open_connection(connection);
+    if (!start_request(connection)) {
+        record_failure(connection, "send");
+        close(connection->fd);
+        totals.active--;
+    }
+}
+
+static void serve(struct connection *connection, unsigned events, long long end_ns)
+{
+    static char data[1 << 18];
+    if ((events & EPOLLOUT) && !send_request(connection)) {
+        record_failure(connection, "send");
+        go_on(connection, true, end_ns);
+        return;
+    }
+    if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+        return;
+    ssize_t received = recv(connection->fd, data, sizeof data, MSG_DONTWAIT);
+    if (received < 0 && errno == EAGAIN)
+        return;
+    long long now = now_ns();
+    totals.reads++;
+    enum progress progress =
+        received > 0 ? take_bytes(connection, data, (size_t)received, now) : BROKEN;
+    if (progress == GOING_ON)
+        return;
+    totals.last_ns = now;
+    const char *fault = progress == BROKEN ? "cut" : fault_of(connection);
+    if (fault) {
+        record_failure(connection, fault);
+    } else {
+        totals.requests++;
+        samples_add(&totals.latency, now - connection->started_ns);
+    }
+    go_on(connection, progress == BROKEN || connection->server_closes, end_ns);
+}
+
+static void print_report(double elapsed)
+{
+    printf("{\"requests\":%ld,\"failures\":%ld,\"unfinished\":%d,\"elapsed_seconds\":%.3f,"
+           "\"requests_per_second\":%.1f,\"events\":%ld,\"events_per_second\":%.0f,"
+           "\"reads\":%ld,\"body_bytes\":%zu,",
+           totals.requests, totals.failures, totals.active, elapsed,
+           (double)totals.requests / elapsed, totals.events, (double)totals.events / elapsed,
+           totals.reads, body.length);
+    print_quantiles("latency", &totals.latency);
+    print_quantiles("first_token", &totals.first_token);
+    print_quantiles("chunk_delay", &totals.chunk_delay);
+    printf("\"failure\":\"");
+    for (const char *at = totals.failure; *at; at++)
+        putchar(*at == '"' || *at == '\\' || (unsigned char)*at < 32 ? '\'' : *at);
+    printf("\"}\n");
+}
+
+static void read_options(int argc, char **argv)
+{
+    int option;
+    while ((option = getopt(argc, argv, "p:c:d:n:b:t:i:sk:m:u:x:h:")) > 0) {
+        switch (option) {
+        case 'p': options.port = atoi(optarg); break;
+        case 'c': options.connections = atoi(optarg); break;
+        case 'd': options.seconds = atof(optarg); break;
+        case 'n': options.requests_max = atol(optarg); break;
+        case 'b': options.body_bytes = strtoul(optarg, NULL, 10); break;
+        case 't': options.max_tokens = atol(optarg); break;
+        case 'i': options.seed = atoll(optarg); break;
+        case 's': options.is_stream = true; break;
+        case 'k': options.key = optarg; break;
+        case 'm': options.model = optarg; break;
+        case 'u': options.path = optarg; break;
+        case 'x': options.sessions = atol(optarg); break;
+        case 'h': options.session_header = optarg; break;
+        default: exit(2);
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_IGN);
+    read_options(argc, argv);
+    make_body();
+    epoll_fd = epoll_create1(0);
+    struct connection *connections = calloc((size_t)options.connections, sizeof *connections);
+    long long begin_ns = now_ns();
+    long long end_ns = begin_ns + (long long)(options.seconds * 1e9);
+    totals.last_ns = begin_ns;
+    totals.active = options.connections;
+    for (int index = 0; index < options.connections; index++) {
+        connections[index].request_number = index * 31;
+        open_connection(&connections[index]);
+        if (!start_request(&connections[index])) {
+            record_failure(&connections[index], "send");
+            totals.active--;
+        }
+    }
+    struct epoll_event events[EVENTS_MAX];
+    while (totals.active > 0 && now_ns() < end_ns + OVERTIME_NS) {
+        int count = epoll_wait(epoll_fd, events, EVENTS_MAX, 200);
+        for (int index = 0; index < count; index++)
+            serve(events[index].data.ptr, events[index].events, end_ns);
+    }
+    print_report((double)(totals.last_ns - begin_ns) / 1e9);
+    return totals.failures || totals.active || totals.requests == 0;
+}

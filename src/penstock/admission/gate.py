@@ -1,0 +1,89 @@
+"""The wait queue of each model. *Busy* means every eligible replica has its live slots in flight.
+
+Whoever leaves lets the longest-waiting one in. Nothing here is durable: a request that waits is
+held open by its client.
+"""
+
+import asyncio
+from collections import deque
+from typing import Protocol
+
+from penstock.admission.settings import Settings
+from penstock.clock import TimerWheel
+from penstock.errors import OutOfCapacity
+from penstock.records.model import ModelId
+
+
+class Capacity(Protocol):
+    """The port that routing satisfies."""
+
+    def free(self, model: ModelId) -> bool: ...
+
+
+class Gate:
+    """`has_room` or `wait` before a replica is picked, `let_next` whenever a slot may be free."""
+
+    def __init__(self, capacity: Capacity, settings: Settings, wheel: TimerWheel) -> None:
+        self._capacity = capacity
+        self._settings = settings
+        self._wheel = wheel
+        self._waiting: dict[ModelId, deque[asyncio.Future[None]]] = {}
+
+    def has_room(self, model: ModelId) -> bool:
+        """Whether a request may go on at once: a slot is free and nobody waits before it."""
+        return model not in self._waiting and self._capacity.free(model)
+
+    async def wait(self, model: ModelId, *, reject_if_busy: bool) -> None:
+        """Wait for a slot, in order of arrival."""
+        waiting = self._waiting.setdefault(model, deque())
+        settings = self._settings
+        if reject_if_busy or len(waiting) >= settings.waiting_max:
+            self._drop_if_empty(model)
+            raise OutOfCapacity(retry_after_seconds=settings.retry_after_seconds)
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting.append(turn)
+        timer = self._wheel.after(settings.wait_seconds_max, lambda: _give_up(turn, settings))
+        try:
+            await turn
+        except BaseException:
+            # Left, or gave up. If the turn had come just before, it goes to the next in line.
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self._let_in(model)
+            raise
+        finally:
+            timer.cancel()
+            if turn in waiting:
+                waiting.remove(turn)
+            self._drop_if_empty(model)
+
+    def let_next(self, model: ModelId) -> None:
+        """A slot may be free: a request ended, or one that was let in has taken its own."""
+        if model in self._waiting:
+            self._let_in(model)
+
+    def capacity_changed(self) -> None:
+        """Replicas came or went: let in as many as fit now."""
+        for model in list(self._waiting):
+            self._let_in(model)
+
+    def waiting(self) -> dict[ModelId, int]:
+        return {model: len(turns) for model, turns in self._waiting.items()}
+
+    def _let_in(self, model: ModelId) -> None:
+        waiting = self._waiting.get(model)
+        while waiting and self._capacity.free(model):
+            turn = waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                # One at a time: its slot counts as taken only when it has picked a replica;
+                # then it calls let_next itself.
+                return
+
+    def _drop_if_empty(self, model: ModelId) -> None:
+        if not self._waiting.get(model):
+            self._waiting.pop(model, None)
+
+
+def _give_up(turn: asyncio.Future[None], settings: Settings) -> None:
+    if not turn.done():
+        turn.set_exception(OutOfCapacity(retry_after_seconds=settings.retry_after_seconds))

@@ -1,0 +1,140 @@
+"""The composition root: the only file that builds rooms and joins them."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TypedDict
+
+from starlette.applications import Starlette
+
+from penstock.admission import Gate
+from penstock.catalogue import load_catalogue
+from penstock.clock import Clock, SystemClock, TimerWheel
+from penstock.config import Config, load
+from penstock.fleet.roster import RosterMirror
+from penstock.ingress.endings import Endings
+from penstock.ingress.health import HealthPages
+from penstock.ingress.hot import HotDoor
+from penstock.ingress.metrics_page import hand_out
+from penstock.ingress.model_pages import ModelPages
+from penstock.ingress.pages import build_pages
+from penstock.ingress.reading import RequestReader
+from penstock.policy import KeyMirror
+from penstock.routing import Router
+from penstock.serving.fleet_clients import FleetClients
+from penstock.serving.probing import Prober
+from penstock.serving.request_path import RequestPath
+from penstock.store import Store
+from penstock.telemetry import log
+from penstock.telemetry.metrics import Gauges, Metrics, Snapshot
+from penstock.telemetry.request_log import RequestLog
+
+_FLUSH_SECONDS = 0.2
+
+
+class WorkerState(TypedDict):
+    """What the client's protocol finds in uvicorn's application state."""
+
+    door: HotDoor
+
+
+class GatewayWorker:
+    """All the rooms of one gateway worker, built once."""
+
+    def __init__(self, config: Config, clock: Clock) -> None:
+        self.config = config
+        self.catalogue = load_catalogue(config.catalogue)
+        self.store = Store(config.store)
+        self.keys = KeyMirror(self.store, clock, config.policy)
+        self.roster = RosterMirror(self.store, clock, config.fleet)
+        self.wheel = TimerWheel(clock)
+        self.router = Router(self.roster, config.routing)
+        self.clients = FleetClients(config.engine, self.wheel, clock)
+        self.gate = Gate(self.router, config.admission, self.wheel)
+        self.prober = Prober(self.router, self.clients, clock)
+        self.metrics = Metrics(config.telemetry.label_pairs_max)
+        self.request_log = RequestLog(is_on=config.telemetry.log_requests)
+        endings = Endings(self.metrics, self.request_log, clock)
+        path = RequestPath(self.gate, self.router, self.clients, config.serving, clock)
+        reader = RequestReader(self.catalogue, self.keys, config.ingress)
+        self.door = HotDoor(reader, path, endings, config.ingress, self.wheel, clock)
+        self.door.write_buffer_bytes = config.engine.write_buffer_bytes
+        self.model_pages = ModelPages(reader, self.catalogue, self.roster.wanted_models)
+        self.health = HealthPages(
+            {
+                "keys_loaded": lambda: self.is_loaded,
+                "replica_ready": lambda: any(
+                    self.roster.ready(m.id) for m in self.catalogue.models
+                ),
+            }
+        )
+        self.is_loaded = False
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Open, load, and keep the loops beside the path going until the block ends."""
+        await self.store.open()
+        try:
+            await self.keys.load()
+            await self.roster.load()
+            self.is_loaded = True
+            self.wheel.start()
+            async with asyncio.TaskGroup() as group:
+                loops = [
+                    group.create_task(self.keys.run()),
+                    group.create_task(self.roster.run()),
+                    group.create_task(self.prober.run()),
+                    group.create_task(self._follow()),
+                ]
+                yield
+                for loop in loops:
+                    loop.cancel()
+        finally:
+            self.wheel.stop()
+            self.clients.close()
+            self.request_log.flush()
+            await self.store.close()
+
+    def snapshot(self) -> Snapshot:
+        ready = {m.id: len(self.roster.ready(m.id)) for m in self.catalogue.models}
+        gauges = Gauges(
+            waiting={str(model): count for model, count in self.gate.waiting().items()},
+            ready_replicas={str(model): count for model, count in ready.items() if count},
+            ejected_replicas=len(self.router.ejections),
+            client_connections=self.door.connections,
+            engine_connections=self.clients.open_connections(),
+        )
+        return Snapshot(self.metrics.rows(), gauges)
+
+    async def _follow(self) -> None:
+        """Pass on what the roster learned, and write the log lines that have gathered."""
+        seen = -1
+        while True:
+            if self.roster.version != seen:
+                seen = self.roster.version
+                replicas = self.roster.all()
+                self.clients.keep_only(replicas)
+                self.router.ejections.forget_all_but(frozenset(r.id for r in replicas))
+            # Also without news: an ejected replica that was restored has slots again.
+            self.gate.capacity_changed()
+            self.request_log.flush()
+            await asyncio.sleep(_FLUSH_SECONDS)
+
+
+def gateway() -> Starlette:
+    """What each gateway worker runs: uvicorn calls this in the worker's own process."""
+    config = load().config
+    log.set_up(config.telemetry)
+    worker = GatewayWorker(config, SystemClock())
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[WorkerState]:
+        async with worker.running():
+            server = await hand_out(worker.snapshot, Path(config.ingress.run_folder))
+            try:
+                yield WorkerState(door=worker.door)
+            finally:
+                server.close()
+
+    return build_pages(worker.model_pages, worker.health, config.ingress, lifespan)

@@ -1,0 +1,126 @@
+"""From msgspec's complaint about an entry to what the operator should write instead."""
+
+from collections.abc import Iterable
+from decimal import Decimal
+from difflib import get_close_matches
+from typing import Any
+
+import msgspec
+
+from penstock.catalogue.entry_error import CatalogueError
+from penstock.records.model import Capability, Family, Model, Prices, Recipe
+
+TABLES: dict[str, type[msgspec.Struct]] = {"": Model, "recipe": Recipe, "prices": Prices}
+
+PRICE_ADVICE = "Write integer nano-dollars per million tokens: 600000000 for $0.60"
+# Below this a price is surely in dollars or cents: a thousand nano-dollars is $0.000001.
+PRICE_NANOUSD_MIN = 1000
+
+# One line that is right, for each key that has no better advice of its own.
+EXAMPLES = {
+    "id": 'id = "@cf/moonshotai/kimi-k2.5"',
+    "family": 'family = "openai"',
+    "context_tokens": "context_tokens = 131072",
+    "recipe": '[recipe] and, below it, command = ["vllm", "serve", "…", "--port", "{port}"]',
+    "aliases": 'aliases = ["kimi"]',
+    "description": 'description = "What it is good at"',
+    "task": 'task = "Text Generation"',
+    "capabilities": 'capabilities = ["tools", "structured_output"]',
+    "prices": "[prices] and, below it, input_nanousd_per_mtok = 600000000",
+    "default_output_tokens": "default_output_tokens = 4096",
+    "allowed_accounts": 'allowed_accounts = ["team-a"]',
+    "recipe.command": 'command = ["vllm", "serve", "…", "--port", "{port}"]',
+    "recipe.environment": 'environment = { OMP_NUM_THREADS = "1" }',
+    "recipe.served_name": 'served_name = "@cf/moonshotai/kimi-k2.5"',
+    "recipe.dialect": 'dialect = "vllm"',
+    "recipe.gpus": "gpus = 8",
+    "recipe.hosts": "hosts = 1",
+    "recipe.slots_live": "slots_live = 256",
+    "recipe.start_seconds_max": "start_seconds_max = 3600",
+}
+
+
+def explain(complaint: str, document: dict[str, Any]) -> CatalogueError:
+    """`complaint` is the text of a msgspec.ValidationError about `document` as a Model."""
+    problem, found, path = complaint.rpartition(" - at `$")
+    if not found:
+        problem, path = complaint, ""
+    path = path.strip("`.")
+    if problem.startswith("Object contains unknown field"):
+        return _unknown_key(path, problem.split("`", 1)[1][:-1])
+    if problem.startswith("Object missing required field"):
+        key = _join(path, problem.split("`")[1])
+        return CatalogueError("is missing", advice=f"Write {EXAMPLES[key]}", key=key)
+    if problem.startswith("Invalid enum value"):
+        return _unknown_value(path, problem)
+    if path.startswith("recipe.environment["):
+        return _number_in_environment(document["recipe"]["environment"])
+    if path.startswith("prices."):
+        return _wrong_price(path, document["prices"][path.removeprefix("prices.")])
+    key = path.split("[")[0]
+    return CatalogueError(_lower_first(problem), advice=f"Write {EXAMPLES[key]}", key=path)
+
+
+def check_prices(prices: Prices) -> None:
+    """Refuse what is an integer, but surely of dollars."""
+    for name, value in msgspec.structs.asdict(prices).items():
+        if 0 < value < PRICE_NANOUSD_MIN:
+            raise _wrong_price(f"prices.{name}", value)
+
+
+def _unknown_key(path: str, key: str) -> CatalogueError:
+    names = _keys_of(path)
+    elsewhere = [table for table in TABLES if table != path and key in _keys_of(table)]
+    close = get_close_matches(key, names, n=1)
+    if elsewhere:
+        table = f"under [{elsewhere[0]}]" if elsewhere[0] else "above the first [table]"
+        advice = f"`{key}` belongs {table}"
+    elif close:
+        advice = f"Did you mean `{close[0]}`?"
+    else:
+        advice = f"The keys here are: {_listed(names)}"
+    return CatalogueError("is not a key", advice=advice, key=_join(path, key))
+
+
+def _unknown_value(path: str, problem: str) -> CatalogueError:
+    values = [*Family] if path == "family" else [*Capability]
+    value = problem.removeprefix("Invalid enum value ")
+    close = get_close_matches(value.strip("'"), values, n=1)
+    hint = f'Did you mean "{close[0]}"? ' if close else ""
+    what = "a family" if path == "family" else "a capability"
+    return CatalogueError(
+        f"{value} is not {what}", advice=f"{hint}Write one of: {_listed(values)}", key=path
+    )
+
+
+def _number_in_environment(environment: dict[str, Any]) -> CatalogueError:
+    name, value = next(item for item in environment.items() if not isinstance(item[1], str))
+    return CatalogueError(
+        f"expected text, got `{type(value).__name__}`",
+        advice=f'Write it in quotes: {name} = "{value}"',
+        key=f"recipe.environment.{name}",
+    )
+
+
+def _wrong_price(key: str, value: object) -> CatalogueError:
+    advice = PRICE_ADVICE
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 10**5:
+        dollars = Decimal(str(value))
+        advice = f"{PRICE_ADVICE}; if you mean ${dollars:f}, write {int(dollars * 10**9)}"
+    return CatalogueError(f"{value!r} is not a price", advice=advice, key=key)
+
+
+def _keys_of(path: str) -> list[str]:
+    return [field.name for field in msgspec.structs.fields(TABLES[path])]
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]

@@ -1,0 +1,116 @@
+"""One TOML text to one Model: parsed, converted, and checked for what types cannot say.
+
+Promises a Model that can be served, or a CatalogueError. Reads no files.
+"""
+
+import re
+import tomllib
+from typing import Any
+
+import msgspec
+
+from penstock.catalogue.advice import check_prices, explain
+from penstock.catalogue.entry_error import CatalogueError
+from penstock.catalogue.names import DEFAULT_NAME, fault_in
+from penstock.catalogue.recipes import fill
+from penstock.records.model import Model, Recipe
+
+# The engine room has one file for each of these.
+DIALECTS = ("vllm",)
+
+_LINE = re.compile(r"\(at line (\d+), column \d+\)")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def read_entry(text: str) -> Model:
+    """The model that `text` describes. Errors name the key or line; the caller adds the file."""
+    document = _parse(text)
+    _charge_cached_tokens_in_full(document)
+    try:
+        model = msgspec.convert(document, Model)
+    except msgspec.ValidationError as error:
+        raise explain(str(error), document) from None
+    check_prices(model.prices)
+    _check_names(model)
+    _check_recipe(model.recipe)
+    _check_output_tokens(model)
+    served_name = model.recipe.served_name or model.id
+    recipe = msgspec.structs.replace(model.recipe, served_name=served_name)
+    return msgspec.structs.replace(model, recipe=recipe)
+
+
+def _parse(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    # A number of thousands of digits is a plain ValueError, nesting without end a RecursionError.
+    except (ValueError, RecursionError) as error:
+        found = _LINE.search(str(error))
+        raise CatalogueError(
+            f"this is not TOML: {error}",
+            advice='Write `key = value` lines; text in double quotes, lists as ["a", "b"]',
+            line=int(found[1]) if found else None,
+        ) from None
+
+
+def _charge_cached_tokens_in_full(document: dict[str, Any]) -> None:
+    # The record's default is 0. An entry that forgets the key must not give cached tokens away.
+    prices = document.get("prices")
+    if isinstance(prices, dict) and "input_nanousd_per_mtok" in prices:
+        prices.setdefault("cached_input_nanousd_per_mtok", prices["input_nanousd_per_mtok"])
+
+
+def _check_names(model: Model) -> None:
+    seen: set[str] = set()
+    for key, name in [("id", model.id), *(("aliases", alias) for alias in model.aliases)]:
+        fault = "it is there already" if name in seen else fault_in(name)
+        seen.add(name)
+        if fault:
+            raise CatalogueError(
+                f"{name[:64]!r} cannot be a model's name: {fault}",
+                advice="Write a name like @cf/moonshotai/kimi-k2.5 or kimi",
+                key=key,
+            )
+        if name == DEFAULT_NAME:
+            raise CatalogueError(
+                f"`{DEFAULT_NAME}` stands for the installation's own choice",
+                advice="Choose another name, and set default_model under [catalogue] to it",
+                key=key,
+            )
+
+
+def _check_recipe(recipe: Recipe) -> None:
+    if recipe.dialect not in DIALECTS:
+        raise CatalogueError(
+            f"{recipe.dialect!r} is not a dialect",
+            advice=f"Write one of: {', '.join(DIALECTS)}",
+            key="recipe.dialect",
+        )
+    for name, value in recipe.environment.items():
+        if not _VARIABLE.fullmatch(name) or "\0" in value:
+            raise CatalogueError(
+                "the environment cannot hold this",
+                advice='Write NAME = "value", the name in letters, digits and underscores',
+                key=f"recipe.environment.{name}",
+            )
+    if any("\0" in argument for argument in recipe.command):
+        raise CatalogueError(
+            "an argument holds a zero byte", advice="Take it out", key="recipe.command"
+        )
+    if not any("{port}" in argument for argument in recipe.command):
+        raise CatalogueError(
+            "no argument holds {port}, so that nobody would know where the engine listens",
+            advice='Write it where the engine takes its port: "--port", "{port}"',
+            key="recipe.command",
+        )
+    # Every blank is known, whatever will be filled in later.
+    fill(recipe, port=1, engine_home="/")
+
+
+def _check_output_tokens(model: Model) -> None:
+    if model.default_output_tokens >= model.context_tokens:
+        raise CatalogueError(
+            f"{model.default_output_tokens} leaves no room for a prompt in a context of "
+            f"{model.context_tokens} tokens",
+            advice=f"Write less, for example {max(1, model.context_tokens // 4)}",
+            key="default_output_tokens",
+        )

@@ -1,0 +1,25 @@
+"""The one error of this room: where an entry is wrong, how, and what to write instead."""
+
+from typing import Self
+
+
+class CatalogueError(ValueError):
+    """An entry of the catalogue is wrong.
+
+    `key` is the dotted path inside the file; `line` is known only for text that is not TOML at all.
+    """
+
+    def __init__(
+        self, problem: str, *, advice: str, key: str = "", file: str = "", line: int | None = None
+    ) -> None:
+        where = f"{file}, line {line}" if line else file
+        super().__init__(": ".join(part for part in (where, key, f"{problem}. {advice}") if part))
+        self.problem = problem
+        self.advice = advice
+        self.key = key
+        self.file = file
+        self.line = line
+
+    def in_file(self, file: str) -> Self:
+        """The same error, found in `file`."""
+        return type(self)(self.problem, advice=self.advice, key=self.key, file=file, line=self.line)

@@ -1,0 +1,158 @@
+"""The catalogue: every model by every name it answers to, read once at start.
+
+`find` is on the path of each request: one dictionary lookup, and no more work unless it fails.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from penstock.catalogue.entry import read_entry
+from penstock.catalogue.entry_error import CatalogueError
+from penstock.catalogue.names import DEFAULT_NAME, fault_in
+from penstock.catalogue.settings import Settings
+from penstock.errors import MalformedModel, UnknownModel
+from penstock.records.model import Model, ModelId
+
+BUILTIN_FOLDER = Path(__file__).with_name("builtin")
+
+
+class Catalogue:
+    """Models by id, by alias, and `default`. `files` only serves to say where a clash is."""
+
+    def __init__(
+        self,
+        models: Iterable[Model],
+        *,
+        default_model: str = "",
+        files: Mapping[ModelId, str] | None = None,
+    ) -> None:
+        self.models: tuple[Model, ...] = tuple(sorted(models, key=lambda model: model.id))
+        self._by_name = _index(self.models, files or {})
+        self.default: Model | None = None
+        if default_model:
+            self.default = self._chosen(default_model)
+            self._by_name[DEFAULT_NAME] = self.default
+
+    def find(self, name: str) -> Model:
+        """The model of that id or alias; `default` is the one that the settings name."""
+        model = self._by_name.get(name)
+        if model is None:
+            raise _not_found(name)
+        return model
+
+    def _chosen(self, name: str) -> Model:
+        model = self._by_name.get(name)
+        if model is None:
+            raise CatalogueError(
+                f"{name!r} is not in the catalogue",
+                advice=f"Write one of: {', '.join(model.id for model in self.models)}",
+                key="catalogue.default_model",
+            )
+        return model
+
+
+def load_catalogue(settings: Settings) -> Catalogue:
+    """Built-in entries, then the operator's: one with the id of a built-in entry replaces it."""
+    entries = _read_folder(BUILTIN_FOLDER, settings)
+    if settings.folder:
+        folder = Path(settings.folder).expanduser()
+        if not folder.is_dir():
+            raise CatalogueError(
+                f"{settings.folder!r} is not a folder",
+                advice="Make it, or name one that is there; empty means only built-in models",
+                key="catalogue.folder",
+            )
+        entries |= _read_folder(folder, settings)
+    return Catalogue(
+        (model for model, _ in entries.values()),
+        default_model=settings.default_model,
+        files={model_id: file for model_id, (_, file) in entries.items()},
+    )
+
+
+def _read_folder(folder: Path, settings: Settings) -> dict[ModelId, tuple[Model, str]]:
+    # Names with a leading dot are left by editors and by mounted volumes.
+    paths = sorted(path for path in folder.glob("*.toml") if not path.name.startswith("."))
+    if len(paths) > settings.entries_max:
+        raise CatalogueError(
+            f"there are {len(paths)} entries, more than catalogue.entries_max",
+            advice=f"Take some out, or set entries_max under [catalogue] to {len(paths)}",
+            file=str(folder),
+        )
+    entries: dict[ModelId, tuple[Model, str]] = {}
+    for path in paths:
+        model = _read_file(path, settings.entry_bytes_max)
+        if model.id in entries:
+            raise CatalogueError(
+                f"`{model.id}` is also in {entries[model.id][1]}",
+                advice="Remove one of the two files, or change one id",
+                key="id",
+                file=str(path),
+            )
+        entries[model.id] = (model, str(path))
+    return entries
+
+
+def _read_file(path: Path, bytes_max: int) -> Model:
+    try:
+        with path.open("rb") as file:
+            data = file.read(bytes_max + 1)
+    except OSError as error:
+        raise CatalogueError(
+            f"cannot be read: {error.strerror}",
+            advice="Make it a file that this process may read",
+            file=str(path),
+        ) from None
+    if len(data) > bytes_max:
+        raise CatalogueError(
+            f"is larger than {bytes_max} bytes",
+            advice="Write one model per file, or raise entry_bytes_max under [catalogue]",
+            file=str(path),
+        )
+    try:
+        return read_entry(_decode(data))
+    except CatalogueError as error:
+        raise error.in_file(str(path)) from None
+
+
+def _decode(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise CatalogueError(
+            f"byte {error.start} is not UTF-8",
+            advice="Save the file as UTF-8",
+            line=data.count(b"\n", 0, error.start) + 1,
+        ) from None
+
+
+def _index(models: tuple[Model, ...], files: Mapping[ModelId, str]) -> dict[str, Model]:
+    by_name: dict[str, Model] = {}
+    # All ids first, so that a clash is always told of the alias: that is the one to change.
+    named: list[tuple[str, str, Model]] = [(model.id, "id", model) for model in models]
+    named += [(alias, "aliases", model) for model in models for alias in model.aliases]
+    for name, key, model in named:
+        other = by_name.setdefault(name, model)
+        if other is not model:
+            raise CatalogueError(
+                f"`{name}` of `{model.id}` is already a name of `{other.id}`",
+                advice="Give every model names of its own",
+                key=key,
+                file=files.get(model.id, ""),
+            )
+    return by_name
+
+
+def _not_found(name: str) -> MalformedModel | UnknownModel:
+    fault = fault_in(name)
+    if fault:
+        return MalformedModel(f"That is not a model id: {fault}.", param="model")
+    if name == DEFAULT_NAME:
+        return UnknownModel(
+            "This installation has no default model: name a model in the request, or set "
+            "`default_model` under [catalogue] in its configuration.",
+            param="model",
+        )
+    return UnknownModel(
+        f"No such model `{name}`. `GET /v1/models` lists those there are.", param="model"
+    )

@@ -1,0 +1,23 @@
+"""What a model may be called: one form for ids and aliases, the same in entries and requests."""
+
+import re
+
+NAME_CHARACTERS_MAX = 256
+DEFAULT_NAME = "default"
+
+# The character class has no slash, so that the match is linear in the length of the name.
+_WELL_FORMED = re.compile(r"[A-Za-z0-9@._:-]+(?:/[A-Za-z0-9@._:-]+)*")
+_FOREIGN = re.compile(r"[^A-Za-z0-9@._:/-]")
+
+
+def fault_in(name: str) -> str:
+    """Why `name` cannot be the name of any model; empty when it can."""
+    if not name:
+        return "it is empty"
+    if len(name) > NAME_CHARACTERS_MAX:
+        return f"it is longer than {NAME_CHARACTERS_MAX} characters"
+    if _WELL_FORMED.fullmatch(name):
+        return ""
+    if _FOREIGN.search(name):
+        return "only letters, digits and @ . _ : / - may be in it"
+    return "a slash may only stand between two parts"

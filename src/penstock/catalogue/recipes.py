@@ -1,0 +1,53 @@
+"""A recipe with its blanks filled in: the command line and environment that start one engine.
+
+Pure. A blank is a word in braces, `{port}` or `{engine_home}`. JSON in an argument stays as it is,
+because its braces are followed by a quote.
+"""
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from penstock.catalogue.entry_error import CatalogueError
+from penstock.records.model import Recipe
+
+PLACEHOLDERS = ("port", "engine_home")
+
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def fill(recipe: Recipe, *, port: int, engine_home: str) -> tuple[list[str], dict[str, str]]:
+    """(argv, environment) of an engine on `port`. The environment is only what the recipe adds."""
+    values = {"port": str(port), "engine_home": engine_home}
+    argv = [
+        _fill_text(text, values, key=f"recipe.command[{index}]")
+        for index, text in enumerate(recipe.command)
+    ]
+    environment = {
+        name: _fill_text(text, values, key=f"recipe.environment.{name}")
+        for name, text in recipe.environment.items()
+    }
+    return argv, environment
+
+
+def _fill_text(text: str, values: Mapping[str, str], *, key: str) -> str:
+    # One pass: a value that happens to hold braces is not looked at again.
+    return _PLACEHOLDER.sub(lambda found: _value_of(found[1], values, key=key), text)
+
+
+def _value_of(name: str, values: Mapping[str, str], *, key: str) -> str:
+    value = values.get(name)
+    if value:
+        return value
+    if value is not None:
+        raise CatalogueError(
+            f"needs {{{name}}}, which is not set",
+            advice="Install the CPU engine with deploy/cpu-engine/setup and name its folder",
+            key=key,
+        )
+    known = ", ".join(f"{{{placeholder}}}" for placeholder in PLACEHOLDERS)
+    close = get_close_matches(name.lower(), PLACEHOLDERS, n=1)
+    hint = f"Did you mean {{{close[0]}}}? " if close else ""
+    raise CatalogueError(
+        f"{{{name}}} is not a placeholder", advice=f"{hint}There are: {known}", key=key
+    )

@@ -1,0 +1,7 @@
+"""Time and ids: what a simulation must own. Nothing else asks the machine for either."""
+
+from penstock.clock.ids import new_id, timestamp_of
+from penstock.clock.system import Clock, SystemClock
+from penstock.clock.timer_wheel import Timer, TimerWheel
+
+__all__ = ["Clock", "SystemClock", "Timer", "TimerWheel", "new_id", "timestamp_of"]

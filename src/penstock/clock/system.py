@@ -1,0 +1,22 @@
+"""The clock seam: SystemClock in production, testing.manual_clock.ManualClock in simulations."""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall time for records, monotonic time for durations."""
+
+    def now(self) -> float: ...
+
+    def monotonic(self) -> float: ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now(self) -> float:
+        return time.time()  # noqa: TID251 - the one place that asks
+
+    def monotonic(self) -> float:
+        return time.monotonic()

@@ -1,0 +1,133 @@
+"""The only reader of environment and files: one TOML file plus `PENSTOCK_<ROOM>_<NAME>` overrides.
+
+Each room declares its own Settings; this file only joins them into one tree, checks it once, and
+remembers where each value came from.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, get_type_hints
+
+import msgspec
+
+from penstock.admission.settings import Settings as AdmissionSettings
+from penstock.catalogue.settings import Settings as CatalogueSettings
+from penstock.engine.settings import Settings as EngineSettings
+from penstock.fleet.settings import Settings as FleetSettings
+from penstock.ingress.settings import Settings as IngressSettings
+from penstock.policy.settings import Settings as PolicySettings
+from penstock.routing.settings import Settings as RoutingSettings
+from penstock.serving.settings import Settings as ServingSettings
+from penstock.store.settings import Settings as StoreSettings
+from penstock.telemetry.settings import Settings as TelemetrySettings
+
+PREFIX: Final = "PENSTOCK_"
+FILE_VARIABLE: Final = "PENSTOCK_CONFIG"
+SEARCHED: Final = (Path("penstock.toml"), Path("/etc/penstock/penstock.toml"))
+SECRET: Final = frozenset({"store.dsn", "engine.api_keys"})
+
+
+class ConfigError(ValueError):
+    """A setting is wrong: says where it came from, which one, and what is allowed."""
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Every setting there is, by room."""
+
+    ingress: IngressSettings = IngressSettings()
+    serving: ServingSettings = ServingSettings()
+    policy: PolicySettings = PolicySettings()
+    admission: AdmissionSettings = AdmissionSettings()
+    routing: RoutingSettings = RoutingSettings()
+    engine: EngineSettings = EngineSettings()
+    fleet: FleetSettings = FleetSettings()
+    catalogue: CatalogueSettings = CatalogueSettings()
+    store: StoreSettings = StoreSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """The settings, and where each one that is not a default came from (`room.name` → source)."""
+
+    config: Config
+    sources: dict[str, str]
+
+
+def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> Loaded:
+    """Read the file (given, named by PENSTOCK_CONFIG, or found) and the environment."""
+    environ = os.environ if environ is None else environ  # noqa: TID251 - the one reader
+    tree: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    found = _find_file(file, environ)
+    if found is not None:
+        tree = _read_file(found)
+        for room, values in tree.items():
+            names = values if isinstance(values, dict) else {}
+            sources.update({f"{room}.{name}": str(found) for name in names})
+    for variable, text in sorted(environ.items()):
+        if not variable.startswith(PREFIX) or variable == FILE_VARIABLE:
+            continue
+        room, name = _name_of(variable)
+        tree.setdefault(room, {})[name] = _value_of(variable, text, room, name)
+        sources[f"{room}.{name}"] = variable
+    try:
+        config = msgspec.convert(tree, Config)
+    except msgspec.ValidationError as wrong:
+        raise ConfigError(_explain(str(wrong), sources)) from None
+    return Loaded(config, sources)
+
+
+def _find_file(file: Path | None, environ: Mapping[str, str]) -> Path | None:
+    named = file or (Path(environ[FILE_VARIABLE]) if environ.get(FILE_VARIABLE) else None)
+    if named is not None:
+        if not named.is_file():
+            raise ConfigError(f"{named}: there is no such file.")
+        return named
+    return next((path for path in SEARCHED if path.is_file()), None)
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as bad:
+        raise ConfigError(f"{path}: {bad}") from None
+    except OSError as unreadable:
+        raise ConfigError(f"{path}: {unreadable.strerror}") from None
+
+
+def _name_of(variable: str) -> tuple[str, str]:
+    room, _, name = variable.removeprefix(PREFIX).lower().partition("_")
+    rooms = Config.__struct_fields__
+    if room not in rooms:
+        raise ConfigError(f"{variable}: no room `{room}`; there are {', '.join(rooms)}.")
+    names = getattr(Config(), room).__struct_fields__
+    if name not in names:
+        raise ConfigError(f"{variable}: `{room}` has no `{name}`; it has {', '.join(names)}.")
+    return room, name
+
+
+def _value_of(variable: str, text: str, room: str, name: str) -> object:
+    """Text stays text where a string is wanted; anything else is written as in TOML."""
+    wanted = get_type_hints(type(getattr(Config(), room)), include_extras=True)[name]
+    if wanted is str:
+        return text
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        try:
+            # A bare word for a choice (`info`), without TOML's quotes.
+            return msgspec.convert(text, wanted)
+        except msgspec.ValidationError as wrong:
+            raise ConfigError(f"{variable}={text!r}: {wrong}") from None
+
+
+def _explain(problem: str, sources: dict[str, str]) -> str:
+    what, _, path = problem.partition(" - at `$.")
+    key = path.rstrip("`")
+    if not key:
+        return problem
+    plain = key.split("[", 1)[0]
+    source = sources.get(plain, "the configuration")
+    return f"{source}: `{key}`: {what}"

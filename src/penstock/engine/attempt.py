@@ -1,0 +1,210 @@
+"""One try at one replica, from the request's last byte out to the answer's last byte in.
+
+It owns the timeouts and says, by the class of the error it ends with, whether another replica may
+be tried: ReplicaUnreachable (nothing was answered), or an Interrupted one (work began).
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.clock import Clock, Timer, TimerWheel
+from penstock.engine.connection import Connection
+from penstock.engine.event_stream import EventStream, WireUsage
+from penstock.engine.refusal import error_for
+from penstock.engine.settings import Settings
+from penstock.engine.sink import Sink
+from penstock.errors import DeadlinePassed, EngineFailed, EngineLost, Error
+
+if TYPE_CHECKING:
+    from penstock.records.usage import Usage
+
+
+class _Answer(msgspec.Struct):
+    usage: WireUsage | None = None
+
+
+_answer_decoder = msgspec.json.Decoder(_Answer)
+
+
+class Attempt:
+    """The receiving side of one try. It ends once, with None or with an error."""
+
+    __slots__ = (
+        "_body",
+        "_clock",
+        "_connection",
+        "_done",
+        "_ends_at",
+        "_is_event_stream",
+        "_out",
+        "_settings",
+        "_sink",
+        "_size",
+        "_status",
+        "_stream",
+        "_timer",
+        "_wheel",
+        "first_data_at",
+        "load",
+        "usage",
+        "was_answered",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        sink: Sink,
+        stream: EventStream | None,
+        settings: Settings,
+        wheel: TimerWheel,
+        clock: Clock,
+    ) -> None:
+        self._sink = sink
+        self._stream = stream
+        self._settings = settings
+        self._clock = clock
+        self._connection: Connection | None = None
+        self._status = 0
+        self._is_event_stream = False
+        self._body: list[bytes] = []
+        self._size = 0
+        self._out: list[bytes] = []
+        self._wheel = wheel
+        self._done: asyncio.Future[Error | None] = asyncio.get_running_loop().create_future()
+        self._ends_at = clock.monotonic() + settings.total_seconds
+        self._timer = self._first_timer()
+        self.was_answered = False
+        self.first_data_at: float | None = None
+        self.usage: Usage | None = None
+        self.load: bytes = b""
+
+    def restart(self) -> None:
+        """Be ready for a second connection, after one on which nothing was answered."""
+        self._done = asyncio.get_running_loop().create_future()
+        self._timer = self._first_timer()
+
+    async def run(self, connection: Connection, head: bytes, body: bytes) -> None:
+        """Send, and wait for the end. Cancelling drops the connection, and the engine stops."""
+        self._connection = connection
+        connection.send(head, body, self)
+        try:
+            error = await self._done
+        finally:
+            self._timer.cancel()
+            if not self._done.done() or self._done.cancelled():
+                connection.abort()
+            if self.usage is None and self._stream is not None:
+                self.usage = self._stream.usage()
+        if error is not None:
+            raise error
+
+    # Receiver
+
+    def on_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self.was_answered = True
+        self._status = status
+        for name, value in headers:
+            if name == b"content-type":
+                self._is_event_stream = value.startswith(b"text/event-stream")
+            elif name == b"endpoint-load-metrics":
+                self.load = value
+        if status == 200 and self._stream is not None and self._is_event_stream:
+            self._sink.begin()
+
+    def on_body(self, data: bytes) -> None:
+        if self._stream is not None and self._is_event_stream and self._status == 200:
+            try:
+                events = self._stream.feed(data)
+            except EngineFailed as failure:
+                self._fail(failure)
+                return
+            if events:
+                self._out.append(events)
+            return
+        self._size += len(data)
+        if self._size > self._settings.answer_bytes_max:
+            self._fail(EngineFailed("The answer is larger than `engine.answer_bytes_max`."))
+            return
+        self._body.append(data)
+
+    def on_read_end(self) -> None:
+        out = self._out
+        if not out:
+            return
+        self._out = []
+        now = self._clock.monotonic()
+        if self.first_data_at is None:
+            self.first_data_at = now
+        self._timer.deadline = min(now + self._settings.between_bytes_seconds, self._ends_at)
+        self._sink.push(out[0] if len(out) == 1 else b"".join(out))
+        if self._sink.is_full and self._connection is not None:
+            # The caller is slow, not the engine: while reading is paused only the total runs on.
+            self._timer.deadline = self._ends_at
+            self._connection.pause_reading()
+            self._sink.when_drained(self._resume)
+
+    def on_complete(self) -> None:
+        if self._done.done():
+            return
+        if self._status != 200:
+            self._finish(error_for(self._status, b"".join(self._body)))
+        elif self._stream is not None:
+            self._finish(self._stream_end(self._stream))
+        else:
+            self._finish(self._whole())
+
+    def on_lost(self, error: Error, *, answered: bool) -> None:
+        self.was_answered = answered
+        if answered and not isinstance(error, EngineFailed):
+            error = EngineLost(f"The engine went away while it was answering. {error.message}")
+        self._finish(error)
+
+    def _first_timer(self) -> Timer:
+        # What is not streamed says nothing before its end: its first byte may take the total.
+        settings = self._settings
+        wait = settings.first_byte_seconds if self._stream else settings.total_seconds
+        return self._wheel.after(min(wait, settings.total_seconds), self._on_deadline)
+
+    def _stream_end(self, stream: EventStream) -> Error | None:
+        if not self._is_event_stream:
+            return EngineFailed("The engine did not answer with a stream.")
+        if stream.is_done or stream.has_error:
+            return None
+        return EngineLost("The engine ended the stream before it was complete.")
+
+    def _whole(self) -> Error | None:
+        body = b"".join(self._body)
+        try:
+            wire = _answer_decoder.decode(body).usage
+        except msgspec.DecodeError:
+            return EngineFailed("The engine's answer is not JSON.")
+        if wire is not None:
+            self.usage = wire.counts()
+        self.first_data_at = self._clock.monotonic()
+        try:
+            self._sink.whole(body)
+        except EngineFailed as failure:
+            # The answer is JSON, but not a chat completion.
+            return failure
+        return None
+
+    def _resume(self) -> None:
+        if self._connection is not None and not self._done.done():
+            now = self._clock.monotonic()
+            self._timer.deadline = min(now + self._settings.between_bytes_seconds, self._ends_at)
+            self._connection.resume_reading()
+
+    def _on_deadline(self) -> None:
+        waited = "in time" if self.first_data_at is None else "on"
+        self._fail(DeadlinePassed(f"The engine did not answer {waited}: a timeout passed."))
+
+    def _fail(self, error: Error) -> None:
+        """End with an error of our own finding; the connection is not to be used again."""
+        if self._connection is not None:
+            self._connection.abort()
+        self._finish(error)
+
+    def _finish(self, error: Error | None) -> None:
+        if not self._done.done():
+            self._done.set_result(error)

@@ -1,0 +1,147 @@
+"""One HTTP/1.1 connection to an engine: uvloop transport, httptools parser, callbacks, no tasks.
+
+Why our own: httpx costs 16 times the CPU of this per request and aiohttp's client 2 to 2.5 times
+(docs/decisions/0003-upstream-connection.md). It speaks only what an engine needs: one request at
+a time, content-length bodies up, any framing down.
+"""
+
+import asyncio
+from typing import Protocol, cast
+
+import httptools
+
+from penstock.errors import EngineFailed, Error, ReplicaUnreachable
+
+
+class Receiver(Protocol):
+    """Takes one answer as it comes. `on_read_end` follows the last callback of each read."""
+
+    def on_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None: ...
+
+    def on_body(self, data: bytes) -> None: ...
+
+    def on_read_end(self) -> None: ...
+
+    def on_complete(self) -> None: ...
+
+    def on_lost(self, error: Error, *, answered: bool) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    """`is_usable` is false once the peer or we closed it; a usable idle one may be pooled."""
+
+    __slots__ = (
+        "_answered", "_headers", "_on_idle", "_parser", "_receiver", "_transport",
+        "idle_since", "is_usable", "was_reused",
+    )  # fmt: skip
+
+    def __init__(self, on_idle: "IdleCallback") -> None:
+        self._on_idle = on_idle
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._receiver: Receiver | None = None
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._answered = False
+        self.is_usable = False
+        self.was_reused = False
+        self.idle_since = 0.0
+
+    def send(self, head: bytes, body: bytes, receiver: Receiver) -> None:
+        """Send one request; its answer goes to `receiver`."""
+        assert self._receiver is None
+        assert self._transport is not None
+        self._receiver = receiver
+        self._answered = False
+        self._headers = []
+        if len(body) < 16384:
+            self._transport.write(head + body)
+        else:
+            self._transport.write(head)
+            self._transport.write(body)
+
+    def abort(self) -> None:
+        """Drop the connection at once; the engine stops generating when it notices."""
+        self._receiver = None
+        self.is_usable = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop sets TCP_NODELAY on every TCP transport by itself.
+        self._transport = cast("asyncio.Transport", transport)
+        self.is_usable = True
+
+    def data_received(self, data: bytes) -> None:
+        if self._receiver is None:
+            # Nobody asked: an engine that speaks out of turn is not trusted with the next request.
+            self.abort()
+            return
+        self._answered = True
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._lose(EngineFailed("The engine's answer is not HTTP."))
+            self.abort()
+            return
+        receiver = self._receiver
+        if receiver is not None:
+            receiver.on_read_end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_usable = False
+        self._transport = None
+        self._lose(ReplicaUnreachable(f"The connection to the engine was lost: {exc or 'closed'}."))
+        self._on_idle.closed(self)
+
+    # httptools callbacks
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status >= 200 and self._receiver is not None:
+            self._receiver.on_head(status, self._headers)
+
+    def on_body(self, data: bytes) -> None:
+        if self._receiver is not None:
+            self._receiver.on_body(data)
+
+    def on_message_complete(self) -> None:
+        if self._parser.get_status_code() < 200:
+            self._headers = []
+            return
+        receiver, self._receiver = self._receiver, None
+        keep = self._parser.should_keep_alive()
+        if receiver is not None:
+            receiver.on_read_end()
+            receiver.on_complete()
+        if keep and self.is_usable:
+            self.was_reused = True
+            self._on_idle.idle(self)
+        elif self._transport is not None:
+            self.is_usable = False
+            self._transport.close()
+
+    def _lose(self, error: Error) -> None:
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            receiver.on_lost(error, answered=self._answered)
+
+
+class IdleCallback(Protocol):
+    """The pool's ear: a connection fell idle, or is closed."""
+
+    def idle(self, connection: Connection) -> None: ...
+
+    def closed(self, connection: Connection) -> None: ...

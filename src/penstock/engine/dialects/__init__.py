@@ -1,0 +1,1 @@
+"""How each kind of engine wants a request said."""

@@ -1,0 +1,40 @@
+"""vLLM's dialect: the body that goes up, and the fields a caller may not set.
+
+Reserved names are dropped and set by us, so no duplicate key ever goes upstream: parsers are
+last-wins, and a value that was merely spliced in could be overridden by the caller's own.
+"""
+
+import hashlib
+
+import msgspec
+from msgspec import Raw
+
+from penstock.records.request import InferenceRequest
+
+CHAT_PATH = "/v1/chat/completions"
+
+# Ours to set, labels that are not the engine's business, and what only another engine may say.
+_DROPPED = frozenset({
+    "model", "stream_options", "priority", "cache_salt", "session_id", "request_id",
+    "prompt_cache_key", "service_tier", "store", "metadata", "user", "options",
+    "kv_transfer_params", "ec_transfer_params", "vllm_xargs",
+})  # fmt: skip
+_ASK_FOR_USAGE = Raw(b'{"include_usage":true,"continuous_usage_stats":true}')
+
+
+def chat_body(request: InferenceRequest, served_name: str) -> bytes:
+    """The caller's fields, less what is reserved, plus what is ours."""
+    body = {name: value for name, value in request.body.items() if name not in _DROPPED}
+    body["model"] = Raw(msgspec.json.encode(served_name))
+    body["cache_salt"] = Raw(b'"%s"' % request.cache_salt.encode())
+    if request.is_stream:
+        body["stream_options"] = _ASK_FOR_USAGE
+    if request.session:
+        body["session_id"] = Raw(b'"%s"' % _scoped_session(request).encode())
+    return msgspec.json.encode(body)
+
+
+def _scoped_session(request: InferenceRequest) -> str:
+    """Two accounts may use the same session name: the engine must not see them as one."""
+    scoped = f"{request.account}\0{request.session}".encode()
+    return hashlib.blake2b(scoped, digest_size=16).hexdigest()

@@ -1,0 +1,83 @@
+"""Keep-alive connections to one replica. The newest idle one is used first, old ones are let go."""
+
+import asyncio
+import ssl
+from urllib.parse import urlsplit
+
+from penstock.clock import Clock
+from penstock.engine.connection import Connection
+from penstock.engine.settings import Settings
+from penstock.errors import ReplicaUnreachable
+
+
+class ConnectionPool:
+    """Bounded by `idle_connections_max`; how many are in use is bounded by admission."""
+
+    def __init__(self, url: str, settings: Settings, clock: Clock) -> None:
+        parts = urlsplit(url)
+        assert parts.hostname is not None
+        self._host = parts.hostname
+        self._port = parts.port or (443 if parts.scheme == "https" else 80)
+        self._settings = settings
+        self._clock = clock
+        self._idle: list[Connection] = []
+        self._open = 0
+        self._ssl = _tls_context(settings) if parts.scheme == "https" else None
+        self.path = parts.path.rstrip("/")
+        self.host_header = parts.netloc.rpartition("@")[2]
+
+    @property
+    def open_connections(self) -> int:
+        return self._open
+
+    def take_idle(self) -> Connection | None:
+        """An idle connection, without waiting; None when there is none fresh enough."""
+        oldest = self._clock.monotonic() - self._settings.idle_seconds
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_usable:
+                continue
+            if connection.idle_since >= oldest:
+                return connection
+            # The list is sorted by age, so all below are older still.
+            connection.abort()
+            self.close_idle()
+        return None
+
+    async def connect(self) -> Connection:
+        """A new connection, within the connect timeout."""
+        loop = asyncio.get_running_loop()
+        try:
+            _, connection = await asyncio.wait_for(
+                loop.create_connection(
+                    lambda: Connection(self), self._host, self._port, ssl=self._ssl
+                ),
+                self._settings.connect_seconds,
+            )
+        except (OSError, TimeoutError) as failure:
+            reason = str(failure) or type(failure).__name__
+            raise ReplicaUnreachable(f"No connection to the engine: {reason}") from None
+        self._open += 1
+        return connection
+
+    def idle(self, connection: Connection) -> None:
+        if len(self._idle) >= self._settings.idle_connections_max:
+            connection.abort()
+            return
+        connection.idle_since = self._clock.monotonic()
+        self._idle.append(connection)
+
+    def closed(self, connection: Connection) -> None:
+        self._open -= 1
+        # take_idle drops dead ones too; removing here keeps the list short while nothing is asked.
+        if connection in self._idle:
+            self._idle.remove(connection)
+
+    def close_idle(self) -> None:
+        for connection in self._idle:
+            connection.abort()
+        self._idle.clear()
+
+
+def _tls_context(settings: Settings) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=settings.ca_file or None)

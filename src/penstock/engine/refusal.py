@@ -1,0 +1,40 @@
+"""What an engine's own error answers mean to us: whose fault, and may another replica try."""
+
+import msgspec
+
+from penstock.errors import EngineFailed, Error, InvalidRequest, OutOfCapacity
+
+_MESSAGE_CHARS_MAX = 2000
+
+
+class _EngineError(msgspec.Struct):
+    message: str = ""
+    param: str | None = None
+
+
+class _EngineAnswer(msgspec.Struct):
+    error: _EngineError | None = None
+    message: str = ""
+
+
+_decoder = msgspec.json.Decoder(_EngineAnswer)
+
+
+def error_for(status: int, body: bytes) -> Error:
+    """The error for an engine's answer that is not 200."""
+    message, param = _read(body)
+    if status == 503:
+        # "engine is currently busy": nothing ran, and another replica may have room.
+        return OutOfCapacity(retry_after_seconds=1)
+    if status in (400, 404, 413, 422):
+        return InvalidRequest(message or f"The engine refused the request ({status}).", param=param)
+    return EngineFailed(f"Model execution failed: the engine answered {status}.")
+
+
+def _read(body: bytes) -> tuple[str, str | None]:
+    try:
+        answer = _decoder.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return "", None
+    error = answer.error or _EngineError(answer.message)
+    return error.message[:_MESSAGE_CHARS_MAX], error.param

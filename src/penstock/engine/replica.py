@@ -1,0 +1,121 @@
+"""One replica as the path sees it: stream a request, cancel it, ask for health and load."""
+
+import asyncio
+
+from penstock.clock import Clock, TimerWheel
+from penstock.engine.attempt import Attempt
+from penstock.engine.dialects import vllm
+from penstock.engine.event_stream import EventStream, Fingerprint
+from penstock.engine.pool import ConnectionPool
+from penstock.engine.settings import Settings
+from penstock.engine.sink import Sink
+from penstock.errors import Error, ReplicaUnreachable
+from penstock.records.replica import Replica
+from penstock.records.request import InferenceRequest
+
+
+class ReplicaClient:
+    """Connections to one replica, and what was learned from its answers."""
+
+    def __init__(
+        self, replica: Replica, settings: Settings, wheel: TimerWheel, clock: Clock
+    ) -> None:
+        self.replica = replica
+        self._settings = settings
+        self._wheel = wheel
+        self._clock = clock
+        self._fingerprint = Fingerprint()
+        self._pool = ConnectionPool(replica.url, settings, clock)
+        key = settings.api_keys.get(replica.url) or settings.api_keys.get("*", "")
+        credentials = f"authorization: Bearer {key}\r\n" if key else ""
+        self._headers = (
+            f" HTTP/1.1\r\nhost: {self._pool.host_header}\r\n{credentials}"
+            "content-type: application/json\r\nendpoint-load-metrics-format: JSON\r\n"
+        )
+        self._chat_start = f"POST {self._pool.path}{vllm.CHAT_PATH}{self._headers}".encode()
+
+    @property
+    def open_connections(self) -> int:
+        return self._pool.open_connections
+
+    def attempt(self, request: InferenceRequest, sink: Sink) -> Attempt:
+        """A new try; hand it to `run`, and read its usage when that ends, however it ends."""
+        stream = None
+        if request.is_stream:
+            stream = EventStream(
+                wants_usage=request.wants_usage,
+                wants_continuous_usage=request.wants_continuous_usage,
+                choices=request.choices,
+                fingerprint=self._fingerprint,
+                event_bytes_max=self._settings.event_bytes_max,
+            )
+        return Attempt(sink, stream, self._settings, self._wheel, self._clock)
+
+    async def run(self, request: InferenceRequest, attempt: Attempt) -> None:
+        """Run the request here. Raises the error it ended with; cancelling stops the engine."""
+        body = vllm.chat_body(request, self.replica.served_name)
+        head = self._chat_start + (
+            b"x-request-id: %s\r\ncontent-length: %d\r\n\r\n" % (request.id.encode(), len(body))
+        )
+        connection = self._pool.take_idle()
+        if connection is not None:
+            try:
+                await attempt.run(connection, head, body)
+            except ReplicaUnreachable:
+                if attempt.was_answered:
+                    raise
+                # A kept connection may have been closed by the engine just as we wrote to it.
+                attempt.restart()
+            else:
+                return
+        await attempt.run(await self._pool.connect(), head, body)
+
+    async def is_healthy(self) -> bool:
+        """Whether `GET /health` answers 200 within the connect timeout."""
+        try:
+            return (
+                await asyncio.wait_for(self._get("/health"), self._settings.connect_seconds) == 200
+            )
+        except (TimeoutError, Error):
+            return False
+
+    async def _get(self, path: str) -> int:
+        connection = self._pool.take_idle() or await self._pool.connect()
+        probe = _Probe()
+        head = f"GET {self._pool.path}{path}{self._headers}\r\n".encode()
+        connection.send(head, b"", probe)
+        try:
+            return await probe.status
+        finally:
+            if not probe.is_complete:
+                connection.abort()
+
+    def close(self) -> None:
+        self._pool.close_idle()
+
+
+class _Probe:
+    """Receives a small answer and keeps its status only."""
+
+    def __init__(self) -> None:
+        self.status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.is_complete = False
+        self._status = 0
+
+    def on_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        del headers
+        self._status = status
+
+    def on_body(self, data: bytes) -> None: ...
+
+    def on_read_end(self) -> None: ...
+
+    def on_complete(self) -> None:
+        self.is_complete = True
+        if not self.status.done():
+            self.status.set_result(self._status)
+
+    def on_lost(self, error: Error, *, answered: bool) -> None:
+        del answered
+        if not self.status.done():
+            self.status.set_exception(error)

@@ -1,0 +1,28 @@
+"""Where an answer goes. Pushed to, not iterated: ingress passes a writer.
+
+Back-pressure is a flag and a callback, because an `await` for each of 50,000 chunks a second is
+what the hot path cannot afford: while `is_full` the engine's connection is not read.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Sink(Protocol):
+    """One answer's way out."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the reader is behind by more than its buffer."""
+
+    def when_drained(self, resume: Callable[[], None]) -> None:
+        """Call `resume` once, when the reader has caught up."""
+
+    def begin(self) -> None:
+        """The engine took the request and will stream; nothing of the answer is known yet."""
+
+    def push(self, events: bytes) -> None:
+        """One or more whole events of a stream."""
+
+    def whole(self, answer: bytes) -> None:
+        """The whole answer of a request that is not streamed."""

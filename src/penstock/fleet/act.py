@@ -1,0 +1,123 @@
+"""Carries out what `plan` decided, and decides nothing itself.
+
+An action names the generation it was planned for; when the replica has another by now, the action
+is refused. Everything it changes is on disk before it returns, for the keeper that comes after.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import assert_never
+
+from penstock.clock import Clock
+from penstock.errors import Error, GenerationStale
+from penstock.fleet.known import Known, KnownReplica
+from penstock.fleet.plan import Action, Drain, Forget, MarkReady, Start, Stop
+from penstock.fleet.providers import Provider
+from penstock.fleet.replica_files import StateFolder
+from penstock.records.replica import Replica, ReplicaState
+
+_log = logging.getLogger(__name__)
+
+
+class Actor:
+    """Acts on the keeper's own replicas."""
+
+    def __init__(
+        self,
+        providers: Mapping[str, Provider],
+        known: Known,
+        folder: StateFolder,
+        clock: Clock,
+        *,
+        ended_kept: int,
+    ) -> None:
+        self._providers = providers
+        self._known = known
+        self._folder = folder
+        self._clock = clock
+        self._ended_kept = ended_kept
+
+    async def act(self, action: Action, host: str) -> None:
+        """Do it. Raises GenerationStale when it was planned for another generation."""
+        if isinstance(action, Start):
+            await self._start(action, host)
+            return
+        entry = self._known.replicas.get(action.replica)
+        if entry is None or entry.replica.generation != action.generation:
+            raise GenerationStale(f"{action.replica} is not at generation {action.generation}.")
+        match action:
+            case MarkReady():
+                entry.detail = ""
+                await self._move(entry, ReplicaState.READY)
+            case Drain():
+                entry.detail = action.reason
+                entry.is_failed = action.is_failure
+                await self._move(entry, ReplicaState.DRAINING)
+            case Stop():
+                await self._stop(entry, action)
+            case Forget():
+                await self._forget(entry, action)
+            case _:
+                assert_never(action)
+
+    async def _start(self, action: Start, host: str) -> None:
+        want = action.want
+        replica = Replica(
+            id=action.replica,
+            model=want.model,
+            url=want.url,
+            state=ReplicaState.STARTING,
+            served_name=want.served_name,
+            dialect=want.dialect,
+            slots_live=want.slots_live,
+            generation=action.generation,
+            host=host,
+        )
+        entry = KnownReplica(replica, want.name, want.provider, self._clock.monotonic())
+        self._known.replicas[replica.id] = entry
+        try:
+            await self._providers[want.provider].start(replica.id, want)
+        except (OSError, Error) as failure:
+            # It will be observed as ended, and its failure counts for the back-off.
+            entry.detail = f"could not be started: {failure}"
+        await self._note(entry)
+        _log.info("replica started", extra=_fields("replica_started", entry))
+
+    async def _move(self, entry: KnownReplica, state: ReplicaState) -> None:
+        entry.move(state, self._clock.monotonic())
+        await self._note(entry)
+        _log.info("replica moved", extra=_fields("replica_moved", entry))
+
+    async def _stop(self, entry: KnownReplica, action: Stop) -> None:
+        try:
+            await self._providers[entry.provider].stop(action.replica)
+        except (OSError, Error) as failure:
+            # The next plan asks again.
+            extra = _fields("replica_stop_failed", entry) | {"reason": str(failure)}
+            _log.warning("replica not stopped", extra=extra)
+
+    async def _forget(self, entry: KnownReplica, action: Forget) -> None:
+        entry.detail = action.reason
+        entry.move(ReplicaState.GONE, self._clock.monotonic())
+        if action.failures is not None:
+            self._known.failures[entry.want] = action.failures
+        self._known.forget(action.replica)
+        await asyncio.to_thread(self._folder.retire, action.replica, kept=self._ended_kept)
+        _log.info("replica gone", extra=_fields("replica_gone", entry))
+
+    async def _note(self, entry: KnownReplica) -> None:
+        mark = entry.mark(self._clock.now())
+        await asyncio.to_thread(self._folder.write_mark, entry.replica.id, mark)
+
+
+def _fields(action: str, entry: KnownReplica) -> dict[str, object]:
+    replica = entry.replica
+    return {
+        "action": action,
+        "replica": replica.id,
+        "model": replica.model,
+        "state": str(replica.state),
+        "generation": replica.generation,
+        "detail": entry.detail,
+    }

@@ -1,0 +1,165 @@
+"""How a keeper asks an engine: health, served models, requests inside. For the slow loop only.
+
+One GET per connection, with a timeout and a size limit. Requests of callers go through `engine/`,
+never through here.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from penstock.errors import ReplicaUnreachable
+from penstock.fleet.settings import Settings
+
+# What vLLM calls requests that it works on and requests that wait for it.
+_RUNNING = ("vllm:num_requests_running", "vllm:num_requests_waiting")
+_HEADERS_MAX = 100
+_FAILURES = (OSError, TimeoutError, ValueError, EOFError, asyncio.LimitOverrunError)
+
+
+class Answer(NamedTuple):
+    """A status and a whole body."""
+
+    status: int
+    body: bytes
+
+
+class _ModelEntry(msgspec.Struct):
+    id: str
+
+
+class _ModelList(msgspec.Struct):
+    data: list[_ModelEntry]
+
+
+class EngineProbe:
+    """Asks engines by base URL. `api_keys` is base URL to key, "*" for all others."""
+
+    def __init__(
+        self, settings: Settings, *, api_keys: Mapping[str, str] | None = None, ca_file: str = ""
+    ) -> None:
+        self._timeout = settings.health_timeout_seconds
+        self._bytes_max = settings.health_bytes_max
+        self._api_keys = api_keys or {}
+        self._ca_file = ca_file
+        self._tls: ssl.SSLContext | None = None
+
+    async def is_healthy(self, url: str) -> bool:
+        """Whether `GET /health` answers 200 in time."""
+        try:
+            return (await self._get(url, "/health")).status == 200
+        except ReplicaUnreachable:
+            return False
+
+    async def served_names(self, url: str) -> tuple[str, ...]:
+        """The names that the engine answers to, its own first."""
+        answer = await self._get(url, "/v1/models")
+        if answer.status != 200:
+            raise ReplicaUnreachable(f"{url}/v1/models answers {answer.status}.")
+        try:
+            models = msgspec.json.decode(answer.body, type=_ModelList)
+        except msgspec.DecodeError:
+            raise ReplicaUnreachable(f"{url}/v1/models is not a list of models.") from None
+        return tuple(entry.id for entry in models.data)
+
+    async def running(self, url: str) -> int | None:
+        """Requests inside the engine; None when it does not say."""
+        try:
+            answer = await self._get(url, "/metrics")
+        except ReplicaUnreachable:
+            return None
+        return count_running(answer.body) if answer.status == 200 else None
+
+    async def _get(self, url: str, path: str) -> Answer:
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._exchange(url, path)
+        except _FAILURES as failure:
+            reason = str(failure) or type(failure).__name__
+            raise ReplicaUnreachable(f"{url}{path}: {reason}") from None
+
+    async def _exchange(self, url: str, path: str) -> Answer:
+        parts = urlsplit(url)
+        is_tls = parts.scheme == "https"
+        reader, writer = await asyncio.open_connection(
+            parts.hostname, parts.port or (443 if is_tls else 80), ssl=self._context(is_tls)
+        )
+        try:
+            key = self._api_keys.get(url) or self._api_keys.get("*", "")
+            credentials = f"authorization: Bearer {key}\r\n" if key else ""
+            writer.write(
+                f"GET {parts.path.rstrip('/')}{path} HTTP/1.1\r\n"
+                f"host: {parts.netloc.rpartition('@')[2]}\r\n"
+                f"{credentials}connection: close\r\n\r\n".encode()
+            )
+            return await _read_answer(reader, self._bytes_max)
+        finally:
+            # Nothing more is wanted from it, so there is no goodbye to wait for.
+            writer.transport.abort()
+
+    def _context(self, is_tls: bool) -> ssl.SSLContext | None:
+        if not is_tls:
+            return None
+        if self._tls is None:
+            self._tls = ssl.create_default_context(cafile=self._ca_file or None)
+        return self._tls
+
+
+def count_running(metrics: bytes) -> int | None:
+    """Running and waiting requests, over all of an engine's ranks; None when neither is there."""
+    total: float | None = None
+    for line in metrics.decode(errors="replace").splitlines():
+        if line.startswith(_RUNNING):
+            try:
+                total = (total or 0.0) + float(line.split()[-1])
+            except ValueError:
+                return None
+    return int(total) if total is not None else None
+
+
+async def _read_answer(reader: asyncio.StreamReader, bytes_max: int) -> Answer:
+    version, _, rest = (await reader.readuntil(b"\r\n")).partition(b" ")
+    if not version.startswith(b"HTTP/1."):
+        raise ValueError("that is not an HTTP server")
+    status = int(rest[:3])
+    headers: dict[bytes, bytes] = {}
+    for _ in range(_HEADERS_MAX):
+        line = await reader.readuntil(b"\r\n")
+        if line == b"\r\n":
+            break
+        name, _, value = line.partition(b":")
+        headers[name.strip().lower()] = value.strip()
+    else:
+        raise ValueError("too many headers")
+    if b"chunked" in headers.get(b"transfer-encoding", b""):
+        return Answer(status, await _read_chunks(reader, bytes_max))
+    length = headers.get(b"content-length")
+    if length is not None:
+        return Answer(status, await _read_exactly(reader, int(length), bytes_max))
+    body = await reader.read(bytes_max)
+    while block := await reader.read(65536):
+        body += block
+        _check_size(len(body), bytes_max)
+    return Answer(status, body)
+
+
+async def _read_chunks(reader: asyncio.StreamReader, bytes_max: int) -> bytes:
+    body = bytearray()
+    while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
+        body += await _read_exactly(reader, size, bytes_max - len(body))
+        await reader.readexactly(2)
+    return bytes(body)
+
+
+async def _read_exactly(reader: asyncio.StreamReader, size: int, bytes_max: int) -> bytes:
+    _check_size(size, bytes_max)
+    return await reader.readexactly(size)
+
+
+def _check_size(size: int, bytes_max: int) -> None:
+    if not 0 <= size <= bytes_max:
+        raise ValueError("the answer is too large")

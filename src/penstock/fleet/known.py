@@ -1,0 +1,83 @@
+"""What a keeper holds in memory: its replicas, those that ended unwritten, and failures."""
+
+import msgspec
+
+from penstock.fleet.intent import Failures, Observed, Phase
+from penstock.fleet.replica_files import Mark
+from penstock.fleet.states import check_move
+from penstock.records.replica import Replica, ReplicaId, ReplicaState
+
+
+class KnownReplica(msgspec.Struct):
+    """One replica. Times are monotonic; `replica` is replaced whole, never changed."""
+
+    replica: Replica
+    want: str
+    provider: str
+    since: float
+    is_healthy: bool = False
+    silent_since: float | None = None
+    ready_since: float | None = None
+    asked_at: float | None = None
+    running: int | None = None
+    # What the roster says of it, as far as we know; None until it is listed under our generation.
+    written: Replica | None = None
+    written_at: float = 0.0
+    is_superseded: bool = False
+    is_failed: bool = False
+    detail: str = ""
+
+    @property
+    def is_written(self) -> bool:
+        return self.written == self.replica
+
+    def move(self, state: ReplicaState, now: float) -> None:
+        """Enter a state; refused where docs/replicas.md draws no arrow."""
+        check_move(self.replica.state, state)
+        self.replica = msgspec.structs.replace(self.replica, state=state)
+        self.since = now
+        if state is ReplicaState.READY:
+            self.ready_since = now
+
+    def mark(self, wall: float) -> Mark:
+        """What the next keeper must know."""
+        replica = self.replica
+        return Mark(replica.state, replica.generation, wall, replica.served_name, self.detail)
+
+    def observed(self, phase: Phase) -> Observed:
+        return Observed(
+            id=self.replica.id,
+            want=self.want,
+            provider=self.provider,
+            generation=self.replica.generation,
+            state=self.replica.state,
+            phase=phase,
+            since=self.since,
+            is_healthy=self.is_healthy,
+            silent_since=self.silent_since,
+            ready_since=self.ready_since,
+            running=self.running,
+            written_at=self.written_at if self.is_written else None,
+            is_superseded=self.is_superseded,
+            is_failed=self.is_failed,
+            detail=self.detail,
+        )
+
+
+class Known:
+    """All of them. `ended` keeps the gone until the roster says so, and no more than a limit."""
+
+    def __init__(self, unwritten_max: int) -> None:
+        self._unwritten_max = unwritten_max
+        self.replicas: dict[ReplicaId, KnownReplica] = {}
+        self.ended: dict[ReplicaId, KnownReplica] = {}
+        self.failures: dict[str, Failures] = {}
+        self.drains: set[ReplicaId] = set()
+
+    def forget(self, replica: ReplicaId) -> None:
+        known = self.replicas.pop(replica)
+        self.drains.discard(replica)
+        self.ended[replica] = known
+        while len(self.ended) > self._unwritten_max:
+            # The oldest: the reaper will find its row by its heartbeat.
+            del self.ended[next(iter(self.ended))]

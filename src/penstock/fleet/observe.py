@@ -1,0 +1,175 @@
+"""One look at everything: what providers see, what engines answer, what the keeper remembers.
+
+A provider that cannot be asked is reported as unknown. A replica that is seen and not remembered is
+adopted under the next generation, so that whoever held it before is refused from now on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+import msgspec
+
+from penstock.clock import Clock
+from penstock.errors import Error, ReplicaUnreachable
+from penstock.fleet.health import EngineProbe
+from penstock.fleet.intent import Observation, Observed, Phase, Want
+from penstock.fleet.known import Known, KnownReplica
+from penstock.fleet.providers import Provider, Seen
+from penstock.fleet.replica_files import Mark, StateFolder
+from penstock.fleet.settings import Settings
+from penstock.records.replica import Replica, ReplicaId, ReplicaState
+
+_log = logging.getLogger(__name__)
+
+
+class Observer:
+    """Fills the keeper's memory and hands out a picture of it that does not change."""
+
+    def __init__(
+        self,
+        providers: Mapping[str, Provider],
+        wants: tuple[Want, ...],
+        probe: EngineProbe,
+        folder: StateFolder,
+        clock: Clock,
+        *,
+        settings: Settings,
+    ) -> None:
+        self._providers = providers
+        self._wants = {want.name: want for want in wants}
+        self._probe = probe
+        self._folder = folder
+        self._clock = clock
+        self._settings = settings
+        self._unknown: frozenset[str] = frozenset()
+
+    async def observe(self, known: Known, host: str) -> Observation:
+        seen = await self._ask_providers()
+        for name, list_ in seen.items():
+            for one in list_:
+                if one.id not in known.replicas and one.id not in known.ended:
+                    known.replicas[one.id] = await self._adopt(one, name, host)
+        by_id = {one.id: one for list_ in seen.values() for one in list_}
+        phases = {
+            replica: by_id[replica].phase if replica in by_id else Phase.ENDED
+            for replica, entry in known.replicas.items()
+            if entry.provider in seen
+        }
+        await self._ask_engines(known, by_id, phases)
+        pictures = [
+            await self._picture(entry, by_id.get(replica), phases.get(replica))
+            for replica, entry in known.replicas.items()
+        ]
+        return Observation(
+            replicas=tuple(pictures),
+            unknown=self._unknown,
+            failures=dict(known.failures),
+        )
+
+    async def _ask_providers(self) -> dict[str, tuple[Seen, ...]]:
+        seen: dict[str, tuple[Seen, ...]] = {}
+        for name, provider in self._providers.items():
+            try:
+                seen[name] = await provider.observe()
+            except (OSError, Error) as failure:
+                extra = {"action": "provider_unknown", "provider": name, "reason": str(failure)}
+                _log.warning("provider cannot be asked", extra=extra)
+        self._unknown = frozenset(self._providers) - frozenset(seen)
+        return seen
+
+    async def _adopt(self, seen: Seen, provider: str, host: str) -> KnownReplica:
+        mark = await asyncio.to_thread(self._folder.read_mark, seen.id)
+        mark = mark or Mark(ReplicaState.STARTING, seen.generation, self._clock.now())
+        want = self._wants.get(seen.want)
+        replica = Replica(
+            id=seen.id,
+            model=seen.model,
+            url=seen.url,
+            state=mark.state,
+            served_name=mark.served_name,
+            dialect=want.dialect if want else "vllm",
+            slots_live=want.slots_live if want else 256,
+            generation=mark.generation + 1,
+            host=host,
+        )
+        # Wall time went into the file; a clock that was set back must not give a negative age.
+        age = max(0.0, self._clock.now() - mark.changed_at)
+        since = self._clock.monotonic() - age
+        known = KnownReplica(replica, seen.want, provider, since, detail=mark.detail)
+        known.ready_since = since if mark.state is ReplicaState.READY else None
+        adopted = msgspec.structs.replace(mark, generation=replica.generation)
+        await asyncio.to_thread(self._folder.write_mark, seen.id, adopted)
+        extra = {"action": "replica_adopted", "replica": seen.id, "model": seen.model}
+        _log.info("replica adopted", extra=extra)
+        return known
+
+    async def _ask_engines(
+        self, known: Known, by_id: Mapping[ReplicaId, Seen], phases: Mapping[ReplicaId, Phase]
+    ) -> None:
+        async with asyncio.TaskGroup() as group:
+            for replica, phase in phases.items():
+                entry = known.replicas[replica]
+                if phase is Phase.ENDED:
+                    entry.is_healthy = False
+                    continue
+                url = by_id[replica].url
+                if entry.replica.url != url:
+                    entry.replica = msgspec.structs.replace(entry.replica, url=url)
+                if self._is_due(entry):
+                    group.create_task(self._ask(entry))
+
+    def _is_due(self, entry: KnownReplica) -> bool:
+        if entry.replica.state is not ReplicaState.READY or entry.asked_at is None:
+            return True
+        waited = self._clock.monotonic() - entry.asked_at
+        return waited >= self._settings.health_interval_seconds
+
+    async def _ask(self, entry: KnownReplica) -> None:
+        url = entry.replica.url
+        entry.asked_at = self._clock.monotonic()
+        is_well = await self._probe.is_healthy(url)
+        if is_well and entry.replica.state is ReplicaState.STARTING:
+            is_well = await self._learn_name(entry)
+        if entry.replica.state is ReplicaState.DRAINING:
+            entry.running = await self._probe.running(url) if is_well else None
+        entry.is_healthy = is_well
+        if is_well:
+            entry.silent_since = None
+        elif entry.silent_since is None:
+            entry.silent_since = entry.asked_at
+
+    async def _learn_name(self, entry: KnownReplica) -> bool:
+        """A recipe says what its engine serves; a server of someone else must be asked."""
+        want = self._wants.get(entry.want)
+        expected = want.served_name if want else ""
+        name = expected if entry.provider == "process" else ""
+        if not name:
+            try:
+                names = await self._probe.served_names(entry.replica.url)
+            except ReplicaUnreachable as failure:
+                entry.detail = failure.message
+                return False
+            name = _best_name(names, expected, entry.replica.model)
+        entry.replica = msgspec.structs.replace(entry.replica, served_name=name)
+        entry.detail = "" if name else "it serves no model"
+        return bool(name)
+
+    async def _picture(
+        self, entry: KnownReplica, seen: Seen | None, phase: Phase | None
+    ) -> Observed:
+        if phase is Phase.ENDED and entry.replica.state is not ReplicaState.DRAINING:
+            entry.detail = (seen.detail if seen else "") or entry.detail or "nothing is left of it"
+            if entry.ready_since is None and entry.provider == "process":
+                # It never took a request, so its last words are no caller's words.
+                line = await asyncio.to_thread(self._folder.last_line, entry.replica.id)
+                entry.detail += f": {line}" if line else ""
+        # For an unknown provider the phase means nothing, and the planner does nothing.
+        return entry.observed(phase or Phase.ALIVE)
+
+
+def _best_name(names: tuple[str, ...], expected: str, model: str) -> str:
+    for name in (expected, model):
+        if name and name in names:
+            return name
+    return names[0] if names else ""

@@ -1,0 +1,208 @@
+"""What to do next: (wanted, observed, now) → actions with nothing left to decide. Pure.
+
+It promises: no more engines than wanted, counting those that still drain, because they hold their
+GPUs until they end; nothing at all for a provider that could not be asked, because unknown is not
+empty; no start before its back-off has passed. `act.py` carries the actions out.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from penstock.fleet.intent import Failures, Intent, Limits, Observation, Observed, Phase, Want
+from penstock.records.replica import ReplicaId, ReplicaState
+
+
+class Start(msgspec.Struct, frozen=True):
+    """Make a new replica under a new id."""
+
+    replica: ReplicaId
+    generation: int
+    want: Want
+
+
+class MarkReady(msgspec.Struct, frozen=True):
+    """Put it on the roster for requests."""
+
+    replica: ReplicaId
+    generation: int
+
+
+class Drain(msgspec.Struct, frozen=True):
+    """Take it off the roster; what it runs may finish."""
+
+    replica: ReplicaId
+    generation: int
+    reason: str
+    is_failure: bool = False
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """End it. Asked again each time until it has ended, so carrying it out must be idempotent."""
+
+    replica: ReplicaId
+    generation: int
+    reason: str
+
+
+class Forget(msgspec.Struct, frozen=True):
+    """It has ended: gone for ever. `failures` is its want's new count, None if it did not fail."""
+
+    replica: ReplicaId
+    generation: int
+    reason: str
+    failures: Failures | None = None
+
+
+Action = Start | MarkReady | Drain | Stop | Forget
+
+
+def plan(
+    intent: Intent, observation: Observation, now: float, ids: Iterator[ReplicaId]
+) -> list[Action]:
+    """The actions that bring what is seen closer to what is wanted."""
+    actions: list[Action] = []
+    surplus = _surplus(intent, observation)
+    wants = {want.name: want for want in intent.wants}
+    for replica in observation.replicas:
+        if replica.provider in observation.unknown:
+            continue
+        failures = observation.failures.get(replica.want)
+        if replica.phase is Phase.ENDED:
+            actions.append(_forget(replica, failures, intent.limits, now))
+        elif replica.id in surplus:
+            actions += _let_go(replica, surplus[replica.id], intent.limits, now)
+        else:
+            actions += _look_after(replica, wants.get(replica.want), intent.limits, now)
+    if not intent.is_stopping:
+        actions += _starts(intent, observation, now, ids)
+    return actions
+
+
+def pause_seconds(failures: int, limits: Limits) -> float:
+    """How long to wait before the start that follows this many failures in a row."""
+    if failures <= 0:
+        return 0.0
+    # The power is bounded before it is taken: 10.0 ** 400 does not fit a float.
+    exponent = min(failures - 1, 64)
+    grown = limits.restart_first_seconds * limits.restart_factor**exponent
+    return min(grown, limits.restart_seconds_max)
+
+
+def _surplus(intent: Intent, observation: Observation) -> dict[ReplicaId, str]:
+    """Replicas that shall not be, with the reason. The newest go first, unready before ready."""
+    reasons: dict[ReplicaId, str] = {}
+    left = {want.name: want.count for want in intent.wants}
+    # Ids sort by the time they were made, so the oldest ready replica is kept longest.
+    by_worth = sorted(observation.replicas, key=lambda r: (_WORTH[r.state], r.id))
+    for replica in by_worth:
+        if replica.phase is Phase.ENDED:
+            continue
+        reason = _unwanted(intent, replica)
+        if not reason and left.get(replica.want, 0) <= 0:
+            reason = "not wanted"
+        if reason:
+            reasons[replica.id] = reason
+        else:
+            left[replica.want] -= 1
+    return reasons
+
+
+# A draining replica never counts for its want; ready ones are worth more than starting ones.
+_WORTH = {
+    ReplicaState.READY: 0,
+    ReplicaState.STARTING: 1,
+    ReplicaState.DRAINING: 2,
+    ReplicaState.GONE: 3,
+}
+
+
+def _unwanted(intent: Intent, replica: Observed) -> str:
+    if intent.is_stopping:
+        return "the keeper stops its replicas"
+    if replica.id in intent.drains:
+        return "drained by command"
+    if replica.is_superseded:
+        return "superseded by a newer generation"
+    if replica.phase is Phase.ORPHANED:
+        return "its supervisor is dead"
+    if replica.state is ReplicaState.DRAINING:
+        return replica.detail or "draining"
+    return ""
+
+
+def _let_go(replica: Observed, reason: str, limits: Limits, now: float) -> list[Action]:
+    """Off the roster first, then finish, then stop."""
+    key = (replica.id, replica.generation)
+    match replica.state:
+        case ReplicaState.STARTING:
+            # It never took a request, so there is nothing to wait for.
+            return [Drain(*key, reason), Stop(*key, reason)]
+        case ReplicaState.READY:
+            return [Drain(*key, reason)]
+        case _:
+            return [Stop(*key, reason)] if _is_drained(replica, limits, now) else []
+
+
+def _is_drained(replica: Observed, limits: Limits, now: float) -> bool:
+    if now - replica.since >= limits.drain_seconds or _is_silent(replica, limits, now):
+        return True
+    if replica.running != 0:
+        return False
+    # Gateways read the roster with a delay: only after it does "no requests" mean "no more".
+    if replica.is_superseded:
+        return now - replica.since >= limits.drain_settle_seconds
+    return (
+        replica.written_at is not None and now - replica.written_at >= limits.drain_settle_seconds
+    )
+
+
+def _look_after(replica: Observed, want: Want | None, limits: Limits, now: float) -> list[Action]:
+    key = (replica.id, replica.generation)
+    if replica.state is ReplicaState.STARTING:
+        if replica.is_healthy:
+            return [MarkReady(*key)]
+        slowest = want.start_seconds_max if want is not None else None
+        if slowest is not None and now - replica.since > slowest:
+            reason = f"not ready after {slowest:.0f} s"
+            return [Drain(*key, reason, is_failure=True), Stop(*key, reason)]
+    elif replica.state is ReplicaState.READY and _is_silent(replica, limits, now):
+        reason = f"no health for {limits.unhealthy_seconds:.0f} s"
+        return [Drain(*key, reason, is_failure=True)]
+    return []
+
+
+def _is_silent(replica: Observed, limits: Limits, now: float) -> bool:
+    silent = replica.silent_since
+    return silent is not None and now - silent >= limits.unhealthy_seconds
+
+
+def _forget(replica: Observed, before: Failures | None, limits: Limits, now: float) -> Forget:
+    reason = replica.detail or "ended"
+    if replica.state is ReplicaState.DRAINING and not replica.is_failed:
+        return Forget(replica.id, replica.generation, reason)
+    was_steady = (
+        replica.ready_since is not None
+        and now - replica.ready_since >= limits.restart_reset_seconds
+    )
+    count = 1 if was_steady or before is None else before.count + 1
+    return Forget(replica.id, replica.generation, reason, Failures(count, now))
+
+
+def _starts(
+    intent: Intent, observation: Observation, now: float, ids: Iterator[ReplicaId]
+) -> list[Action]:
+    starts: list[Action] = []
+    for want in intent.wants:
+        if want.provider in observation.unknown:
+            continue
+        failures = observation.failures.get(want.name)
+        if failures is not None:
+            pause = pause_seconds(failures.count, intent.limits)
+            if now < failures.last_at + pause:
+                continue
+        # A replica that has just ended is forgotten in this same plan and replaced in the next,
+        # when its failure counts.
+        present = sum(1 for replica in observation.replicas if replica.want == want.name)
+        starts += [Start(next(ids), 1, want) for _ in range(want.count - present)]
+    return starts

@@ -1,0 +1,99 @@
+"""Processes by pid and start time: a pid alone may belong to someone else by now.
+
+Linux only (/proc). Imports little, because every supervisor loads it. It signals nothing that it
+has not recognised.
+"""
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import NamedTuple
+
+_PROC = Path("/proc")
+
+
+class ProcessStat(NamedTuple):
+    """The fields of /proc/PID/stat that tell processes apart."""
+
+    state: str
+    group: int
+    start_ticks: int
+
+
+def read_stat(pid: int) -> ProcessStat | None:
+    """None when there is no such process."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return None
+    # The second field is the program's name in brackets, which may itself hold spaces and brackets.
+    fields = text.rpartition(")")[2].split()
+    return ProcessStat(fields[0], int(fields[2]), int(fields[19]))
+
+
+def start_ticks(pid: int) -> int:
+    """When a process started, in clock ticks since boot; 0 when it is not there."""
+    stat = read_stat(pid)
+    return stat.start_ticks if stat is not None else 0
+
+
+def is_running(pid: int, started: int) -> bool:
+    """Whether this very process runs. A zombie does not."""
+    if pid <= 0 or started <= 0:
+        return False
+    stat = read_stat(pid)
+    return stat is not None and stat.start_ticks == started and stat.state not in "ZX"
+
+
+def boot_id() -> str:
+    """Changes with every boot, after which no pid means what it did."""
+    return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+
+
+def group_is_ours(group: int, leader_started: int, log: Path) -> bool:
+    """Whether a process group still holds processes of the engine that writes to this log.
+
+    A leader is known by its start time. Workers that outlive it are known by the log that they
+    inherited as standard output: no name or environment would do, because engines retitle them.
+    """
+    if group <= 1:
+        return False
+    if is_running(group, leader_started):
+        return True
+    return any(_writes_to(pid, log) for pid in _members(group))
+
+
+def signal_group(group: int, number: signal.Signals) -> None:
+    """Send to a whole group; one that has just ended is no error."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def signal_process(pid: int, started: int, number: signal.Signals) -> None:
+    """Send to one process if it is still the one that we mean."""
+    if is_running(pid, started):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def _members(group: int) -> list[int]:
+    pids = [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]
+    found = []
+    for pid in pids:
+        stat = read_stat(pid)
+        if stat is not None and stat.group == group and stat.state not in "ZX":
+            found.append(pid)
+    return found
+
+
+def _writes_to(pid: int, log: Path) -> bool:
+    try:
+        wanted = log.stat()
+    except OSError:
+        return False
+    for descriptor in ("1", "2"):
+        with contextlib.suppress(OSError):
+            if os.path.samestat((_PROC / str(pid) / "fd" / descriptor).stat(), wanted):
+                return True
+    return False

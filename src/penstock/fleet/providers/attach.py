@@ -1,0 +1,55 @@
+"""Servers that already run: listed and watched, never started and never stopped.
+
+It only makes a note in the state folder, so that a restarted keeper lists the server under its old
+id.
+"""
+
+import asyncio
+
+import msgspec
+
+from penstock.fleet.intent import Phase, Want
+from penstock.fleet.providers import Seen
+from penstock.fleet.replica_files import ReplicaFile, StateFolder
+from penstock.records.replica import ReplicaId
+
+NAME = "attach"
+
+
+class AttachProvider:
+    """Alive is what it says of every server; whether one answers, health tells."""
+
+    def __init__(self, folder: StateFolder) -> None:
+        self._folder = folder
+
+    async def observe(self) -> tuple[Seen, ...]:
+        files = await asyncio.to_thread(self._folder.read_all)
+        return tuple(
+            Seen(file.id, file.want, file.model, file.generation, file.url, _phase(file))
+            for file in files
+            if file.provider == NAME
+        )
+
+    async def start(self, replica: ReplicaId, want: Want) -> None:
+        await asyncio.to_thread(self._begin, replica, want)
+
+    async def stop(self, replica: ReplicaId) -> None:
+        await asyncio.to_thread(self._end, replica)
+
+    def _begin(self, replica: ReplicaId, want: Want) -> None:
+        if self._folder.read(replica) is None:
+            self._folder.write(
+                ReplicaFile(
+                    id=replica, provider=NAME, want=want.name, model=want.model, url=want.url
+                )
+            )
+
+    def _end(self, replica: ReplicaId) -> None:
+        file = self._folder.read(replica)
+        if file is not None and file.exit_code is None:
+            # We let go of it. The server runs on and is not told.
+            self._folder.write(msgspec.structs.replace(file, exit_code=0))
+
+
+def _phase(file: ReplicaFile) -> Phase:
+    return Phase.ALIVE if file.exit_code is None else Phase.ENDED

@@ -1,0 +1,186 @@
+"""Engines as processes of this host, each under a supervisor of its own that outlives the keeper.
+
+A restarted keeper finds them by their state files: pid and start time must both match, or it is
+someone else's process. It promises never to signal a process that it has not recognised so.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from penstock.catalogue import fill
+from penstock.clock import Clock
+from penstock.errors import NoReplica
+from penstock.fleet.intent import Phase, Want
+from penstock.fleet.processes import (
+    boot_id,
+    group_is_ours,
+    is_running,
+    signal_group,
+    signal_process,
+)
+from penstock.fleet.providers import Seen
+from penstock.fleet.replica_files import ReplicaFile, StateFolder
+from penstock.fleet.settings import Settings
+from penstock.records.model import ModelId, Recipe
+from penstock.records.replica import ReplicaId
+
+NAME = "process"
+_SUPERVISOR_START_SECONDS_MAX = 30.0
+# How much longer than the grace a supervisor may take before it counts as stuck and is killed.
+_STUCK_SECONDS = 10.0
+
+
+class ProcessProvider:
+    """Starts, finds and ends engines on this host."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        folder: StateFolder,
+        recipes: dict[ModelId, Recipe],
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._recipes = recipes
+        self._clock = clock
+        self._next_port = settings.port_first
+        self._told_at: dict[ReplicaId, float] = {}
+
+    async def observe(self) -> tuple[Seen, ...]:
+        return await asyncio.to_thread(self._look)
+
+    async def start(self, replica: ReplicaId, want: Want) -> None:
+        await asyncio.to_thread(self._begin, replica, want)
+
+    async def stop(self, replica: ReplicaId) -> None:
+        await asyncio.to_thread(self._end, replica)
+
+    def _look(self) -> tuple[Seen, ...]:
+        boot = boot_id()
+        return tuple(
+            self._seen(file, boot) for file in self._folder.read_all() if file.provider == NAME
+        )
+
+    def _seen(self, file: ReplicaFile, boot: str) -> Seen:
+        phase, detail = Phase.ENDED, ""
+        if file.boot != boot:
+            detail = "the host was restarted" if file.boot else "it was never started"
+        elif file.exit_code is not None:
+            detail = _exit_detail(file)
+            _reap(file.supervisor_pid)
+        elif is_running(file.supervisor_pid, file.supervisor_started):
+            phase = Phase.ALIVE
+        elif self._is_engine_left(file):
+            phase = Phase.ORPHANED
+        else:
+            detail = "its processes are gone"
+        return Seen(file.id, file.want, file.model, file.generation, file.url, phase, detail)
+
+    def _begin(self, replica: ReplicaId, want: Want) -> None:
+        if self._folder.read(replica) is not None:
+            return
+        settings = self._settings
+        port = self._free_port()
+        recipe = self._recipes[want.model]
+        argv, environment = fill(recipe, port=port, engine_home=settings.engine_home)
+        path = self._folder.write(
+            ReplicaFile(
+                id=replica,
+                provider=NAME,
+                want=want.name,
+                model=want.model,
+                url=f"http://{settings.replica_address}:{port}",
+                port=port,
+                argv=tuple(argv),
+                environment=environment,
+                alive_file=str(self._folder.alive_file),
+                orphan_seconds=settings.orphan_seconds,
+                stop_grace_seconds=settings.stop_grace_seconds,
+                log_bytes_max=settings.engine_log_bytes_max,
+            )
+        )
+        _leave_supervisor(path)
+
+    def _end(self, replica: ReplicaId) -> None:
+        file = self._folder.read(replica)
+        if file is None or file.boot != boot_id():
+            return
+        told_at = self._told_at.setdefault(replica, self._clock.monotonic())
+        waited = self._clock.monotonic() - told_at
+        supervisor = (file.supervisor_pid, file.supervisor_started)
+        if is_running(*supervisor):
+            signal_process(*supervisor, signal.SIGTERM)
+            if waited > file.stop_grace_seconds + _STUCK_SECONDS:
+                signal_process(*supervisor, signal.SIGKILL)
+        elif self._is_engine_left(file):
+            signal_process(file.engine_pid, file.engine_started, signal.SIGTERM)
+            if waited > file.stop_grace_seconds:
+                signal_group(file.engine_pid, signal.SIGKILL)
+
+    def _is_engine_left(self, file: ReplicaFile) -> bool:
+        log = self._folder.log_of(file.id)
+        return group_is_ours(file.engine_pid, file.engine_started, log)
+
+    def _free_port(self) -> int:
+        """The next port that nobody holds. Going round lets a port rest before it is used again."""
+        first, last = self._settings.port_first, self._settings.port_last
+        taken = {file.port for file in self._folder.read_all()}
+        for _ in range(last - first + 1):
+            port = self._next_port
+            self._next_port = port + 1 if port < last else first
+            if port not in taken and _can_bind(port):
+                return port
+        raise NoReplica(f"No port between {first} and {last} is free for an engine.")
+
+
+def _leave_supervisor(state_file: Path) -> None:
+    """Returns as soon as the supervisor has written who it is.
+
+    If that fails, the state file says so or says nothing, and the replica is observed as ended.
+    """
+    with state_file.with_name("supervisor.log").open("wb") as log:
+        try:
+            subprocess.run(  # noqa: S603 - our own program, with a path of our own making
+                [sys.executable, "-P", "-m", "penstock.fleet.supervisor", str(state_file)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                timeout=_SUPERVISOR_START_SECONDS_MAX,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise NoReplica("The replica's supervisor did not start in time.") from None
+
+
+def _can_bind(port: int) -> bool:
+    with socket.socket() as probe:
+        # As servers do it: a port whose last connections still time out is free for them.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+        return True
+
+
+def _exit_detail(file: ReplicaFile) -> str:
+    code = file.exit_code or 0
+    try:
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    except ValueError:
+        how = f"killed by signal {-code}"
+    return f"its keeper was lost, {how}" if file.ended_as == "orphan" else how
+
+
+def _reap(pid: int) -> None:
+    """Only a keeper that is process 1 of its container inherits supervisors and must bury them."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)

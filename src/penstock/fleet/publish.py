@@ -1,0 +1,71 @@
+"""Keeps the roster in Postgres equal to what the keeper knows.
+
+It compares and writes what differs, so an outage of any length ends in one catch-up and nothing is
+queued. A replica that the roster gives to a newer generation is marked as superseded: a ghost.
+"""
+
+import logging
+
+from penstock.clock import Clock
+from penstock.errors import GenerationStale
+from penstock.fleet.known import Known, KnownReplica
+from penstock.fleet.roster import RosterTable
+from penstock.records.replica import ReplicaState
+
+_log = logging.getLogger(__name__)
+
+
+class Publisher:
+    """Writes one keeper's rows."""
+
+    def __init__(self, table: RosterTable, known: Known, clock: Clock, keeper: str) -> None:
+        self._table = table
+        self._known = known
+        self._clock = clock
+        self._keeper = keeper
+        self._has_swept = False
+
+    async def publish(self) -> None:
+        """Catch up and say that we live. Raises StoreUnavailable; then nothing is forgotten."""
+        if not self._has_swept:
+            # Before a restart of ours, a replica's end may have gone unwritten.
+            kept = [*self._known.replicas, *self._known.ended]
+            await self._table.give_up_others(self._keeper, kept)
+            self._has_swept = True
+        for replica, entry in list(self._known.ended.items()):
+            await self._write(entry)
+            self._known.ended.pop(replica, None)
+        for entry in list(self._known.replicas.values()):
+            if not entry.is_written and not entry.is_superseded:
+                await self._write(entry)
+        await self._beat()
+
+    async def _write(self, entry: KnownReplica) -> None:
+        # Taken once: the reconcile loop may move the replica while we wait for Postgres.
+        replica = entry.replica
+        try:
+            if entry.written is None:
+                await self._table.enroll(replica, keeper=self._keeper, detail=entry.detail)
+            else:
+                await self._table.change(replica, detail=entry.detail)
+        except GenerationStale:
+            self._supersede(entry)
+            return
+        entry.written = replica
+        entry.written_at = self._clock.monotonic()
+
+    async def _beat(self) -> None:
+        listed = [
+            entry
+            for entry in self._known.replicas.values()
+            if entry.written is not None and not entry.is_superseded
+        ]
+        lost = await self._table.beat(e.written for e in listed if e.written is not None)
+        for entry in listed:
+            if entry.replica.id in lost and entry.replica.state is not ReplicaState.GONE:
+                self._supersede(entry)
+
+    def _supersede(self, entry: KnownReplica) -> None:
+        entry.is_superseded = True
+        extra = {"action": "replica_superseded", "replica": entry.replica.id}
+        _log.warning("replica superseded", extra=extra)

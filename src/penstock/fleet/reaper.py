@@ -1,0 +1,69 @@
+"""Gives up replicas whose keeper is lost, and deletes the rows of those long gone.
+
+Run by the one leader among the control processes. It never judges what it may have missed: after
+every failure to reach Postgres it waits one full interval, in which each living keeper is heard.
+"""
+
+import asyncio
+import logging
+
+from penstock.clock import Clock
+from penstock.errors import StoreUnavailable
+from penstock.fleet.roster import give_up
+from penstock.fleet.settings import Settings
+from penstock.store.pool import Store
+
+_log = logging.getLogger(__name__)
+
+_SILENT = """
+    select id from replicas
+    where state <> 'gone' and heartbeat_at < now() - make_interval(secs => %s)
+    limit 1000
+"""
+_DELETE = """
+    delete from replicas
+    where state = 'gone' and changed_at < now() - make_interval(secs => %s)
+"""
+
+
+class Reaper:
+    """One look per `reap_seconds`."""
+
+    def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
+        self._store = store
+        self._clock = clock
+        self._interval = settings.reap_seconds
+        self._silent_seconds = settings.orphan_seconds + settings.reap_margin_seconds
+        self._keep_seconds = settings.gone_keep_hours * 3600
+        self._connected_at: float | None = None
+
+    async def run(self) -> None:
+        """Until cancelled, which is what losing the leadership must do."""
+        while True:
+            await self.step()
+            await asyncio.sleep(self._interval)
+
+    async def step(self) -> int:
+        """Look once; how many replicas were given up."""
+        try:
+            async with self._store.transaction() as tx:
+                if not self._may_judge():
+                    # Asked all the same: only an answer begins the interval.
+                    await tx.fetch_one("select 1")
+                    return 0
+                rows = await tx.fetch(_SILENT, (self._silent_seconds,))
+                ids = [row[0] for row in rows]
+                count = await give_up(tx, ids, "its keeper has not been heard of")
+                await tx.execute(_DELETE, (self._keep_seconds,))
+        except StoreUnavailable:
+            self._connected_at = None
+            return 0
+        if count:
+            _log.warning("replicas given up", extra={"action": "replicas_reaped", "replicas": ids})
+        return count
+
+    def _may_judge(self) -> bool:
+        now = self._clock.monotonic()
+        if self._connected_at is None:
+            self._connected_at = now
+        return now - self._connected_at >= self._interval

@@ -1,0 +1,221 @@
+"""The keeper: observe → plan → act, once a heartbeat, for the replicas of one host.
+
+It promises that replicas outlive it, that one restarted on the same state folder adopts them, and
+that an outage of Postgres changes nothing but the roster's age. `stop_replicas` is for the one
+machine of `penstock up`, where leaving them behind would surprise.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import socket
+from pathlib import Path
+
+from penstock.catalogue import Catalogue
+from penstock.clock import Clock, new_id
+from penstock.errors import GenerationStale, NotFound, StoreUnavailable, Superseded
+from penstock.fleet.act import Actor
+from penstock.fleet.health import EngineProbe
+from penstock.fleet.intent import Intent
+from penstock.fleet.known import Known, KnownReplica
+from penstock.fleet.observe import Observer
+from penstock.fleet.plan import Stop, plan
+from penstock.fleet.progress import OnProgress, ReplicaProgress
+from penstock.fleet.providers import Provider, attach, process
+from penstock.fleet.publish import Publisher
+from penstock.fleet.replica_files import StateFolder
+from penstock.fleet.roster import RosterTable
+from penstock.fleet.settings import Settings
+from penstock.fleet.wants import limits_of, recipes_of, wants_of
+from penstock.records.replica import Replica, ReplicaId, ReplicaState
+from penstock.store.pool import Store
+
+_log = logging.getLogger(__name__)
+_LAST_WRITE_SECONDS_MAX = 5.0
+_END_MARGIN_SECONDS = 60.0
+
+
+class Keeper:
+    """Keeps what `settings.replicas` wants. Made once, run once."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalogue: Catalogue,
+        store: Store,
+        clock: Clock,
+        *,
+        probe: EngineProbe | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._on_progress = on_progress
+        self._wants = wants_of(settings, catalogue)
+        self._limits = limits_of(settings)
+        self._folder = StateFolder(Path(settings.state_folder))
+        self._table = RosterTable(store)
+        self._known = Known(settings.unwritten_max)
+        recipes = recipes_of(settings, catalogue)
+        providers: dict[str, Provider] = {
+            process.NAME: process.ProcessProvider(settings, self._folder, recipes, clock),
+            attach.NAME: attach.AttachProvider(self._folder),
+        }
+        probe = probe or EngineProbe(settings)
+        self._observer = Observer(
+            providers, self._wants, probe, self._folder, clock, settings=settings
+        )
+        self._actor = Actor(
+            providers, self._known, self._folder, clock, ended_kept=settings.ended_kept
+        )
+        self._ids = (ReplicaId(new_id()) for _ in itertools.count())
+        self._host = settings.host
+        self._stop = asyncio.Event()
+        self._has_looked = asyncio.Event()
+        self._has_changed = asyncio.Event()
+        self._is_ending = False
+        self.failures = 0
+
+    async def run(self, *, stop_replicas: bool = False) -> None:
+        """Until `stop` is called. Replicas stay, unless `stop_replicas` asks for their end."""
+        self._host = self._host or socket.gethostname()
+        keeper = await self._open()
+        publisher = Publisher(self._table, self._known, self._clock, keeper)
+        try:
+            async with asyncio.TaskGroup() as group:
+                beats = group.create_task(self._beat())
+                writes = group.create_task(self._write_roster(publisher))
+                await self._reconcile()
+                if stop_replicas:
+                    await self._end_replicas()
+                writes.cancel()
+                beats.cancel()
+            with contextlib.suppress(StoreUnavailable, TimeoutError):
+                await asyncio.wait_for(publisher.publish(), _LAST_WRITE_SECONDS_MAX)
+        finally:
+            self._folder.close()
+
+    def stop(self) -> None:
+        """Ask `run` to end."""
+        self._stop.set()
+
+    def drain(self, replica: ReplicaId) -> None:
+        """Take one replica off the roster, let it finish, end it; a new one takes its place."""
+        if replica not in self._known.replicas:
+            raise NotFound(f"This keeper has no replica {replica}.")
+        self._known.drains.add(replica)
+
+    def replicas(self) -> tuple[Replica, ...]:
+        """What this keeper has now."""
+        return tuple(entry.replica for entry in self._known.replicas.values())
+
+    async def step(self) -> None:
+        """Look, plan and act once."""
+        observation = await self._observer.observe(self._known, self._host)
+        self._has_looked.set()
+        intent = Intent(
+            wants=self._wants,
+            limits=self._limits,
+            drains=frozenset(self._known.drains),
+            is_stopping=self._is_ending,
+        )
+        before = dict(self._known.replicas)
+        states = {replica: entry.replica.state for replica, entry in before.items()}
+        for action in plan(intent, observation, self._clock.monotonic(), self._ids):
+            if not isinstance(action, Stop):
+                self._has_changed.set()
+            try:
+                await self._actor.act(action, self._host)
+            except GenerationStale:
+                extra = {"action": "action_refused", "replica": action.replica}
+                _log.info("action refused", extra=extra)
+        await self._report(before | self._known.replicas, states)
+
+    async def _open(self) -> str:
+        """Take the state folder, waiting a while for a keeper that is just leaving."""
+        deadline = self._clock.monotonic() + self._settings.lock_wait_seconds
+        while True:
+            try:
+                return await asyncio.to_thread(self._folder.open)
+            except Superseded:
+                if self._clock.monotonic() >= deadline:
+                    raise
+            await asyncio.sleep(0.1)
+
+    async def _reconcile(self) -> None:
+        while not self._stop.is_set():
+            await self._guarded_step()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), self._settings.heartbeat_seconds)
+
+    async def _end_replicas(self) -> None:
+        """Drain and stop all; give up after the longest that this may take."""
+        settings = self._settings
+        self._is_ending = True
+        longest = settings.drain_seconds + settings.stop_grace_seconds + _END_MARGIN_SECONDS
+        deadline = self._clock.monotonic() + longest
+        while self._clock.monotonic() < deadline:
+            await self._guarded_step()
+            if not self._known.replicas:
+                return
+            await asyncio.sleep(min(settings.heartbeat_seconds, 0.2))
+
+    async def _guarded_step(self) -> None:
+        try:
+            await self.step()
+        except Exception:  # noqa: BLE001 - the loop's top: the next look may go better
+            self.failures += 1
+            _log.exception("keeper loop failed", extra={"action": "keeper_loop_failed"})
+
+    async def _beat(self) -> None:
+        """Apart from everything that may wait: supervisors end engines when this falls silent."""
+        while True:
+            try:
+                await asyncio.to_thread(self._folder.touch)
+            except OSError as failure:
+                extra = {"action": "keeper_beat_failed", "reason": str(failure)}
+                _log.warning("keeper heartbeat not written", extra=extra)
+            await asyncio.sleep(self._settings.heartbeat_seconds)
+
+    async def _write_roster(self, publisher: Publisher) -> None:
+        # Before the first look, what we do not know is not yet what is not there.
+        await self._has_looked.wait()
+        is_away = False
+        while True:
+            self._has_changed.clear()
+            try:
+                await publisher.publish()
+            except StoreUnavailable:
+                if not is_away:
+                    _log.warning("roster not writable", extra={"action": "roster_unwritable"})
+                is_away = True
+            except Exception:  # noqa: BLE001 - the loop's top: replicas matter more than a list
+                self.failures += 1
+                _log.exception("roster loop failed", extra={"action": "roster_loop_failed"})
+            else:
+                is_away = False
+            # At once when something has changed: gateways shall know within two seconds.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._has_changed.wait(), self._settings.heartbeat_seconds)
+
+    async def _report(
+        self, entries: dict[ReplicaId, KnownReplica], before: dict[ReplicaId, ReplicaState]
+    ) -> None:
+        if self._on_progress is None:
+            return
+        for replica_id, entry in entries.items():
+            replica = entry.replica
+            is_starting = replica.state is ReplicaState.STARTING
+            if not is_starting and before.get(replica_id) is replica.state:
+                continue
+            line = ""
+            if is_starting:
+                line = await asyncio.to_thread(self._folder.last_line, replica_id)
+            elapsed = self._clock.monotonic() - entry.since
+            self._on_progress(
+                ReplicaProgress(
+                    replica_id, replica.model, replica.state, elapsed, replica.url, line,
+                    entry.detail,
+                )
+            )  # fmt: skip

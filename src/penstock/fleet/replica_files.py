@@ -1,0 +1,180 @@
+"""The state folder: what a keeper must know after its own restart, one folder per replica.
+
+    keeper.alive  keeper.id  keeper.lock
+    replicas/ID/state.json   written once before the start, then by the supervisor alone
+    replicas/ID/mark.json    written by the keeper alone: state and generation
+    replicas/ID/engine.log
+    ended/ID/                the same, of the last replicas that ended
+
+Every file is replaced whole. All of it blocks: call it in a thread.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from penstock.clock import new_id
+from penstock.errors import Superseded
+from penstock.records.model import ModelId
+from penstock.records.replica import ReplicaId, ReplicaState
+
+_Record = TypeVar("_Record", bound=msgspec.Struct)
+_TAIL_BYTES = 4096
+_LINE_CHARACTERS_MAX = 200
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
+
+
+class ReplicaFile(msgspec.Struct, frozen=True):
+    """state.json. Pids are 0 until there are such processes."""
+
+    id: ReplicaId
+    provider: str
+    want: str
+    model: ModelId
+    url: str
+    generation: int = 1
+    port: int = 0
+    argv: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
+    alive_file: str = ""
+    orphan_seconds: float = 600.0
+    stop_grace_seconds: float = 75.0
+    log_bytes_max: int = 16 * 2**20
+    boot: str = ""
+    supervisor_pid: int = 0
+    supervisor_started: int = 0
+    engine_pid: int = 0
+    engine_started: int = 0
+    exit_code: int | None = None
+    ended_as: str = ""
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """mark.json: where the keeper had got with this replica. `changed_at` is wall time."""
+
+    state: ReplicaState
+    generation: int
+    changed_at: float
+    served_name: str = ""
+    detail: str = ""
+
+
+class StateFolder:
+    """Reads and writes the folder; knows nothing of processes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.absolute()
+        self._replicas = self._path / "replicas"
+        self._ended = self._path / "ended"
+        self._lock: int | None = None
+        self.alive_file = self._path / "keeper.alive"
+
+    def open(self) -> str:
+        """Make the folder, take it for this process alone, and return the keeper's lasting id."""
+        self._path.mkdir(parents=True, exist_ok=True)
+        for folder in (self._replicas, self._ended):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        if self._lock is None:
+            self._lock = self._take_lock()
+        self.touch()
+        id_file = self._path / "keeper.id"
+        if not id_file.exists():
+            _replace(id_file, new_id().encode())
+        return id_file.read_text().strip()
+
+    def close(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def touch(self) -> None:
+        """Say that a keeper lives: supervisors watch this file's time."""
+        self.alive_file.touch()
+
+    def folder_of(self, replica: ReplicaId) -> Path:
+        return self._replicas / replica
+
+    def read_all(self) -> list[ReplicaFile]:
+        """Every replica there is, oldest first. A folder without a state file is not one."""
+        names = sorted(entry.name for entry in self._replicas.iterdir())
+        found = (_read(self._replicas / name / "state.json", ReplicaFile) for name in names)
+        return [file for file in found if file is not None]
+
+    def read(self, replica: ReplicaId) -> ReplicaFile | None:
+        return _read(self.folder_of(replica) / "state.json", ReplicaFile)
+
+    def write(self, file: ReplicaFile) -> Path:
+        """The first state file of a new replica."""
+        folder = self.folder_of(file.id)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        path = folder / "state.json"
+        _replace(path, msgspec.json.encode(file))
+        return path
+
+    def read_mark(self, replica: ReplicaId) -> Mark | None:
+        return _read(self.folder_of(replica) / "mark.json", Mark)
+
+    def write_mark(self, replica: ReplicaId, mark: Mark) -> None:
+        # A replica whose folder is gone has nothing left to adopt.
+        with contextlib.suppress(FileNotFoundError):
+            _replace(self.folder_of(replica) / "mark.json", msgspec.json.encode(mark))
+
+    def log_of(self, replica: ReplicaId) -> Path:
+        return self.folder_of(replica) / "engine.log"
+
+    def last_line(self, replica: ReplicaId) -> str:
+        """The last line that the engine wrote, fit for a terminal; "" if there is none."""
+        try:
+            with self.log_of(replica).open("rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
+                text = log.read(_TAIL_BYTES).decode(errors="replace")
+        except OSError:
+            return ""
+        lines = [_CONTROL.sub("", line).strip() for line in re.split(r"[\r\n]+", text)]
+        return next((line for line in reversed(lines) if line), "")[:_LINE_CHARACTERS_MAX]
+
+    def retire(self, replica: ReplicaId, *, kept: int) -> None:
+        """Move an ended replica aside with its log, and let go of the oldest ones."""
+        with contextlib.suppress(FileNotFoundError):
+            self.folder_of(replica).rename(self._ended / replica)
+        names = sorted((entry.name for entry in self._ended.iterdir()), reverse=True)
+        for name in names[kept:]:
+            shutil.rmtree(self._ended / name, ignore_errors=True)
+
+    def _take_lock(self) -> int:
+        lock = os.open(self._path / "keeper.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise Superseded(f"Another keeper runs with {self._path}: stop it first.") from None
+        return lock
+
+
+def _read(path: Path, kind: type[_Record]) -> _Record | None:
+    """None when there is no such file. One that cannot be understood is an error."""
+    try:
+        content = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if not content:
+        # Only a loss of power leaves this behind, and no process outlived that.
+        return None
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except msgspec.DecodeError as failure:
+        raise OSError(f"{path} cannot be understood ({failure}); take it away.") from None
+
+
+def _replace(path: Path, content: bytes) -> None:
+    fresh = path.with_name(path.name + ".new")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    fresh.replace(path)

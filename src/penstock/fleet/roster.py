@@ -1,0 +1,223 @@
+"""The roster in Postgres: `RosterTable` is a keeper's pen, `RosterMirror` a gateway's copy.
+
+A writer names the generation it knows; if the row has another, it is refused with GenerationStale.
+The mirror keeps what it knew while Postgres is away and never judges a replica by its heartbeat.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from penstock.clock import Clock
+from penstock.errors import GenerationStale, StoreUnavailable
+from penstock.fleet.settings import Settings
+from penstock.records.model import ModelId
+from penstock.records.replica import Replica, ReplicaId, ReplicaState
+from penstock.store.pool import Store, Transaction
+
+_log = logging.getLogger(__name__)
+
+_BUMP = "update roster_revision set revision = revision + 1 returning revision"
+_REVISION = "select revision from roster_revision"
+_ENROLL = """
+    insert into replicas (id, model, url, served_name, dialect, state, slots_live, generation, host,
+                          keeper, detail, revision)
+    values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+    on conflict (id) do update set
+        url = excluded.url, served_name = excluded.served_name, dialect = excluded.dialect,
+        state = excluded.state, slots_live = excluded.slots_live, generation = excluded.generation,
+        host = excluded.host, keeper = excluded.keeper, detail = excluded.detail,
+        revision = excluded.revision, heartbeat_at = now(), changed_at = now()
+    where replicas.state <> 'gone'
+      and (replicas.generation < excluded.generation
+           or (replicas.generation = excluded.generation and replicas.keeper = excluded.keeper))
+"""
+_CHANGE = """
+    update replicas set state = %s, url = %s, served_name = %s, slots_live = %s, detail = %s,
+                        revision = %s, heartbeat_at = now(), changed_at = now()
+    where id = %s and generation = %s and (state <> 'gone' or state = %s)
+"""
+_BEAT = """
+    update replicas set heartbeat_at = now()
+    from unnest(%s::text[], %s::bigint[]) as mine (id, generation)
+    where replicas.id = mine.id and replicas.generation = mine.generation
+      and replicas.state <> 'gone'
+    returning replicas.id
+"""
+_LOST = """
+    select id from replicas where keeper = %s and state <> 'gone' and not id = any(%s)
+"""
+_GIVE_UP = """
+    update replicas set state = 'gone', generation = generation + 1, detail = %s, revision = %s,
+                        changed_at = now()
+    where id = any(%s) and state <> 'gone'
+"""
+_COLUMNS = "id, model, url, state, served_name, dialect, slots_live, generation, host, revision"
+_READ_ALL = f"select {_COLUMNS} from replicas where state <> 'gone'"  # noqa: S608 - constants only
+_READ_NEWER = f"select {_COLUMNS} from replicas where revision > %s"  # noqa: S608 - constants only
+
+
+class RosterTable:
+    """The only writer of `replicas`, together with the reaper. Every write may be repeated."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def enroll(self, replica: Replica, *, keeper: str, detail: str = "") -> None:
+        """List a new replica, or take one over with a higher generation."""
+        async with self._store.transaction() as tx:
+            revision = await bump(tx)
+            row = (
+                replica.id, replica.model, replica.url, replica.served_name, replica.dialect,
+                replica.state, replica.slots_live, replica.generation, replica.host, keeper, detail,
+                revision,
+            )  # fmt: skip
+            if await tx.execute(_ENROLL, row) == 0:
+                raise GenerationStale(f"{replica.id} is gone, or has a newer generation.")
+
+    async def change(self, replica: Replica, *, detail: str = "") -> None:
+        """Write a replica's new state. Refused unless the row has this very generation."""
+        async with self._store.transaction() as tx:
+            revision = await bump(tx)
+            values = (
+                replica.state, replica.url, replica.served_name, replica.slots_live, detail,
+                revision, replica.id, replica.generation, replica.state,
+            )  # fmt: skip
+            if await tx.execute(_CHANGE, values) == 0:
+                raise GenerationStale(f"{replica.id} has no generation {replica.generation} now.")
+
+    async def beat(self, replicas: Iterable[Replica]) -> frozenset[ReplicaId]:
+        """Say that these live. Returns those that are no longer ours to say so of."""
+        mine = list(replicas)
+        if not mine:
+            return frozenset()
+        ids = [replica.id for replica in mine]
+        async with self._store.transaction() as tx:
+            rows = await tx.fetch(_BEAT, (ids, [replica.generation for replica in mine]))
+        return frozenset(ids) - {row[0] for row in rows}
+
+    async def give_up_others(self, keeper: str, kept: Iterable[ReplicaId]) -> int:
+        """Rows of this keeper that it no longer knows: their end was never written."""
+        async with self._store.transaction() as tx:
+            rows = await tx.fetch(_LOST, (keeper, list(kept)))
+            return await give_up(tx, [row[0] for row in rows], "its keeper has lost it")
+
+
+async def bump(tx: Transaction) -> int:
+    """The next revision. Its row stays locked until commit, so readers see revisions in order."""
+    row = await tx.fetch_one(_BUMP)
+    assert row is not None, "the migration writes this row"
+    return int(row[0])
+
+
+async def give_up(tx: Transaction, ids: list[ReplicaId], detail: str) -> int:
+    """Mark as gone with a higher generation, so that a keeper which still has one is refused."""
+    if not ids:
+        return 0
+    return await tx.execute(_GIVE_UP, (detail, await bump(tx), ids))
+
+
+class RosterMirror:
+    """A gateway's copy of the roster. `ready` costs one lookup."""
+
+    def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
+        self._store = store
+        self._clock = clock
+        self._poll_seconds = settings.roster_poll_seconds
+        self._replicas: dict[ReplicaId, Replica] = {}
+        self._ready: dict[ModelId, tuple[Replica, ...]] = {}
+        self._wanted: frozenset[ModelId] = frozenset()
+        self._revision = 0
+        self._is_behind = True
+        self._seen_at: float | None = None
+        self.version = 0
+        self.failures = 0
+
+    def ready(self, model: ModelId) -> tuple[Replica, ...]:
+        """The replicas that take requests for a model."""
+        return self._ready.get(model, ())
+
+    def wanted_models(self) -> frozenset[ModelId]:
+        """Models with a replica in any state but gone."""
+        return self._wanted
+
+    def all(self) -> tuple[Replica, ...]:
+        """Every replica that is not gone, oldest first."""
+        return tuple(self._replicas[id_] for id_ in sorted(self._replicas))
+
+    @property
+    def age_seconds(self) -> float | None:
+        """How old this knowledge is; None before the first reading."""
+        return None if self._seen_at is None else self._clock.monotonic() - self._seen_at
+
+    async def load(self) -> None:
+        """Read everything. Raises StoreUnavailable, and then knows what it knew before."""
+        async with self._store.transaction() as tx:
+            # The number first: what is committed between the two is then simply read again.
+            counter = await tx.fetch_one(_REVISION)
+            rows = await tx.fetch(_READ_ALL)
+        assert counter is not None, "the migration writes this row"
+        self._apply({row[0]: _replica(row) for row in rows}, int(counter[0]))
+
+    async def poll(self) -> None:
+        """Read what has changed since the last time."""
+        if self._is_behind:
+            # While we could not read, rows may have been deleted, and no revision tells of that.
+            await self.load()
+            return
+        async with self._store.transaction() as tx:
+            rows = await tx.fetch(_READ_NEWER, (self._revision,))
+        replicas = dict(self._replicas)
+        for row in rows:
+            replica = _replica(row)
+            if replica.state is ReplicaState.GONE:
+                replicas.pop(replica.id, None)
+            else:
+                replicas[replica.id] = replica
+        self._apply(replicas, max([self._revision, *(row[9] for row in rows)]))
+
+    async def run(self) -> None:
+        """Follow the roster until cancelled."""
+        while True:
+            try:
+                await self.poll()
+            except StoreUnavailable:
+                if not self._is_behind:
+                    _log.warning("roster not readable", extra={"action": "roster_unreadable"})
+                self._is_behind = True
+            except Exception:  # noqa: BLE001 - the loop's top: a gateway serves on regardless
+                self.failures += 1
+                self._is_behind = True
+                _log.exception("roster loop failed", extra={"action": "roster_loop_failed"})
+            await asyncio.sleep(self._poll_seconds)
+
+    def _apply(self, replicas: dict[ReplicaId, Replica], revision: int) -> None:
+        self._revision = revision
+        self._is_behind = False
+        self._seen_at = self._clock.monotonic()
+        if replicas == self._replicas:
+            return
+        ready: dict[ModelId, list[Replica]] = {}
+        for id_ in sorted(replicas):
+            replica = replicas[id_]
+            if replica.state is ReplicaState.READY:
+                ready.setdefault(replica.model, []).append(replica)
+        self._replicas = replicas
+        self._ready = {model: tuple(list_) for model, list_ in ready.items()}
+        self._wanted = frozenset(replica.model for replica in replicas.values())
+        self.version += 1
+
+
+def _replica(row: tuple[object, ...]) -> Replica:
+    id_, model, url, state, served_name, dialect, slots_live, generation, host, _ = row
+    return Replica(
+        id=ReplicaId(str(id_)),
+        model=ModelId(str(model)),
+        url=str(url),
+        state=ReplicaState(str(state)),
+        served_name=str(served_name),
+        dialect=str(dialect),
+        slots_live=int(str(slots_live)),
+        generation=int(str(generation)),
+        host=str(host),
+    )

@@ -1,0 +1,97 @@
+"""What a keeper runs, and how patient it, the gateways' mirror and the reaper are."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+Seconds = Annotated[float, Meta(gt=0, le=604800)]
+Port = Annotated[int, Meta(ge=1024, le=65535)]
+
+
+class WantedReplicas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Replicas of one model that this keeper shall have."""
+
+    # The model's id or alias in the catalogue.
+    model: str
+    # How many replicas of it; an attached server is always one.
+    count: Annotated[int, Meta(ge=0, le=64)] = 1
+    # "process" launches engines on this host; "attach" takes over a server that already runs.
+    provider: Literal["process", "attach"] = "process"
+    # Where the attached server answers, for example https://10.0.0.7:8000; empty for "process".
+    url: str = ""
+    # Requests one replica takes at once before it counts as busy; 0 = what the recipe says.
+    slots_live: Annotated[int, Meta(ge=0, le=65536)] = 0
+
+    def __post_init__(self) -> None:
+        if self.provider == "process" and self.url:
+            raise ValueError('url is for provider = "attach"; a launched engine gets its own')
+        if self.provider == "attach" and not self.url.startswith(("http://", "https://")):
+            raise ValueError('provider = "attach" needs a url that begins with http:// or https://')
+        if self.provider == "attach" and self.count > 1:
+            raise ValueError("an attached server is one replica: write one entry for each")
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The fleet room's part of the configuration."""
+
+    # What this keeper runs; a keeper without entries runs nothing.
+    replicas: tuple[WantedReplicas, ...] = ()
+    # Where a keeper keeps what it must know after its own restart: pids, ports, engine logs.
+    state_folder: str = "penstock-state/fleet"
+    # The name of this host in the roster; empty = ask the machine.
+    host: str = ""
+    # The folder that `{engine_home}` stands for in recipes; empty is right for recipes without it.
+    engine_home: str = ""
+    # The address at which gateways reach the engines that this keeper launches.
+    replica_address: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
+    # The first port that a launched engine may get.
+    port_first: Port = 18000
+    # The last port that a launched engine may get.
+    port_last: Port = 18999
+    # How often the keeper looks, plans, acts, and says that it lives.
+    heartbeat_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 1.0
+    # After this long without a keeper an engine is ended by its own supervisor.
+    orphan_seconds: Annotated[float, Meta(ge=0.2, le=604800)] = 600.0
+    # How long a starting keeper waits for the one before it to let go of the state folder.
+    lock_wait_seconds: Annotated[float, Meta(ge=0, le=3600)] = 10.0
+    # The pause before a failed replica is started again, the first time.
+    restart_first_seconds: Annotated[float, Meta(ge=0.01, le=3600)] = 1.0
+    # The pause grows by this factor with every further failure.
+    restart_factor: Annotated[float, Meta(ge=1, le=10)] = 2.0
+    # The pause never grows beyond this.
+    restart_seconds_max: Annotated[float, Meta(ge=0.01, le=86400)] = 60.0
+    # A replica that was ready for this long had started well: its failure counts as the first.
+    restart_reset_seconds: Seconds = 120.0
+    # How often each ready engine is asked for its health; a starting one is asked every heartbeat.
+    health_interval_seconds: Annotated[float, Meta(ge=0.05, le=3600)] = 2.0
+    # How long one health, models or metrics answer may take.
+    health_timeout_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 5.0
+    # The largest health, models or metrics answer that is read.
+    health_bytes_max: Annotated[int, Meta(ge=1024, le=2**26)] = 4 * 2**20
+    # A ready engine whose health has failed for this long is replaced.
+    unhealthy_seconds: Seconds = 60.0
+    # How long a draining replica may finish its streams before it is stopped all the same.
+    drain_seconds: Annotated[float, Meta(ge=0, le=604800)] = 600.0
+    # How long a drain waits at least, so that every gateway has read the roster.
+    drain_settle_seconds: Annotated[float, Meta(ge=0, le=600)] = 3.0
+    # How long an engine may take to end after SIGTERM before its process group is killed.
+    stop_grace_seconds: Annotated[float, Meta(ge=0, le=3600)] = 75.0
+    # An engine's log is cut at this size; one older part of the same size is kept.
+    engine_log_bytes_max: Annotated[int, Meta(ge=4096, le=2**33)] = 16 * 2**20
+    # How many ended replicas keep their folder with the log that says why they ended.
+    ended_kept: Annotated[int, Meta(ge=0, le=10000)] = 20
+    # How many ended replicas are remembered for the roster while Postgres is away.
+    unwritten_max: Annotated[int, Meta(ge=1, le=100000)] = 1000
+    # How often a gateway asks Postgres for changes of the roster.
+    roster_poll_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 1.0
+    # How often the control process looks for replicas whose keeper is lost.
+    reap_seconds: Annotated[float, Meta(ge=0.05, le=3600)] = 30.0
+    # A replica is given up this long after its supervisor must have ended it.
+    reap_margin_seconds: Annotated[float, Meta(ge=0, le=86400)] = 60.0
+    # How long the rows of replicas that are gone are kept.
+    gone_keep_hours: Annotated[float, Meta(ge=0, le=8760)] = 24.0
+
+    def __post_init__(self) -> None:
+        if self.port_first > self.port_last:
+            raise ValueError("port_first is greater than port_last")

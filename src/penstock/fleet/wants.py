@@ -1,0 +1,59 @@
+"""From settings and catalogue to what the planner wants. Wrong entries are refused at the start."""
+
+from penstock.catalogue import Catalogue, fill
+from penstock.fleet.intent import Limits, Want
+from penstock.fleet.settings import Settings, WantedReplicas
+from penstock.records.model import Model, ModelId, Recipe
+
+
+def wants_of(settings: Settings, catalogue: Catalogue) -> tuple[Want, ...]:
+    """One want per model that is launched and per server that is attached; equal entries add up."""
+    wants: dict[str, Want] = {}
+    for entry in settings.replicas:
+        want = _want(entry, catalogue.find(entry.model))
+        before = wants.get(want.name)
+        if before is not None and not entry.url:
+            count = before.count + want.count
+            want = _want(entry, catalogue.find(entry.model), count=count)
+        wants[want.name] = want
+    return tuple(wants.values())
+
+
+def recipes_of(settings: Settings, catalogue: Catalogue) -> dict[ModelId, Recipe]:
+    """The recipes of what is launched, each tried once: CatalogueError says what one lacks."""
+    recipes: dict[ModelId, Recipe] = {}
+    for entry in settings.replicas:
+        if entry.provider == "process":
+            model = catalogue.find(entry.model)
+            fill(model.recipe, port=settings.port_first, engine_home=settings.engine_home)
+            recipes[model.id] = model.recipe
+    return recipes
+
+
+def limits_of(settings: Settings) -> Limits:
+    return Limits(
+        restart_first_seconds=settings.restart_first_seconds,
+        restart_factor=settings.restart_factor,
+        restart_seconds_max=settings.restart_seconds_max,
+        restart_reset_seconds=settings.restart_reset_seconds,
+        unhealthy_seconds=settings.unhealthy_seconds,
+        drain_seconds=settings.drain_seconds,
+        drain_settle_seconds=settings.drain_settle_seconds,
+    )
+
+
+def _want(entry: WantedReplicas, model: Model, *, count: int | None = None) -> Want:
+    recipe = model.recipe
+    is_launched = entry.provider == "process"
+    return Want(
+        # The model's id, not the name in the settings: an alias may move to another model.
+        name=f"{entry.provider}:{model.id}:{entry.url}",
+        provider=entry.provider,
+        model=model.id,
+        count=entry.count if count is None else count,
+        url=entry.url.rstrip("/"),
+        served_name=recipe.served_name,
+        dialect=recipe.dialect,
+        slots_live=entry.slots_live or recipe.slots_live,
+        start_seconds_max=float(recipe.start_seconds_max) if is_launched else None,
+    )

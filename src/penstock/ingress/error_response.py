@@ -1,0 +1,93 @@
+"""The only place where errors become HTTP: status and number, headers, body, SSE event."""
+
+from typing import Final
+
+import msgspec
+
+from penstock import errors
+from penstock.errors import Error
+from penstock.wire.errors import (
+    EnvelopeError,
+    EnvelopeErrorAnswer,
+    OpenAIError,
+    OpenAIErrorAnswer,
+    openai_type,
+)
+
+# Workers AI's status and internal code. One that is not listed uses its nearest ancestor's.
+WORKERS_AI: Final[dict[type[Error], tuple[int, int]]] = {
+    Error: (500, 8005),
+    errors.Refused: (400, 5006),
+    errors.InvalidRequest: (400, 5006),
+    errors.MissingBody: (400, 3003),
+    errors.BadBase64: (400, 5004),
+    errors.MissingCapability: (400, 8001),
+    errors.Unauthenticated: (401, 10000),
+    errors.Forbidden: (403, 10000),
+    errors.AccountBlocked: (403, 3023),
+    errors.ModelNotAllowed: (403, 5018),
+    errors.NotFound: (404, 7000),
+    errors.UnknownModel: (400, 5007),
+    errors.MalformedModel: (404, 3042),
+    errors.LoraUnsupported: (405, 5005),
+    errors.MethodNotAllowed: (405, 7001),
+    errors.BodyTooSlow: (408, 3007),
+    errors.BodyTooLarge: (413, 3006),
+    errors.HeadersTooLarge: (431, 3006),
+    errors.RateLimited: (429, 3021),
+    errors.QuotaSpent: (429, 3036),
+    errors.Unavailable: (503, 3040),
+    errors.OutOfCapacity: (429, 3040),
+    errors.StoreUnavailable: (503, 8005),
+    errors.Interrupted: (502, 5001),
+    errors.EngineFailed: (500, 5001),
+    errors.Aborted: (408, 3008),
+    errors.DeadlinePassed: (408, 3007),
+    errors.InternalError: (500, 8005),
+}
+
+_encoder = msgspec.json.Encoder()
+Headers = list[tuple[bytes, bytes]]
+
+
+def status_and_number(error: Error, *, is_workers_ai: bool) -> tuple[int, int]:
+    """The HTTP status on this surface, and the internal code that Workers AI's clients read."""
+    for kind in type(error).__mro__:
+        row = WORKERS_AI.get(kind)
+        if row is not None:
+            return row if is_workers_ai else (error.status, row[1])
+    raise AssertionError(type(error))
+
+
+def body(error: Error, request_id: str, *, is_workers_ai: bool) -> bytes:
+    """The error as JSON, in the surface's shape."""
+    status, number = status_and_number(error, is_workers_ai=is_workers_ai)
+    openai = OpenAIError(error.message, openai_type(status), error.code, error.param)
+    if not is_workers_ai:
+        return _encoder.encode(OpenAIErrorAnswer(openai))
+    message = f"AiError: {error.message} ({request_id})"
+    return _encoder.encode(EnvelopeErrorAnswer([EnvelopeError(message, number)], openai))
+
+
+def headers(error: Error) -> Headers:
+    """What tells a client whether to come again. Work that began says no: it would be billed twice."""
+    retry = b"true" if error.retryable else b"false"
+    answer: Headers = [(b"x-should-retry", retry)]
+    if error.retry_after_seconds is not None:
+        answer.append((b"retry-after", str(error.retry_after_seconds).encode()))
+    if isinstance(error, errors.Unauthenticated):
+        answer.append((b"www-authenticate", b"Bearer"))
+    return answer
+
+
+def event(error: Error, request_id: str) -> bytes:
+    """The error as the last event of a stream that has already begun."""
+    kind = openai_type(error.status)
+    fields = {
+        "message": error.message,
+        "type": kind,
+        "code": error.code,
+        "param": error.param,
+        "request_id": request_id,
+    }
+    return b"data: %s\n\ndata: [DONE]\n\n" % _encoder.encode({"error": fields})

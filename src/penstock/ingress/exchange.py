@@ -1,0 +1,156 @@
+"""One hot request and its answer on a client's connection, written straight to the transport.
+
+It takes the place of uvicorn's RequestResponseCycle for the hot paths: ASGI's send and receive
+cost more per chunk than everything else we do with it (docs/decisions/0002-http-server.md).
+uvicorn still owns the connection: parsing, pipelining, keep-alive, graceful shutdown.
+"""
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from penstock.ingress.client_protocol import ClientProtocol
+
+Headers = list[tuple[bytes, bytes]]
+
+STATUS_LINES: Final = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode() for s in HTTPStatus}
+JSON: Final = b"content-type: application/json\r\n"
+EVENT_STREAM: Final = (
+    b"content-type: text/event-stream; charset=utf-8\r\n"
+    b"cache-control: no-cache\r\nx-accel-buffering: no\r\n"
+)
+
+
+class _NobodyWaits:
+    """uvicorn wakes the ASGI application through an event; here nobody waits on one."""
+
+    def set(self) -> None: ...
+
+
+class Exchange:
+    """`response_complete`, `disconnected`, `keep_alive` and `message_event` are uvicorn's names."""
+
+    __slots__ = (
+        "_body", "_is_chunked", "_on_drained", "_protocol", "body_bytes", "disconnected", "headers",
+        "is_active", "is_full", "is_started", "is_whole", "keep_alive", "response_complete",
+        "speaks_chunked", "status",
+        "target", "task", "transport",
+    )  # fmt: skip
+    message_event = _NobodyWaits()
+
+    def __init__(self, protocol: "ClientProtocol", target: bytes, headers: Headers) -> None:
+        self._protocol = protocol
+        self._body: list[bytes] = []
+        self._on_drained: Callable[[], None] | None = None
+        self._is_chunked = True
+        self.transport: asyncio.Transport = protocol.transport
+        self.target = target
+        self.headers = headers
+        self.body_bytes = 0
+        self.is_whole = False
+        self.is_active = False
+        self.is_started = False
+        self.is_full = False
+        self.response_complete = False
+        self.disconnected = False
+        self.keep_alive = True
+        self.speaks_chunked = True
+        self.status = 0
+        self.task: asyncio.Task[None] | None = None
+
+    def add_body(self, data: bytes) -> None:
+        self._body.append(data)
+        self.body_bytes += len(data)
+
+    def take_body(self) -> bytes:
+        """The whole body, once; it is not kept here afterwards."""
+        parts, self._body = self._body, []
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def answer(self, status: int, headers: bytes, body: bytes) -> None:
+        """A whole answer in one write."""
+        if self.disconnected or self.is_started:
+            return
+        self.is_started = True
+        self.status = status
+        self.transport.write(
+            b"%s%s%scontent-length: %d\r\n%s\r\n%s"
+            % (
+                STATUS_LINES[status],
+                self._protocol.date_header(),
+                headers,
+                len(body),
+                b"" if self.keep_alive else b"connection: close\r\n",
+                body,
+            )
+        )
+        self._complete()
+
+    def start_stream(self, headers: bytes, *, is_chunked: bool) -> None:
+        """The head of a streamed answer. HTTP/1.0 has no chunks: it ends by closing."""
+        if self.disconnected or self.is_started:
+            return
+        self.is_started = True
+        self.status = 200
+        self._is_chunked = is_chunked
+        if not is_chunked:
+            self.keep_alive = False
+        self.transport.write(
+            b"%s%s%s%s%s%s\r\n"
+            % (
+                STATUS_LINES[200],
+                self._protocol.date_header(),
+                EVENT_STREAM,
+                headers,
+                b"transfer-encoding: chunked\r\n" if is_chunked else b"",
+                b"" if self.keep_alive else b"connection: close\r\n",
+            )
+        )
+
+    def write(self, data: bytes) -> None:
+        # An empty chunk would be the end of the body.
+        if self.disconnected or not data:
+            return
+        if self._is_chunked:
+            self.transport.write(b"%x\r\n%s\r\n" % (len(data), data))
+        else:
+            self.transport.write(data)
+
+    def end_stream(self) -> None:
+        if self.disconnected or self.response_complete:
+            return
+        if self._is_chunked:
+            self.transport.write(b"0\r\n\r\n")
+        self._complete()
+
+    def when_drained(self, resume: Callable[[], None]) -> None:
+        self._on_drained = resume
+
+    # Called by the protocol
+
+    def fill(self) -> None:
+        """The client reads more slowly than we write."""
+        self.is_full = True
+
+    def drain(self) -> None:
+        """The client has caught up."""
+        self.is_full = False
+        resume, self._on_drained = self._on_drained, None
+        if resume is not None:
+            resume()
+
+    def leave(self) -> None:
+        """The client is gone: whatever runs for it is stopped, and the engine with it."""
+        self.disconnected = True
+        self._on_drained = None
+        if self.task is not None and not self.response_complete:
+            self.task.cancel()
+
+    def _complete(self) -> None:
+        self.response_complete = True
+        if not self.keep_alive:
+            self.transport.close()
+        self._protocol.on_response_complete()

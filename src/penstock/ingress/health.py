@@ -1,0 +1,29 @@
+"""`/healthz`: this worker is alive. `/readyz`: it can serve, or what is missing."""
+
+from collections.abc import Callable
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+Check = Callable[[], bool]
+
+
+class HealthPages:
+    """`checks` are named claims about this worker, each cheap to ask."""
+
+    def __init__(self, checks: dict[str, Check]) -> None:
+        self._checks = checks
+
+    async def alive(self, _: Request) -> Response:
+        return Response(b'{"status":"ok"}', media_type="application/json")
+
+    async def ready(self, _: Request) -> Response:
+        states = {name: check() for name, check in self._checks.items()}
+        is_ready = all(states.values())
+        body = {"status": "ready" if is_ready else "not ready", "checks": states}
+        return Response(
+            msgspec.json.encode(body),
+            status_code=200 if is_ready else 503,
+            media_type="application/json",
+        )

@@ -1,0 +1,159 @@
+"""The hot door: chat on all three surfaces. Reads a request, hands it to the path, sees it out.
+
+It knows no ASGI: it takes an `Exchange` (headers, body, and a way to write) and leaves no request
+without an answer, a log line and a count.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from penstock.clock import Clock, TimerWheel, new_id
+from penstock.errors import Aborted, Error, InternalError
+from penstock.ingress import error_response
+from penstock.ingress.endings import Endings
+from penstock.ingress.exchange import JSON, Exchange
+from penstock.ingress.reading import CallerHeaders, RequestReader
+from penstock.ingress.routes import Route, Surface, find_route, surface_of
+from penstock.ingress.settings import Settings
+from penstock.ingress.sinks import ClientSink, EnvelopeSink, NativeJsonSink, NativeSink
+from penstock.records.model import Family
+from penstock.records.request import InferenceRequest, Outcome, RequestEnd, RequestId
+from penstock.serving.request_path import RequestPath
+
+_JSON_MODE: Final = "response_format"
+
+logger = logging.getLogger(__name__)
+
+
+class HotDoor:
+    """One per worker. The counters are what this worker's connections hold together."""
+
+    def __init__(
+        self,
+        reader: RequestReader,
+        path: RequestPath,
+        endings: Endings,
+        settings: Settings,
+        wheel: TimerWheel,
+        clock: Clock,
+    ) -> None:
+        self._reader = reader
+        self._path = path
+        self._endings = endings
+        self._default_headers: tuple[object, bytes] = (None, b"")
+        self.settings = settings
+        self.wheel = wheel
+        self.clock = clock
+        self.write_buffer_bytes = 256 * 1024
+        self.connections = 0
+        self.body_bytes = 0
+
+    async def serve(self, exchange: Exchange) -> None:
+        """Serve one request to its end, whatever that is."""
+        request_id = RequestId(new_id())
+        started = self.clock.monotonic()
+        end = RequestEnd()
+        request: InferenceRequest | None = None
+        try:
+            route = find_route(exchange.target)
+            headers = CallerHeaders(exchange.headers)
+            key = await self._reader.authenticate(headers)
+            request = self._reader.read(request_id, route, headers, key, exchange.take_body())
+            self._endings.begin(request)
+            await self._run(request, route, exchange, end)
+        except Error as error:
+            self._fail(exchange, error, request_id, end)
+        except asyncio.CancelledError:
+            if exchange.disconnected:
+                end.outcome = Outcome.CLIENT_LEFT
+            else:
+                # uvicorn cancels what is still open when `drain_seconds` have passed.
+                self._fail(exchange, Aborted(), request_id, end)
+            raise
+        except Exception:
+            logger.exception("request crashed", extra={"action": "crash", "request": request_id})
+            self._fail(exchange, InternalError(), request_id, end)
+        finally:
+            end.total_seconds = self.clock.monotonic() - started
+            end.status = exchange.status
+            self._endings.finish(request_id, exchange.target, request, end)
+
+    def refuse(self, exchange: Exchange, error: Error) -> None:
+        """Answer a request that could not even be read."""
+        request_id = RequestId(new_id())
+        end = RequestEnd()
+        self._fail(exchange, error, request_id, end)
+        end.status = exchange.status
+        self._endings.finish(request_id, exchange.target, None, end)
+
+    def render_default_headers(self, default_headers: list[tuple[bytes, bytes]]) -> bytes:
+        """uvicorn renews this list once a second; it is rendered once for each renewal."""
+        if self._default_headers[0] is not default_headers:
+            lines = b"".join(b"%s: %s\r\n" % pair for pair in default_headers)
+            self._default_headers = (default_headers, lines)
+        return self._default_headers[1]
+
+    async def _run(
+        self, request: InferenceRequest, route: Route, exchange: Exchange, end: RequestEnd
+    ) -> None:
+        sink = _sink_for(request, route, exchange, self._headers(request.id, exchange))
+        if not request.is_stream:
+            await self._path.run(request, sink, end)
+            return
+        self._hold_open(sink)
+        try:
+            await self._path.run(request, sink, end)
+        finally:
+            if sink.keepalive is not None:
+                sink.keepalive.cancel()
+        exchange.end_stream()
+
+    def _hold_open(self, sink: ClientSink) -> None:
+        def comment() -> None:
+            if sink.keepalive is not None:
+                sink.comment()
+                sink.keepalive = self.wheel.after(self.settings.keepalive_seconds, comment)
+
+        sink.keepalive = self.wheel.after(self.settings.keepalive_seconds, comment)
+
+    def _fail(self, exchange: Exchange, error: Error, request_id: str, end: RequestEnd) -> None:
+        end.outcome = Outcome.FAILED
+        end.error_code = error.code
+        if exchange.is_started:
+            exchange.write(error_response.event(error, request_id))
+            exchange.end_stream()
+            return
+        is_workers_ai = surface_of(exchange.target) is not Surface.OPENAI
+        status, _ = error_response.status_and_number(error, is_workers_ai=is_workers_ai)
+        lines = b"".join(b"%s: %s\r\n" % pair for pair in error_response.headers(error))
+        body = error_response.body(error, request_id, is_workers_ai=is_workers_ai)
+        exchange.answer(status, JSON + self._headers(request_id, exchange) + lines, body)
+
+    def _headers(self, request_id: str, exchange: Exchange) -> bytes:
+        lines = b"x-request-id: %s\r\n" % request_id.encode()
+        if exchange.target.startswith(b"/client"):
+            lines += b"cf-ai-req-id: %s\r\n" % request_id.encode()
+        if self.settings.cors_origins:
+            lines += _cors_line(self.settings.cors_origins, exchange.headers)
+        return lines
+
+
+def _sink_for(
+    request: InferenceRequest, route: Route, exchange: Exchange, headers: bytes
+) -> ClientSink:
+    kind = ClientSink
+    if route.surface is Surface.WORKERS_RUN:
+        kind = EnvelopeSink
+        if request.model.family is Family.NATIVE:
+            kind = NativeJsonSink if _JSON_MODE in request.body else NativeSink
+    return kind(exchange, headers, is_chunked=exchange.speaks_chunked)
+
+
+def _cors_line(allowed: tuple[str, ...], headers: list[tuple[bytes, bytes]]) -> bytes:
+    origin = next((value for name, value in headers if name == b"origin"), b"")
+    if "*" in allowed:
+        return b"access-control-allow-origin: *\r\n"
+    if origin and origin.decode("latin-1") in allowed:
+        return b"access-control-allow-origin: %s\r\nvary: Origin\r\n" % origin
+    return b""

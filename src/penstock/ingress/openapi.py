@@ -1,0 +1,161 @@
+"""`/openapi.json`, generated from the wire types, so that it cannot say what they do not."""
+
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+
+from penstock.records.model import Family
+from penstock.wire import errors, models, schemas
+
+Schema = dict[str, Any]
+
+_V1: Final = "OpenAIErrorAnswer"
+_V4: Final = "EnvelopeErrorAnswer"
+_REF: Final = "#/components/schemas/{name}"
+_TYPES: Final = (
+    schemas.ChatCompletionRequest, schemas.RunMessagesRequest, schemas.RunPromptRequest,
+    schemas.RunRequest, schemas.ChatCompletion, schemas.NativeResult,
+    errors.OpenAIErrorAnswer, errors.EnvelopeErrorAnswer,
+    models.OpenAIModel, models.OpenAIModelList, models.FoundModel,
+)  # fmt: skip
+
+
+@cache
+def document() -> Schema:
+    """The whole description, OpenAPI 3.1."""
+    _, components = msgspec.json.schema_components(_TYPES, ref_template=_REF)
+    # msgspec cannot tell two object shapes of one union apart when decoding, but clients can.
+    components["RunEnvelope"] = _envelope({"anyOf": [_ref("ChatCompletion"), _ref("NativeResult")]})
+    components["SearchAnswer"] = _envelope({"type": "array", "items": _ref("FoundModel")})
+    components["SchemaAnswer"] = _envelope({"type": "object"})
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Penstock",
+            "version": "1",
+            "description": "Serverless inference for agents: OpenAI's and Workers AI's APIs.",
+        },
+        "paths": _paths(),
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"key": []}],
+    }
+
+
+@cache
+def input_schema(family: Family) -> Schema:
+    """What a model takes on `/ai/run`; both families read the same fields."""
+    del family
+    (prompt, messages), components = msgspec.json.schema_components(
+        (schemas.RunPromptRequest, schemas.RunMessagesRequest), ref_template="#/$defs/{name}"
+    )
+    return {"type": "object", "oneOf": [prompt, messages], "$defs": components}
+
+
+@cache
+def output_schema(family: Family) -> Schema:
+    """What it answers."""
+    kind = schemas.NativeResult if family is Family.NATIVE else schemas.ChatCompletion
+    return msgspec.json.schema(kind)
+
+
+def _paths() -> Schema:
+    account = {"name": "account_id", "in": "path", "required": True, "schema": {"type": "string"}}
+    model = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
+    named_model = {"name": "model", "in": "query", "required": True, "schema": {"type": "string"}}
+    run = {"anyOf": [_ref("RunMessagesRequest"), _ref("RunPromptRequest")]}
+    base = "/client/v4/accounts/{account_id}/ai"
+    chat = _ref("ChatCompletionRequest")
+    return {
+        "/v1/chat/completions": _post("Chat", chat, _ref("ChatCompletion"), [], _V1),
+        "/v1/models": _get("List models", _ref("OpenAIModelList"), [], _V1),
+        "/v1/models/{model}": _get("One model", _ref("OpenAIModel"), [model], _V1),
+        f"{base}/v1/chat/completions": _post(
+            "Chat, as Workers AI serves it", chat, _ref("ChatCompletion"), [account], _V4
+        ),
+        f"{base}/v1/models": _get(
+            "List models", _ref("OpenAIModelList"), [account], _V4
+        ),
+        f"{base}/run/{{model}}": _post(
+            "Run a model", run, _ref("RunEnvelope"), [account, model], _V4
+        ),
+        f"{base}/run": _post(
+            "Run the model that the body names",
+            _ref("RunRequest"), _ref("RunEnvelope"), [account], _V4,
+        ),
+        f"{base}/models/search": _get(
+            "Search models", _ref("SearchAnswer"), [account], _V4
+        ),
+        f"{base}/models/schema": _get(
+            "A model's input and output", _ref("SchemaAnswer"), [account, named_model], _V4
+        ),
+        "/healthz": {"get": _open_page("Is this worker alive")},
+        "/readyz": {"get": _open_page("Can it serve")},
+        "/openapi.json": {"get": _open_page("This description")},
+    }  # fmt: skip
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": _REF.format(name=name)}
+
+
+def _content(schema: Schema) -> Schema:
+    return {"application/json": {"schema": schema}}
+
+
+def _envelope(result: Schema) -> Schema:
+    lists: Schema = {"type": "array", "items": {"type": "object"}}
+    return {
+        "type": "object",
+        "properties": {
+            "result": result,
+            "success": {"type": "boolean"},
+            "errors": lists,
+            "messages": lists,
+        },
+        "required": ["result", "success", "errors", "messages"],
+    }
+
+
+def _answers(schema: Schema, error: str) -> Schema:
+    failed = {"description": "An error; its code says which.", "content": _content(_ref(error))}
+    return {
+        "200": {"description": "OK", "content": _content(schema)},
+        "4XX": failed,
+        "5XX": failed,
+    }
+
+
+def _post(
+    summary: str, body: Schema, answer: Schema, parameters: list[Schema], error: str
+) -> Schema:
+    answers = _answers(answer, error)
+    answers["200"]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
+    return {
+        "post": {
+            "summary": summary,
+            "parameters": parameters,
+            "requestBody": {"required": True, "content": _content(body)},
+            "responses": answers,
+        }
+    }
+
+
+def _get(summary: str, answer: Schema, parameters: list[Schema], error: str) -> Schema:
+    return {
+        "get": {"summary": summary, "parameters": parameters, "responses": _answers(answer, error)}
+    }
+
+
+def _open_page(summary: str) -> Schema:
+    return {
+        "summary": summary,
+        "security": [],
+        "responses": {
+            "200": {"description": "OK", "content": _content({"type": "object"})},
+            "503": {"description": "Not ready", "content": _content({"type": "object"})},
+        },
+    }

@@ -1,0 +1,86 @@
+"""Everything that is not hot, on Starlette: models, health, the API's description."""
+
+from collections.abc import Awaitable, Callable
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Lifespan
+
+from penstock.errors import Error, InternalError, MethodNotAllowed, NotFound
+from penstock.ingress.health import HealthPages
+from penstock.ingress.json_pages import error_page, json_response
+from penstock.ingress.model_pages import ModelPages
+from penstock.ingress.openapi import document
+from penstock.ingress.settings import Settings
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+_ACCOUNT = "/client/v4/accounts/{account_id}"
+_NOT_POST = ["GET", "PUT", "DELETE", "PATCH"]
+_HOT_PATHS = (
+    "/v1/chat/completions",
+    f"{_ACCOUNT}/ai/v1/chat/completions",
+    f"{_ACCOUNT}/ai/run",
+    f"{_ACCOUNT}/ai/run/{{model:path}}",
+)
+
+
+def build_pages(
+    models: ModelPages, health: HealthPages, settings: Settings, lifespan: Lifespan[Starlette]
+) -> Starlette:
+    """The Starlette application; hot paths never reach it with POST."""
+
+    async def openapi(_: Request) -> Response:
+        return json_response(document())
+
+    routes = [
+        Route("/healthz", health.alive),
+        Route("/readyz", health.ready),
+        Route("/openapi.json", openapi),
+        Route("/v1/models", models.list_openai),
+        Route("/v1/models/{model:path}", models.show_openai),
+        Route(f"{_ACCOUNT}/ai/v1/models", models.list_openai),
+        Route(f"{_ACCOUNT}/ai/models/search", models.search),
+        Route(f"{_ACCOUNT}/ai/models/schema", models.schema),
+        # Hot paths with another method than POST: say so, instead of 404.
+        *(Route(path, _post_only, methods=_NOT_POST) for path in _HOT_PATHS),
+    ]
+    middleware = []
+    if settings.cors_origins:
+        cors = Middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.cors_origins),
+            allow_methods=["GET", "POST", "DELETE", "OPTIONS"],
+            allow_headers=["*"],
+            expose_headers=["x-request-id", "retry-after", "x-should-retry"],
+        )
+        middleware.append(cors)
+    return Starlette(
+        routes=routes,
+        middleware=middleware,
+        lifespan=lifespan,
+        exception_handlers={Error: _on_error, HTTPException: _on_http, Exception: _on_crash},
+    )
+
+
+async def _post_only(_: Request) -> Response:
+    raise MethodNotAllowed("This path takes POST only.")
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Error)
+    return error_page(request, error)
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return error_page(request, MethodNotAllowed() if error.status_code == 405 else NotFound())
+
+
+async def _on_crash(request: Request, _: Exception) -> Response:
+    return error_page(request, InternalError())

@@ -1,0 +1,171 @@
+"""From headers and body to an InferenceRequest: who, which model, what of it we must know.
+
+Synchronous but for an unknown key, which is looked up once before it is refused.
+"""
+
+from typing import Final
+
+import msgspec
+
+from penstock.catalogue import Catalogue
+from penstock.errors import InvalidRequest, MissingCapability, Unauthenticated
+from penstock.ingress.routes import Route, Surface
+from penstock.ingress.settings import Settings
+from penstock.policy import KeyMirror, authorize
+from penstock.records.account import Key
+from penstock.records.model import Capability, Family, Model
+from penstock.records.request import InferenceRequest, RequestId
+from penstock.wire.chat import MODEL, ChatRequest, read_chat
+from penstock.wire.json_body import Fields, read_fields
+from penstock.wire.workers_ai import chat_fields
+
+_BEARER: Final = b"bearer "
+_LABEL_CHARS_MAX: Final = 256
+_SESSION_HEADERS: Final = (b"x-session-affinity", b"x-session-id", b"session-id")
+_TRUE: Final = ("true", "1")
+
+_input_decoder = msgspec.json.Decoder(Fields)
+
+
+class CallerHeaders:
+    """The few request headers that we read, by name; the last one of a name counts."""
+
+    __slots__ = ("_by_name",)
+
+    def __init__(self, headers: list[tuple[bytes, bytes]]) -> None:
+        self._by_name = dict(headers)
+
+    def secret(self) -> bytes:
+        """The API key: `Authorization: Bearer`, or `x-api-key`."""
+        value = self._by_name.get(b"authorization", b"")
+        if value[:7].lower() == _BEARER:
+            return value[7:].strip()
+        secret = self._by_name.get(b"x-api-key", b"")
+        if not secret:
+            raise Unauthenticated
+        return secret
+
+    def session(self) -> str:
+        for name in _SESSION_HEADERS:
+            value = self._by_name.get(name)
+            if value:
+                return _label(value)
+        return ""
+
+    def caller_request_id(self) -> str:
+        return _label(self._by_name.get(b"x-request-id", b""))
+
+    def refuse_encoding(self) -> None:
+        encoding = self._by_name.get(b"content-encoding", b"identity")
+        if encoding.lower() != b"identity":
+            raise InvalidRequest(
+                f"Content encoding `{_label(encoding)}` is not supported: send plain JSON."
+            )
+
+    def rejects_if_busy(self) -> bool:
+        return _label(self._by_name.get(b"x-penstock-reject-if-busy", b"")).lower() in _TRUE
+
+
+class RequestReader:
+    """Catalogue and keys, joined for reading. Holds no state of its own."""
+
+    def __init__(self, catalogue: Catalogue, keys: KeyMirror, settings: Settings) -> None:
+        self._catalogue = catalogue
+        self._keys = keys
+        self._media_hosts = frozenset(settings.media_hosts)
+
+    async def authenticate(self, headers: CallerHeaders) -> Key:
+        secret = headers.secret()
+        return self._keys.find(secret) or await self._keys.look_up(secret)
+
+    def read(
+        self, request_id: RequestId, route: Route, headers: CallerHeaders, key: Key, body: bytes
+    ) -> InferenceRequest:
+        headers.refuse_encoding()
+        fields = read_fields(body)
+        model = self._find_model(route, fields)
+        salt = self._keys.salt_for(key.account.id) if key.account is not None else ""
+        grant = authorize(key, model, salt, route.account)
+        if route.surface is Surface.WORKERS_RUN:
+            fields = chat_fields(_unwrapped(route, fields), model)
+        chat = read_chat(fields, self._media_hosts)
+        _require(model, chat)
+        return InferenceRequest(
+            id=request_id,
+            account=grant.account,
+            key=grant.key,
+            model=model,
+            body=chat.fields,
+            is_stream=chat.is_stream,
+            cache_salt=grant.cache_salt,
+            session=headers.session() or chat.cache_key[:_LABEL_CHARS_MAX],
+            wants_usage=chat.wants_usage or _is_native(route, model),
+            wants_continuous_usage=chat.wants_continuous_usage,
+            choices=chat.choices,
+            reject_if_busy=_rejects_if_busy(route, headers, chat),
+            caller_request_id=headers.caller_request_id(),
+        )
+
+    def _find_model(self, route: Route, fields: Fields) -> Model:
+        if route.model is not None:
+            return self._catalogue.find(route.model)
+        name = MODEL.read(fields)
+        if not name:
+            raise InvalidRequest("`model` is required.", param="model")
+        return self._catalogue.find(name)
+
+
+def _unwrapped(route: Route, fields: Fields) -> Fields:
+    """`POST /ai/run` without a model in its path carries the input one level down."""
+    if route.model is not None:
+        return fields
+    raw = fields.get("input")
+    if raw is None:
+        raise InvalidRequest("`input` is required beside `model`.", param="input")
+    try:
+        inner = _input_decoder.decode(raw)
+    except msgspec.DecodeError as bad:
+        raise InvalidRequest(f"`input`: {bad}", param="input") from None
+    if "options" in fields:
+        inner.setdefault("options", fields["options"])
+    return inner
+
+
+def _require(model: Model, chat: ChatRequest) -> None:
+    missing = chat.needs - model.capabilities
+    if missing:
+        name = min(missing)
+        raise MissingCapability(
+            f"{model.id} does not have the capability `{name}`.", param=_PARAM[name]
+        )
+
+
+_PARAM: Final = {
+    Capability.VISION: "messages",
+    Capability.TOOLS: "tools",
+    Capability.STRUCTURED_OUTPUT: "response_format",
+}
+
+
+def _is_native(route: Route, model: Model) -> bool:
+    return route.surface is Surface.WORKERS_RUN and model.family is Family.NATIVE
+
+
+def _rejects_if_busy(route: Route, headers: CallerHeaders, chat: ChatRequest) -> bool:
+    """Options come three ways: in the body, in the query, in a header."""
+    if chat.options.queue_request or route.query.get("queueRequest", "").lower() in _TRUE:
+        raise InvalidRequest(
+            "The asynchronous API (`queueRequest`) is not available on this gateway.",
+            param="queueRequest",
+        )
+    return (
+        bool(chat.options.reject_if_busy)
+        or route.query.get("rejectIfBusy", "").lower() in _TRUE
+        or headers.rejects_if_busy()
+    )
+
+
+def _label(value: bytes) -> str:
+    """A caller's own text, cut and made safe to write back and to log."""
+    text = value[:_LABEL_CHARS_MAX].decode("latin-1")
+    return text if text.isprintable() else "".join(c for c in text if c.isprintable())

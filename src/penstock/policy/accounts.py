@@ -1,0 +1,78 @@
+"""The accounts there are, in Postgres. The only writer of the table `accounts`."""
+
+import re
+
+from penstock import errors
+from penstock.clock import new_id
+from penstock.policy.revision import next_revision
+from penstock.records.account import Account, AccountId
+from penstock.store import Store
+
+NAME_CHARACTERS_MAX = 200
+
+_ID = re.compile(r"[0-9a-f]{32}")
+
+
+class AccountBook:
+    """Creates, lists and blocks accounts."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def create(self, name: str, id: str | None = None) -> Account:
+        """A new account. Ids look like Workers AI's: 32 hexadecimal characters."""
+        check_name(name)
+        account_id = AccountId(new_id().replace("-", "") if id is None else id)
+        if not _ID.fullmatch(account_id):
+            raise errors.InvalidRequest(
+                "An account id is 32 characters of 0-9 and a-f.", param="id"
+            )
+        async with self._store.transaction() as transaction:
+            revision = await next_revision(transaction)
+            made = await transaction.execute(
+                "insert into accounts (id, name, revision) values (%s, %s, %s)"
+                " on conflict (id) do nothing",
+                (account_id, name, revision),
+            )
+            if not made:
+                raise errors.InvalidRequest(
+                    f"There is an account {account_id} already.", param="id"
+                )
+        return Account(account_id, name)
+
+    async def list(self, *, limit: int = 10_000) -> tuple[Account, ...]:
+        """The oldest accounts first."""
+        async with self._store.transaction() as transaction:
+            rows = await transaction.fetch(
+                "select id, name, is_blocked from accounts order by created_at, id limit %s",
+                (limit,),
+            )
+        return tuple(Account(*row) for row in rows)
+
+    async def find(self, id: str) -> Account | None:
+        async with self._store.transaction() as transaction:
+            row = await transaction.fetch_one(
+                "select id, name, is_blocked from accounts where id = %s", (id,)
+            )
+        return None if row is None else Account(*row)
+
+    async def set_blocked(self, id: str, is_blocked: bool) -> Account:
+        """Stop a whole account, or let it go on. Every gateway heeds it within 5 s."""
+        async with self._store.transaction() as transaction:
+            revision = await next_revision(transaction)
+            row = await transaction.fetch_one(
+                "update accounts set is_blocked = %s, revision = %s where id = %s"
+                " returning id, name, is_blocked",
+                (is_blocked, revision, id),
+            )
+            if row is None:
+                raise errors.NotFound(f"There is no account {id}.")
+        return Account(*row)
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that would spoil a table on somebody's screen."""
+    if not name or len(name) > NAME_CHARACTERS_MAX or not name.isprintable():
+        raise errors.InvalidRequest(
+            f"A name is 1 to {NAME_CHARACTERS_MAX} printable characters.", param="name"
+        )

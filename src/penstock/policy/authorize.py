@@ -1,0 +1,24 @@
+"""May this key have this model, on this path? A pure decision over records; it looks nothing up."""
+
+from penstock import errors
+from penstock.records.account import Grant, Key, Role
+from penstock.records.model import Model
+
+
+def authorize(key: Key, model: Model, salt: str, account_in_path: str | None) -> Grant:
+    """Who pays, and by which key, or a refusal that says what to do instead.
+
+    `account_in_path` is None on /v1, whose paths name no account.
+    """
+    if key.is_revoked:
+        raise errors.Unauthenticated
+    account = key.account
+    if key.role is Role.OPERATOR or account is None:
+        raise errors.Forbidden("An operator key may not infer: use a runtime key of an account.")
+    if account_in_path is not None and account_in_path != account.id:
+        raise errors.Forbidden("The account in the path is not this key's account.")
+    if account.is_blocked:
+        raise errors.AccountBlocked
+    if model.allowed_accounts and account.id not in model.allowed_accounts:
+        raise errors.ModelNotAllowed(f"This account may not use the model {model.id}.")
+    return Grant(account=account.id, key=key.id, cache_salt=salt)

@@ -1,0 +1,55 @@
+"""What a mirror reads from Postgres: the revision, and accounts and keys changed since one.
+
+Everything comes in pages, so that neither a first load nor a return after a long outage holds more
+than a page beside what is kept.
+"""
+
+from collections.abc import AsyncIterator
+
+from penstock.policy.key_table import KeyRow
+from penstock.records.account import Account, Role
+from penstock.store import Transaction
+
+PAGE_ROWS = 5000
+
+
+async def read_revision(transaction: Transaction) -> int:
+    row = await transaction.fetch_one("select revision from policy_revision")
+    assert row is not None, "policy_revision has lost its row"
+    return int(row[0])
+
+
+async def read_cell_secret(transaction: Transaction) -> bytes:
+    row = await transaction.fetch_one("select secret from cell")
+    assert row is not None, "cell has lost its row"
+    return bytes(row[0])
+
+
+async def read_accounts(transaction: Transaction, since: int) -> AsyncIterator[list[Account]]:
+    """Accounts newer than a revision, oldest change first."""
+    after = (since + 1, "")
+    while True:
+        rows = await transaction.fetch(
+            "select revision, id, name, is_blocked from accounts"
+            " where (revision, id) > (%s, %s) order by revision, id limit %s",
+            (*after, PAGE_ROWS),
+        )
+        yield [Account(*row[1:]) for row in rows]
+        if len(rows) < PAGE_ROWS:
+            return
+        after = rows[-1][:2]
+
+
+async def read_keys(transaction: Transaction, since: int) -> AsyncIterator[list[KeyRow]]:
+    """Keys newer than a revision, oldest change first."""
+    after = (since + 1, "")
+    while True:
+        rows = await transaction.fetch(
+            "select revision, id, account_id, role, name, secret_sha256, revoked_at is not null"
+            " from keys where (revision, id) > (%s, %s) order by revision, id limit %s",
+            (*after, PAGE_ROWS),
+        )
+        yield [KeyRow(row[1], row[2], Role(row[3]), *row[4:]) for row in rows]
+        if len(rows) < PAGE_ROWS:
+            return
+        after = rows[-1][:2]

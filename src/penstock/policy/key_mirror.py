@@ -1,0 +1,191 @@
+"""Every gateway's own copy of accounts and keys, so that a known key needs no database.
+
+Promises: `find` is synchronous and costs under a microsecond; a change in Postgres is here within
+`refresh_seconds`; while Postgres is away known keys go on working, and unknown ones are told to
+come back (StoreUnavailable), never that they are wrong. It writes nothing.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import logging
+
+from penstock import errors
+from penstock.clock import Clock
+from penstock.policy.changes import read_accounts, read_cell_secret, read_keys, read_revision
+from penstock.policy.key_table import KeyTable
+from penstock.policy.settings import Settings
+from penstock.records.account import Key
+from penstock.store import Store, Transaction
+
+logger = logging.getLogger(__name__)
+_sha256 = hashlib.sha256
+
+_FIRST_RETRY_SECONDS = 0.1
+
+
+class KeyMirror:
+    """`load` once, then keep `run` running; `find` and `look_up` answer from then on."""
+
+    def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
+        self.refresh_failures = 0
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._table = self._new_table()
+        self._revision = 0
+        self._cell_secret = b""
+        self._salts: dict[str, str] = {}
+        self._began_at = 0.0
+        self._refreshed_at = 0.0
+        self._missed = asyncio.Event()
+        self._waiting: list[asyncio.Future[bool]] = []
+
+    def find(self, secret: bytes) -> Key | None:
+        """The active key with this secret, if it is known here.
+
+        Hash and dict together take about half a microsecond, so secrets themselves need not be
+        kept in memory to make this fast, and there is nothing else for a revocation to clear.
+        """
+        return self._table.active.get(_sha256(secret).digest())
+
+    async def look_up(self, secret: bytes) -> Key:
+        """Find a key, asking Postgres if it is not known: it may have been created just now."""
+        key = self.find(secret)
+        if key is not None:
+            return key
+        if not self._table.is_revoked(_sha256(secret).digest()):
+            await self._next_refresh()
+            key = self.find(secret)
+        if key is not None:
+            return key
+        if self._table.is_full:
+            raise errors.Overloaded("This gateway cannot hold more keys.")
+        raise errors.Unauthenticated("This API key is unknown or revoked.")
+
+    def salt_for(self, account: str) -> str:
+        """What keeps this account's cached prefixes apart from everybody else's."""
+        salt = self._salts.get(account)
+        if salt is None:
+            assert self._cell_secret, "the mirror is not loaded"
+            salt = hmac.digest(self._cell_secret, account.encode(), "sha256").hex()
+            if len(self._salts) >= self._settings.accounts_max:
+                self._salts.clear()
+            self._salts[account] = salt
+        return salt
+
+    @property
+    def age_seconds(self) -> float:
+        """How long ago Postgres last confirmed what is here."""
+        return self._clock.monotonic() - self._refreshed_at
+
+    async def load(self) -> None:
+        """Read everything, trying for a while; refuse what is more than may be held."""
+        pause = _FIRST_RETRY_SECONDS
+        for _ in range(self._settings.load_attempts_max - 1):
+            try:
+                return await self._load_once()
+            except errors.StoreUnavailable:
+                logger.warning("keys not loaded yet", extra={"action": "keys_not_loaded"})
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, self._settings.retry_seconds_max)
+        return await self._load_once()
+
+    async def run(self) -> None:
+        """Refresh for ever. All reading after `load` happens here, one refresh at a time."""
+        pause = self._settings.refresh_seconds
+        while True:
+            await self._wait_for_turn(pause)
+            # Those who wait now came before this refresh begins, so it answers all of them.
+            waiting, self._waiting = self._waiting, []
+            self._missed.clear()
+            is_fresh = False
+            try:
+                is_fresh = await self._refresh()
+            finally:
+                for each in waiting:
+                    if not each.done():
+                        each.set_result(is_fresh)
+            if is_fresh:
+                pause = self._settings.refresh_seconds
+            else:
+                pause = min(pause * 2, self._settings.retry_seconds_max)
+
+    async def _load_once(self) -> None:
+        async with self._store.transaction() as transaction:
+            self._cell_secret = await read_cell_secret(transaction)
+            await self._catch_up(transaction)
+        if self._table.is_full:
+            settings = self._settings
+            raise errors.Overloaded(
+                f"There are more than {settings.keys_max} keys or {settings.accounts_max} accounts."
+                " Raise policy.keys_max and policy.accounts_max."
+            )
+
+    async def _next_refresh(self) -> None:
+        """Wait for a refresh that begins after now; StoreUnavailable if it fails or is late."""
+        if len(self._waiting) >= self._settings.miss_waiting_max:
+            raise errors.StoreUnavailable("Too many unknown keys are being looked up.")
+        answer = asyncio.get_running_loop().create_future()
+        self._waiting.append(answer)
+        self._missed.set()
+        try:
+            async with asyncio.timeout(self._settings.miss_wait_seconds):
+                is_fresh = await answer
+        except TimeoutError:
+            raise errors.StoreUnavailable from None
+        if not is_fresh:
+            raise errors.StoreUnavailable
+
+    async def _wait_for_turn(self, pause: float) -> None:
+        try:
+            async with asyncio.timeout(pause):
+                await self._missed.wait()
+        except TimeoutError:
+            return
+        since = self._clock.monotonic() - self._began_at
+        await asyncio.sleep(max(0.0, self._settings.miss_refresh_seconds - since))
+
+    async def _refresh(self) -> bool:
+        self._began_at = self._clock.monotonic()
+        try:
+            async with self._store.transaction() as transaction:
+                await self._catch_up(transaction)
+        except errors.StoreUnavailable:
+            self.refresh_failures += 1
+            logger.warning("keys not refreshed", extra={"action": "keys_not_refreshed"})
+            return False
+        except Exception:
+            # The loop's top: whatever this is, known keys must go on working.
+            self.refresh_failures += 1
+            logger.exception("keys not refreshed", extra={"action": "keys_not_refreshed"})
+            return False
+        return True
+
+    async def _catch_up(self, transaction: Transaction) -> None:
+        """Take in what changed since the last time.
+
+        The counter is read first. Whatever is numbered up to it is visible by then (migrations/0001
+        says why), so the next time may begin there. What is newer may or may not be seen now and is
+        read again then. A key numbered up to it has an account that came before it, so accounts are
+        read before keys.
+        """
+        table, since = self._table, self._revision
+        revision = await read_revision(transaction)
+        if revision < since:
+            # The database was put back to an earlier state: what is known here may never have been.
+            logger.warning("keys went back in time", extra={"action": "keys_went_back"})
+            table, since = self._new_table(), 0
+        if revision > since:
+            async for accounts in read_accounts(transaction, since):
+                table.apply_accounts(accounts)
+            async for keys in read_keys(transaction, since):
+                table.apply_keys(keys)
+            if table.is_full:
+                logger.error("too many keys to hold", extra={"action": "key_mirror_full"})
+        self._table, self._revision = table, revision
+        self._refreshed_at = self._clock.monotonic()
+
+    def _new_table(self) -> KeyTable:
+        settings = self._settings
+        return KeyTable(keys_max=settings.keys_max, accounts_max=settings.accounts_max)

@@ -1,0 +1,74 @@
+"""Accounts and keys in memory, as one gateway knows them. Pure: it is told of changes, asks nobody.
+
+Promises: a revoked key is gone from `active` as soon as it is told, for good; an account's change
+is seen through all its keys; it never holds more than its limits.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from penstock.records.account import Account, AccountId, Key, KeyId, Role
+
+
+class KeyRow(msgspec.Struct, frozen=True):
+    """A row of the table `keys`."""
+
+    id: KeyId
+    account_id: AccountId | None
+    role: Role
+    name: str
+    secret_sha256: bytes
+    is_revoked: bool
+
+
+class KeyTable:
+    """`active` maps the hash of a secret to its key."""
+
+    def __init__(self, *, keys_max: int, accounts_max: int) -> None:
+        self.active: dict[bytes, Key] = {}
+        self.is_full = False
+        self._keys_max = keys_max
+        self._accounts_max = accounts_max
+        self._revoked: set[bytes] = set()
+        self._accounts: dict[AccountId, Account] = {}
+        self._hashes_by_account: dict[AccountId, set[bytes]] = {}
+
+    def is_revoked(self, secret_sha256: bytes) -> bool:
+        return secret_sha256 in self._revoked
+
+    def apply_accounts(self, accounts: Iterable[Account]) -> None:
+        """Take in new and changed accounts. New ones over the limit are left out: `is_full`."""
+        for account in accounts:
+            if account.id not in self._accounts:
+                if len(self._accounts) >= self._accounts_max:
+                    self.is_full = True
+                    continue
+                self._hashes_by_account[account.id] = set()
+            self._accounts[account.id] = account
+            for known in self._hashes_by_account[account.id]:
+                self.active[known] = msgspec.structs.replace(self.active[known], account=account)
+
+    def apply_keys(self, rows: Iterable[KeyRow]) -> None:
+        """Take in new and changed keys. New ones over the limit are left out: `is_full`.
+
+        A key of an account that is not here is left out too: it will be told again with it.
+        """
+        for row in rows:
+            is_new = row.secret_sha256 not in self.active and not self.is_revoked(row.secret_sha256)
+            if is_new and len(self.active) + len(self._revoked) >= self._keys_max:
+                self.is_full = True
+            elif row.is_revoked:
+                self._revoke(row)
+            elif row.account_id is None:
+                self.active[row.secret_sha256] = Key(row.id, row.role, None, row.name)
+            elif row.account_id in self._accounts:
+                account = self._accounts[row.account_id]
+                self.active[row.secret_sha256] = Key(row.id, row.role, account, row.name)
+                self._hashes_by_account[row.account_id].add(row.secret_sha256)
+
+    def _revoke(self, row: KeyRow) -> None:
+        self._revoked.add(row.secret_sha256)
+        self.active.pop(row.secret_sha256, None)
+        if row.account_id in self._hashes_by_account:
+            self._hashes_by_account[row.account_id].discard(row.secret_sha256)

@@ -1,0 +1,96 @@
+"""The keys there are, in Postgres. The only writer of the table `keys`.
+
+A key's secret is shown once, by `create`; what is kept is its hash.
+"""
+
+import hashlib
+import secrets
+
+from penstock import errors
+from penstock.clock import new_id
+from penstock.policy.accounts import check_name
+from penstock.policy.revision import next_revision
+from penstock.records.account import Account, AccountId, Key, KeyId, Role
+from penstock.store import Store
+
+SECRET_PREFIX = "psk_"  # noqa: S105 - what every key begins with, so that scanners find leaked ones
+
+
+def hash_secret(secret: bytes) -> bytes:
+    """What stands in the table for a secret.
+
+    A plain SHA-256, no salt and no slow hash: those protect passwords that people choose. A secret
+    of 256 random bits cannot be guessed however fast one tries, and a hash that can be looked up
+    is what lets a gateway know a key in less than a microsecond.
+    """
+    return hashlib.sha256(secret).digest()
+
+
+class KeyBook:
+    """Creates, lists and revokes keys."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def create(self, role: Role, account_id: str | None, name: str) -> tuple[Key, str]:
+        """A new key and its secret, which nobody can show again."""
+        check_name(name)
+        if role is Role.RUNTIME and account_id is None:
+            raise errors.InvalidRequest("A runtime key needs an account.", param="account_id")
+        if role is Role.OPERATOR and account_id is not None:
+            raise errors.InvalidRequest(
+                "An operator key belongs to the installation: name no account.", param="account_id"
+            )
+        secret = SECRET_PREFIX + secrets.token_urlsafe(32)
+        key_id = KeyId(new_id())
+        async with self._store.transaction() as transaction:
+            revision = await next_revision(transaction)
+            account = None
+            if account_id is not None:
+                row = await transaction.fetch_one(
+                    "select id, name, is_blocked from accounts where id = %s", (account_id,)
+                )
+                if row is None:
+                    raise errors.NotFound(f"There is no account {account_id}.")
+                account = Account(*row)
+            await transaction.execute(
+                "insert into keys (id, account_id, role, name, secret_sha256, revision)"
+                " values (%s, %s, %s, %s, %s, %s)",
+                (key_id, account_id, role.value, name, hash_secret(secret.encode()), revision),
+            )
+        return Key(key_id, role, account, name), secret
+
+    async def revoke(self, key_id: str) -> None:
+        """End a key for good. Every gateway heeds it within 5 s. Twice is as good as once."""
+        async with self._store.transaction() as transaction:
+            revision = await next_revision(transaction)
+            found = await transaction.execute(
+                "update keys set revoked_at = coalesce(revoked_at, now()), revision = %s"
+                " where id = %s",
+                (revision, key_id),
+            )
+            if not found:
+                raise errors.NotFound(f"There is no key {key_id}.")
+
+    async def list(
+        self, account_id: AccountId | None = None, *, limit: int = 10_000
+    ) -> tuple[Key, ...]:
+        """The oldest keys first: one account's, or all there are."""
+        async with self._store.transaction() as transaction:
+            rows = await transaction.fetch(
+                "select k.id, k.role, k.name, k.revoked_at is not null, a.id, a.name, a.is_blocked"
+                " from keys k left join accounts a on a.id = k.account_id"
+                " where %s::text is null or k.account_id = %s"
+                " order by k.created_at, k.id limit %s",
+                (account_id, account_id, limit),
+            )
+        return tuple(
+            Key(
+                id=KeyId(row[0]),
+                role=Role(row[1]),
+                account=None if row[4] is None else Account(*row[4:]),
+                name=row[2],
+                is_revoked=row[3],
+            )
+            for row in rows
+        )

@@ -1,0 +1,1 @@
+"""What rooms hand each other: small frozen records, no behaviour beyond their own arithmetic."""

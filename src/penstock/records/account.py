@@ -1,0 +1,42 @@
+"""Accounts and keys, as policy knows them and as the rest of the path sees them."""
+
+from enum import StrEnum
+from typing import NewType
+
+import msgspec
+
+AccountId = NewType("AccountId", str)
+KeyId = NewType("KeyId", str)
+
+
+class Role(StrEnum):
+    """What a key may do: infer for its account, or administer and infer nothing."""
+
+    RUNTIME = "runtime"
+    OPERATOR = "operator"
+
+
+class Account(msgspec.Struct, frozen=True):
+    """A tenant."""
+
+    id: AccountId
+    name: str
+    is_blocked: bool = False
+
+
+class Key(msgspec.Struct, frozen=True):
+    """One key without its secret. An operator's belongs to the installation, to no account."""
+
+    id: KeyId
+    role: Role
+    account: Account | None
+    name: str = ""
+    is_revoked: bool = False
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """What policy gave a request: who pays, and by which key."""
+
+    account: AccountId
+    key: KeyId
+    cache_salt: str

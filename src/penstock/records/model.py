@@ -1,0 +1,73 @@
+"""A catalogue entry: what a model is called, can do, costs, and how an engine for it is started."""
+
+from enum import StrEnum
+from typing import Annotated, NewType
+
+import msgspec
+from msgspec import Meta
+
+ModelId = NewType("ModelId", str)
+
+
+class Family(StrEnum):
+    """The shape of a model's answers on the Workers AI surface."""
+
+    OPENAI = "openai"
+    NATIVE = "native"
+
+
+class Capability(StrEnum):
+    """What a request may ask of a model; asking for more is refused by name."""
+
+    TOOLS = "tools"
+    VISION = "vision"
+    REASONING = "reasoning"
+    STRUCTURED_OUTPUT = "structured_output"
+    LORA = "lora"
+    ASYNC_QUEUE = "async_queue"
+
+
+NanoUsd = Annotated[int, Meta(ge=0, le=10**15)]
+
+
+class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Integer nano-dollars per million tokens: 600_000_000 is $0.60."""
+
+    input_nanousd_per_mtok: NanoUsd = 0
+    cached_input_nanousd_per_mtok: NanoUsd = 0
+    output_nanousd_per_mtok: NanoUsd = 0
+
+
+class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How to start an engine. Data, not code: `{port}` and `{engine_home}` are filled in.
+
+    `slots_live` is how many requests one replica takes at once before it counts as busy.
+    """
+
+    command: tuple[str, ...]
+    environment: dict[str, str] = {}
+    served_name: str = ""
+    dialect: str = "vllm"
+    gpus: Annotated[int, Meta(ge=0, le=1024)] = 0
+    hosts: Annotated[int, Meta(ge=1, le=64)] = 1
+    slots_live: Annotated[int, Meta(ge=1, le=65536)] = 256
+    start_seconds_max: Annotated[int, Meta(ge=1, le=86400)] = 3600
+
+
+class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One entry of the catalogue."""
+
+    id: ModelId
+    family: Family
+    context_tokens: Annotated[int, Meta(ge=1, le=10**8)]
+    recipe: Recipe
+    aliases: tuple[str, ...] = ()
+    description: str = ""
+    task: str = "Text Generation"
+    capabilities: frozenset[Capability] = frozenset()
+    prices: Prices = Prices()
+    default_output_tokens: Annotated[int, Meta(ge=1, le=10**7)] = 4096
+    allowed_accounts: tuple[str, ...] = ()
+
+    def has(self, capability: Capability) -> bool:
+        return capability in self.capabilities

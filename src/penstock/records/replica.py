@@ -1,0 +1,33 @@
+"""A replica: one engine instance, on 1 to 16 GPUs, and its place in the roster."""
+
+from enum import StrEnum
+from typing import NewType
+
+import msgspec
+
+from penstock.records.model import ModelId
+
+ReplicaId = NewType("ReplicaId", str)
+
+
+class ReplicaState(StrEnum):
+    """starting → ready → draining → gone. Only `ready` takes new requests."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+    GONE = "gone"
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """What a gateway must know to send a request. Ids are never reused."""
+
+    id: ReplicaId
+    model: ModelId
+    url: str
+    state: ReplicaState
+    served_name: str
+    dialect: str = "vllm"
+    slots_live: int = 256
+    generation: int = 1
+    host: str = ""

@@ -1,0 +1,45 @@
+"""Replicas that this worker found dead by its own connections, until a probe finds them alive.
+
+Never by the age of a heartbeat: when Postgres comes back after a minute, nothing is ejected.
+"""
+
+from penstock.records.replica import ReplicaId
+
+
+class Ejections:
+    """`due` says whom to probe; only `restore` brings a replica back."""
+
+    __slots__ = ("_first_wait", "_interval", "_next_probe")
+
+    def __init__(self, *, first_wait_seconds: float, interval_seconds: float) -> None:
+        self._first_wait = first_wait_seconds
+        self._interval = interval_seconds
+        self._next_probe: dict[ReplicaId, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._next_probe)
+
+    def __contains__(self, replica: ReplicaId) -> bool:
+        return replica in self._next_probe
+
+    def eject(self, replica: ReplicaId, now: float) -> bool:
+        """Leave this replica out; say whether that is news."""
+        if replica in self._next_probe:
+            return False
+        self._next_probe[replica] = now + self._first_wait
+        return True
+
+    def restore(self, replica: ReplicaId) -> None:
+        self._next_probe.pop(replica, None)
+
+    def due(self, now: float) -> list[ReplicaId]:
+        """Those whose probe is due; each is due again one interval later."""
+        ready = [replica for replica, at in self._next_probe.items() if at <= now]
+        for replica in ready:
+            self._next_probe[replica] = now + self._interval
+        return ready
+
+    def forget_all_but(self, known: frozenset[ReplicaId]) -> None:
+        """Drop those that have left the roster: ids are never reused."""
+        for replica in [r for r in self._next_probe if r not in known]:
+            del self._next_probe[replica]

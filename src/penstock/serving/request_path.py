@@ -1,0 +1,81 @@
+"""The path of one request, from the moment it is understood to its last byte. Read this first.
+
+    ingress ─► policy ─► [ admission ─► routing ─► engine ] ─► the caller
+               who may    now?          where?     run it
+
+Ingress has read the request and policy has granted it; what is in brackets happens here, and
+nowhere else: flex work will run the same function. Each stage is a room that does not know the
+others.
+"""
+
+from penstock.admission import Gate
+from penstock.clock import Clock
+from penstock.engine.sink import Sink
+from penstock.errors import EngineLost, OutOfCapacity, ReplicaUnreachable
+from penstock.records.replica import ReplicaId
+from penstock.records.request import InferenceRequest, RequestEnd
+from penstock.routing import Router
+from penstock.serving.fleet_clients import FleetClients
+from penstock.serving.retry_budget import RetryBudget
+from penstock.serving.settings import Settings
+
+
+class RequestPath:
+    """Admission, routing and the engine, joined."""
+
+    def __init__(
+        self, gate: Gate, router: Router, clients: FleetClients, settings: Settings, clock: Clock
+    ) -> None:
+        self._gate = gate
+        self._router = router
+        self._clients = clients
+        self._clock = clock
+        self._settings = settings
+        self._budget = RetryBudget(settings)
+
+    async def run(self, request: InferenceRequest, sink: Sink, end: RequestEnd) -> None:
+        """Serve the request into `sink`. Facts go into `end` on every way out."""
+        started = self._clock.monotonic()
+        self._budget.note_request(started)
+        if not self._gate.has_room(request.model.id):
+            await self._gate.wait(request.model.id, reject_if_busy=request.reject_if_busy)
+            end.waited_seconds = self._clock.monotonic() - started
+        failed: list[ReplicaId] = []
+        while True:
+            try:
+                await self._try_one(request, sink, end, failed)
+            except (ReplicaUnreachable, EngineLost, OutOfCapacity):
+                # Only before the first data line: afterwards the caller holds half an answer.
+                if end.first_token_seconds is not None or not self._may_retry(failed):
+                    raise
+                failed.append(ReplicaId(end.replica))
+            else:
+                return
+
+    async def _try_one(
+        self, request: InferenceRequest, sink: Sink, end: RequestEnd, failed: list[ReplicaId]
+    ) -> None:
+        replica = self._router.pick(request, failed)
+        end.attempts += 1
+        end.replica = replica.id
+        client = self._clients.to(replica)
+        attempt = client.attempt(request, sink)
+        started = self._clock.monotonic()
+        self._router.outstanding.add(replica.id)
+        self._gate.let_next(request.model.id)
+        try:
+            await client.run(request, attempt)
+        except (ReplicaUnreachable, EngineLost):
+            self._router.ejections.eject(replica.id, self._clock.monotonic())
+            raise
+        finally:
+            self._router.outstanding.remove(replica.id)
+            self._gate.let_next(request.model.id)
+            end.usage = attempt.usage
+            if attempt.first_data_at is not None:
+                end.first_token_seconds = attempt.first_data_at - started
+                if request.is_stream:
+                    end.streamed_seconds = self._clock.monotonic() - attempt.first_data_at
+
+    def _may_retry(self, failed: list[ReplicaId]) -> bool:
+        return len(failed) < self._settings.retries_max and self._budget.allow_retry()

@@ -1,0 +1,30 @@
+"""A budget for retries, so that a sick fleet is not buried under repeated requests. Pure."""
+
+from penstock.serving.settings import Settings
+
+_WINDOW_SECONDS = 10.0
+
+
+class RetryBudget:
+    """Allows `retry_share_max` of the requests of the current ten seconds, and a small burst."""
+
+    __slots__ = ("_requests", "_retries", "_settings", "_window_start")
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._window_start = 0.0
+        self._requests = 0
+        self._retries = 0
+
+    def note_request(self, now: float) -> None:
+        if now - self._window_start >= _WINDOW_SECONDS:
+            self._window_start, self._requests, self._retries = now, 0, 0
+        self._requests += 1
+
+    def allow_retry(self) -> bool:
+        """Take one retry out of the budget, if there is one."""
+        allowed = self._settings.retry_burst + self._requests * self._settings.retry_share_max
+        if self._retries + 1 > allowed:
+            return False
+        self._retries += 1
+        return True

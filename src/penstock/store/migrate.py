@@ -1,0 +1,113 @@
+"""Brings a database's tables to what this version needs; any number of processes may try at once.
+
+Each file of `migrations/` is applied once, in order, in its own transaction, and is recorded with
+its hash. A file that was applied is never edited again: a changed one is refused. Names that this
+version does not know are left alone, so that older code runs beside newer tables.
+"""
+
+import hashlib
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import psycopg
+
+from penstock import errors
+from penstock.store.connection import Connection, complete_dsn, naming_failures
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+_NAME = re.compile(r"\d{4}_[a-z0-9_]+\.sql")
+_CONNECT_SECONDS = 10
+# How long one process waits for another that is migrating.
+_WAIT_SECONDS = 120
+# Any number, as long as no other use of this database's advisory locks takes the same.
+_LOCK_KEY = 0x70656E73746F636B
+
+
+class MigrationChanged(errors.Error):
+    """A migration that was applied before has been changed since."""
+
+    code = "migration_changed"
+
+
+class _Migration(msgspec.Struct, frozen=True):
+    name: str
+    text: bytes
+    sha256: str
+
+
+async def migrate(dsn: str, folder: Path = MIGRATIONS) -> list[str]:
+    """Apply what is missing. The names that were applied now, in order."""
+    migrations = _read(folder)
+    with naming_failures():
+        async with _connected(dsn) as connection:
+            # Held by the session, so it is released whatever happens to this process.
+            await connection.execute(f"set lock_timeout = '{_WAIT_SECONDS}s'")
+            await connection.execute("select pg_advisory_lock(%s)", (_LOCK_KEY,))
+            await connection.execute(
+                "create table if not exists schema_migrations (name text primary key,"
+                " sha256 text not null, applied_at timestamptz not null default now())"
+            )
+            missing = _missing(migrations, await _applied(connection))
+            for migration in missing:
+                await _apply(connection, migration)
+            return [migration.name for migration in missing]
+
+
+async def pending(dsn: str, folder: Path = MIGRATIONS) -> list[str]:
+    """The names that `migrate` would apply. Changes nothing."""
+    migrations = _read(folder)
+    with naming_failures():
+        async with _connected(dsn) as connection:
+            return [each.name for each in _missing(migrations, await _applied(connection))]
+
+
+@asynccontextmanager
+async def _connected(dsn: str) -> AsyncIterator[Connection]:
+    complete = complete_dsn(dsn, connect_seconds=_CONNECT_SECONDS)
+    connection = await psycopg.AsyncConnection.connect(complete, autocommit=True)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+def _read(folder: Path) -> list[_Migration]:
+    migrations = []
+    for path in sorted(folder.glob("*.sql")):
+        assert _NAME.fullmatch(path.name), (
+            f"{path.name}: a migration is named NNNN_what_it_does.sql"
+        )
+        text = path.read_bytes()
+        migrations.append(_Migration(path.name, text, hashlib.sha256(text).hexdigest()))
+    return migrations
+
+
+async def _applied(connection: Connection) -> dict[str, str]:
+    cursor = await connection.execute("select to_regclass('schema_migrations') is not null")
+    if await cursor.fetchone() == (False,):
+        return {}
+    rows = await connection.execute("select name, sha256 from schema_migrations")
+    return {name: digest async for name, digest in rows}
+
+
+def _missing(migrations: list[_Migration], applied: dict[str, str]) -> list[_Migration]:
+    for migration in migrations:
+        if applied.get(migration.name, migration.sha256) != migration.sha256:
+            raise MigrationChanged(
+                f"{migration.name} was changed after it was applied to this database. Put the file"
+                " back as it was released and write the change as a new migration."
+            )
+    return [migration for migration in migrations if migration.name not in applied]
+
+
+async def _apply(connection: Connection, migration: _Migration) -> None:
+    async with connection.transaction():
+        await connection.execute(migration.text)
+        await connection.execute(
+            "insert into schema_migrations (name, sha256) values (%s, %s)",
+            (migration.name, migration.sha256),
+        )

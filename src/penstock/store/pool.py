@@ -1,0 +1,112 @@
+"""The door to Postgres: transactions out of a pool that reconnects by itself.
+
+Promises: `open` never waits for Postgres; every wait has an end; whatever goes wrong with
+connection or server is `errors.StoreUnavailable`. It knows no table: SQL lives in the owning room.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool
+
+from penstock.store.connection import Connection, complete_dsn, naming_failures, severed_after
+from penstock.store.lock import HeldLock, hold
+from penstock.store.settings import Settings
+
+Row = tuple[Any, ...]
+
+
+class Transaction:
+    """One open transaction. Placeholders are `%s`; it commits when its block ends well."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def execute(self, sql: LiteralString, params: Sequence[object] = ()) -> int:
+        """Run a statement; the number of rows it touched."""
+        cursor = await self._connection.execute(sql, params)
+        return cursor.rowcount
+
+    async def fetch(self, sql: LiteralString, params: Sequence[object] = ()) -> list[Row]:
+        """All rows. The statement carries its own limit."""
+        cursor = await self._connection.execute(sql, params)
+        return await cursor.fetchall()
+
+    async def fetch_one(self, sql: LiteralString, params: Sequence[object] = ()) -> Row | None:
+        """The first row, if there is one."""
+        cursor = await self._connection.execute(sql, params)
+        return await cursor.fetchone()
+
+
+class Store:
+    """A process's connections to one Postgres."""
+
+    def __init__(self, settings: Settings) -> None:
+        assert settings.dsn, "the store needs a dsn; an empty one is for `penstock up` to fill in"
+        self._settings = settings
+        self._dsn = complete_dsn(settings.dsn, connect_seconds=settings.connect_seconds)
+        self._pool: AsyncConnectionPool[Connection] | None = None
+
+    async def open(self) -> None:
+        """Begin to connect, in the background. Returns at once, whether Postgres answers or not."""
+        settings = self._settings
+        self._pool = AsyncConnectionPool(
+            self._dsn,
+            kwargs={"autocommit": True},
+            min_size=settings.pool_size_min,
+            max_size=settings.pool_size_max,
+            max_waiting=settings.pool_waiting_max,
+            timeout=settings.acquire_seconds,
+            reconnect_timeout=settings.reconnect_seconds,
+            configure=self._configure,
+            check=self._check,
+            open=False,
+            name="store",
+        )
+        await self._pool.open(wait=False)
+
+    async def close(self) -> None:
+        """Close every connection. Transactions that still run keep theirs until they end."""
+        if self._pool is not None:
+            await self._pool.close()
+            self._pool = None
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        """Commit at the block's end, roll back on an error.
+
+        StoreUnavailable out of the block's end leaves open whether the commit happened: what is
+        repeated after it must bear being done twice.
+        """
+        assert self._pool is not None, "the store is not open"
+        with naming_failures():
+            async with self._pool.connection() as connection:
+                with severed_after(connection, self._settings.transaction_seconds):
+                    async with connection.transaction():
+                        yield Transaction(connection)
+
+    def hold_lock(self, name: str) -> AbstractAsyncContextManager[HeldLock]:
+        """Wait until this process is the only holder of `name`, on a connection of its own."""
+        return hold(self._dsn, name, self._settings)
+
+    async def _configure(self, connection: Connection) -> None:
+        # Not as startup `options`: those would displace the operator's, and PgBouncer refuses them.
+        settings = self._settings
+        with severed_after(connection, settings.connect_seconds):
+            await connection.execute(
+                "select set_config('statement_timeout', %s, false),"
+                " set_config('idle_in_transaction_session_timeout', %s, false)",
+                (
+                    f"{settings.statement_seconds * 1000:.0f}",
+                    f"{settings.transaction_seconds * 1000:.0f}",
+                ),
+            )
+
+    async def _check(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        # One round trip per transaction, so that a server's restart costs no caller an error.
+        with severed_after(connection, self._settings.acquire_seconds):
+            await connection.execute("")

@@ -1,0 +1,58 @@
+"""What the scripted engine remembers about the requests it got, for a test to ask about."""
+
+from collections import deque
+from typing import Any
+
+import msgspec
+
+_LOGGED_BODY_BYTES_MAX = 65_536
+
+
+class Entry(msgspec.Struct):
+    """One inference request; `outcome` and the count of tokens change while it runs."""
+
+    id: str
+    headers: dict[str, str]
+    body: bytes
+    outcome: str = "waiting"
+    completion_tokens: int = 0
+
+    def shown(self, body_bytes_max: int | None = None) -> dict[str, Any]:
+        fields = msgspec.structs.asdict(self)
+        fields["body"] = self.body[:body_bytes_max].decode("utf-8", "replace")
+        return fields
+
+
+class EngineLog:
+    """Counters, and the last requests."""
+
+    def __init__(self, limit: int) -> None:
+        self._entries: deque[Entry] = deque(maxlen=limit)
+        self.requests = 0
+        self.finished = 0
+        self.aborted = 0
+        self.refused = 0
+        self.faulted = 0
+        self.probes = 0
+
+    def open(self, entry: Entry) -> None:
+        self.requests += 1
+        self._entries.append(entry)
+
+    def close(self, entry: Entry, outcome: str) -> None:
+        """Outcomes: finished, aborted (the client left), refused (4xx, 5xx), faulted (a script)."""
+        entry.outcome = outcome
+        setattr(self, outcome, getattr(self, outcome) + 1)
+
+    def shown(self) -> dict[str, Any]:
+        last = self._entries[-1].shown() if self._entries else None
+        return {
+            "requests": self.requests,
+            "finished": self.finished,
+            "aborted": self.aborted,
+            "refused": self.refused,
+            "faulted": self.faulted,
+            "probes": self.probes,
+            "last_request": last,
+            "requests_log": [entry.shown(_LOGGED_BODY_BYTES_MAX) for entry in self._entries],
+        }

@@ -1,0 +1,37 @@
+"""The scripted engine's command line."""
+
+import argparse
+from collections.abc import Sequence
+
+import msgspec
+
+
+class Options(msgspec.Struct, frozen=True):
+    """How one scripted engine is set up."""
+
+    port: int
+    host: str
+    model: str
+    slots: int
+    queue_limit: int | None
+    max_model_len: int
+    kv_blocks: int
+    log_limit: int
+    drain_seconds: float
+
+
+def read_options(arguments: Sequence[str] | None = None) -> Options:
+    parser = argparse.ArgumentParser(
+        prog="python -m penstock.testing.scripted_engine",
+        description="An engine that speaks like vLLM and misbehaves as a script says.",
+    )
+    parser.add_argument("--port", type=int, default=0, help="0 takes any free port")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--model", required=True, help="the served model name")
+    parser.add_argument("--slots", type=int, default=256, help="requests running at once")
+    parser.add_argument("--queue-limit", type=int, default=None, help="then 503")
+    parser.add_argument("--max-model-len", type=int, default=1_000_000)
+    parser.add_argument("--kv-blocks", type=int, default=65_536, help="blocks of 16 tokens")
+    parser.add_argument("--log-limit", type=int, default=100, help="requests remembered")
+    parser.add_argument("--drain-seconds", type=float, default=60.0)
+    return msgspec.convert(vars(parser.parse_args(arguments)), Options)

@@ -1,0 +1,1 @@
+"""What clients send and receive: parsing, shapes, and nothing that decides or runs."""

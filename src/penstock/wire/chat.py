@@ -1,0 +1,96 @@
+"""A chat request in OpenAI's shape: some of it read, strictly; the rest goes through untouched."""
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta, Raw
+
+from penstock.errors import InvalidRequest
+from penstock.records.model import Capability
+from penstock.wire.json_body import DEPTH_MAX, Field, Fields, is_container, refuse_deep
+from penstock.wire.messages import look_through
+from penstock.wire.response_format import normalised
+
+
+class StreamOptions(msgspec.Struct):
+    """OpenAI's `include_usage`, and vLLM's count in every chunk."""
+
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+class Options(msgspec.Struct):
+    """Workers AI's options, as they come in a body."""
+
+    reject_if_busy: bool | None = msgspec.field(default=None, name="rejectIfBusy")
+    queue_request: bool | None = msgspec.field(default=None, name="queueRequest")
+
+
+class ChatRequest(msgspec.Struct):
+    """The fields that go on, and what the path must know about them."""
+
+    fields: Fields
+    is_stream: bool
+    wants_usage: bool
+    wants_continuous_usage: bool
+    choices: int
+    cache_key: str
+    options: Options
+    needs: frozenset[Capability]
+
+
+_NO_STREAM_OPTIONS: Final = StreamOptions()
+_NO_OPTIONS: Final = Options()
+
+MODEL = Field("model", msgspec.json.Decoder(str), "")
+_STREAM = Field("stream", msgspec.json.Decoder(bool | None), None)
+_STREAM_OPTIONS = Field("stream_options", msgspec.json.Decoder(StreamOptions | None), None)
+_CHOICES = Field("n", msgspec.json.Decoder(Annotated[int, Meta(ge=1, le=128)] | None), None)
+_TOKENS = msgspec.json.Decoder(Annotated[int, Meta(ge=0)] | None)
+_MAX_TOKENS = Field("max_tokens", _TOKENS, None)
+_MAX_COMPLETION_TOKENS = Field("max_completion_tokens", _TOKENS, None)
+_CACHE_KEY = Field("prompt_cache_key", msgspec.json.Decoder(str | None), None)
+_OPTIONS = Field("options", msgspec.json.Decoder(Options | None), None)
+_TOOLS = Field("tools", msgspec.json.Decoder(list[Raw] | None), None)
+
+_NOTHING: Final = frozenset[Capability]()
+# Fields that are checked by their own readers, or are scalars the engine checks itself.
+_LOOKED_AT = frozenset({"messages", "model", "stream", "n", "response_format"})
+
+
+def read_chat(fields: Fields, media_hosts: frozenset[str]) -> ChatRequest:
+    """Read and check one chat request. `fields` is changed: options are taken out of it."""
+    messages = fields.get("messages")
+    if messages is None:
+        raise InvalidRequest("`messages` is required.", param="messages")
+    needs = _NOTHING
+    if look_through(messages, media_hosts):
+        needs = needs | {Capability.VISION}
+    if _TOOLS.read(fields):
+        needs = needs | {Capability.TOOLS}
+    if "response_format" in fields and normalised(fields):
+        needs = needs | {Capability.STRUCTURED_OUTPUT}
+    for name, value in fields.items():
+        if name not in _LOOKED_AT and is_container(value):
+            refuse_deep(value, levels_max=DEPTH_MAX - 1, param=name)
+    is_stream = bool(_STREAM.read(fields))
+    stream_options = _STREAM_OPTIONS.read(fields)
+    if stream_options is not None and not is_stream:
+        raise InvalidRequest(
+            "`stream_options` is only allowed with `stream: true`.", param="stream_options"
+        )
+    stream_options = stream_options or _NO_STREAM_OPTIONS
+    _MAX_TOKENS.read(fields)
+    _MAX_COMPLETION_TOKENS.read(fields)
+    options = _OPTIONS.read(fields) or _NO_OPTIONS
+    fields.pop("options", None)
+    return ChatRequest(
+        fields=fields,
+        is_stream=is_stream,
+        wants_usage=bool(stream_options.include_usage),
+        wants_continuous_usage=bool(stream_options.continuous_usage_stats),
+        choices=_CHOICES.read(fields) or 1,
+        cache_key=_CACHE_KEY.read(fields) or "",
+        options=options,
+        needs=needs,
+    )

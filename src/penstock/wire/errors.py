@@ -1,0 +1,55 @@
+"""Error answers in both shapes: OpenAI's `error{}`, and the envelope's `errors[]` with it beside."""
+
+from typing import Any, Final
+
+import msgspec
+
+
+class OpenAIError(msgspec.Struct):
+    """What openai's SDKs read."""
+
+    message: str
+    type: str
+    code: str
+    param: str | None = None
+
+
+class OpenAIErrorAnswer(msgspec.Struct):
+    """The body of an error on /v1."""
+
+    error: OpenAIError
+
+
+class EnvelopeError(msgspec.Struct):
+    """What cloudflare's SDKs read: a number that says which row of the error table it is."""
+
+    message: str
+    code: int
+
+
+class EnvelopeErrorAnswer(msgspec.Struct):
+    """The body of an error under /client/v4: both kinds of client find what they look for."""
+
+    errors: list[EnvelopeError]
+    error: OpenAIError
+    success: bool = False
+    result: dict[str, Any] = {}
+    messages: list[Any] = []
+
+
+OPENAI_TYPES: Final = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    408: "timeout_error",
+    413: "invalid_request_error",
+    429: "rate_limit_error",
+    431: "invalid_request_error",
+}
+
+
+def openai_type(status: int) -> str:
+    """OpenAI's `type` for a status."""
+    return OPENAI_TYPES.get(status, "server_error")

@@ -1,0 +1,113 @@
+"""One look at `messages`: which media they carry, and that none of it is fetched from outside.
+
+The engine would fetch an http URL itself, so media come as `data:` URLs, or from hosts that the
+operator lists. Strings are the bulk of a long prompt and are skipped, not copied.
+"""
+
+import base64
+import binascii
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Raw
+
+from penstock.errors import BadBase64, InvalidRequest
+from penstock.wire.json_body import DEPTH_MAX, Fields, is_container, refuse_deep
+
+# Keys by which vLLM knows a part that it would load; it goes by them when `type` is absent.
+_IMAGE_KEYS = frozenset({"image_url", "image_pil", "image_embeds"})
+_MEDIA_KEYS = _IMAGE_KEYS | {
+    "video_url", "audio_url", "input_audio", "audio_embeds", "file", "prompt_embeds",
+}  # fmt: skip
+_STRING_START = ord('"')
+_ARRAY_START = ord("[")
+
+_messages_decoder = msgspec.json.Decoder(list[Fields])
+_parts_decoder = msgspec.json.Decoder(list[Fields | str])
+
+
+class _Url(msgspec.Struct):
+    url: str
+
+
+_url_decoder = msgspec.json.Decoder(_Url | str | None)
+
+
+def look_through(raw: Raw, media_hosts: frozenset[str]) -> bool:
+    """Check every message; say whether any carries an image."""
+    try:
+        messages = _messages_decoder.decode(raw)
+    except msgspec.DecodeError as bad:
+        raise InvalidRequest(f"`messages`: {bad}", param="messages") from None
+    except RecursionError:
+        raise InvalidRequest("`messages` is nested too deep.", param="messages") from None
+    if not messages:
+        raise InvalidRequest("`messages` is empty: send at least one message.", param="messages")
+    has_image = False
+    for index, message in enumerate(messages):
+        for name, value in message.items():
+            first = memoryview(value)[0]
+            if first == _STRING_START:
+                continue
+            if name == "content" and first == _ARRAY_START:
+                has_image |= _look_at_parts(value, media_hosts, f"messages.{index}.content")
+            elif is_container(value):
+                refuse_deep(value, levels_max=DEPTH_MAX - 3, param=f"messages.{index}.{name}")
+    return has_image
+
+
+def _look_at_parts(raw: Raw, media_hosts: frozenset[str], param: str) -> bool:
+    try:
+        parts = _parts_decoder.decode(raw)
+    except msgspec.DecodeError as bad:
+        raise InvalidRequest(f"`{param}`: {bad}", param=param) from None
+    has_image = False
+    for part in parts:
+        if isinstance(part, str):
+            continue
+        for name, value in part.items():
+            if name in _MEDIA_KEYS:
+                _check_media(name, value, media_hosts, param)
+                has_image |= name in _IMAGE_KEYS
+            elif is_container(value):
+                refuse_deep(value, levels_max=DEPTH_MAX - 5, param=param)
+    return has_image
+
+
+def _check_media(name: str, raw: Raw, media_hosts: frozenset[str], param: str) -> None:
+    if name not in ("image_url", "video_url", "audio_url"):
+        refuse_deep(raw, levels_max=DEPTH_MAX - 5, param=param)
+        return
+    try:
+        value = _url_decoder.decode(raw)
+    except msgspec.DecodeError as bad:
+        raise InvalidRequest(f"`{param}.{name}`: {bad}", param=param) from None
+    url = value.url if isinstance(value, _Url) else value
+    if url is None:
+        return
+    if url[:5].lower() == "data:":
+        _check_data_url(url, param)
+        return
+    # backslashes and stray spaces are read differently by different URL parsers: none are let by.
+    parts = urlsplit(url)
+    is_plain = "\\" not in url and not any(c.isspace() for c in url) and "@" not in parts.netloc
+    if is_plain and parts.scheme in ("http", "https") and parts.hostname in media_hosts:
+        return
+    raise InvalidRequest(
+        f"`{param}`: send media as a `data:` URL; this gateway fetches none from elsewhere "
+        "(an operator can list hosts in `ingress.media_hosts`).",
+        param=param,
+    )
+
+
+def _check_data_url(url: str, param: str) -> None:
+    head, comma, data = url.partition(",")
+    kind = head[5:].split(";", 1)[0].lower()
+    if not comma or not head.lower().endswith(";base64"):
+        raise BadBase64(f"`{param}`: invalid data type for base64 input: `{kind or 'none'}`.")
+    if kind == "image/svg+xml":
+        raise InvalidRequest(f"`{param}`: SVG images are not supported: send PNG or JPEG.")
+    try:
+        base64.b64decode(data.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        raise BadBase64(f"`{param}`: the `{kind}` data is not valid base64.", param=param) from None

@@ -1,0 +1,61 @@
+"""A chat stream in the native family's shape: `data: {"response": "…"}`, tool deltas on top.
+
+Not the hot path: each event is parsed and written anew.
+"""
+
+import msgspec
+from msgspec import Raw
+
+_DATA = b"data: "
+_DONE = b"data: [DONE]\n\n"
+
+
+class _Delta(msgspec.Struct, frozen=True):
+    content: str | None = None
+    tool_calls: list[Raw] | None = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Delta = _Delta()
+    finish_reason: str | None = None
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_Choice] = []
+    usage: Raw | None = None
+    error: Raw | None = None
+
+
+class NativeChunk(msgspec.Struct, omit_defaults=True):
+    """One event as Workers AI's native models send it."""
+
+    response: str | None
+    tool_calls: list[Raw] | None = None
+    usage: Raw | None = None
+
+
+_decoder = msgspec.json.Decoder(_Chunk)
+_encoder = msgspec.json.Encoder()
+
+
+def native_events(events: bytes) -> bytes:
+    """One or more whole OpenAI events as native ones."""
+    return b"".join(_native(event) for event in events.split(b"\n\n") if event)
+
+
+def _native(event: bytes) -> bytes:
+    if not event.startswith(_DATA):
+        return event + b"\n\n"
+    if event + b"\n\n" == _DONE:
+        return _DONE
+    try:
+        chunk = _decoder.decode(event[len(_DATA) :])
+    except msgspec.DecodeError:
+        return b""
+    if chunk.error is not None:
+        return event + b"\n\n"
+    delta = chunk.choices[0].delta if chunk.choices else _Delta()
+    if not chunk.choices and chunk.usage is None:
+        return b""
+    native = NativeChunk(delta.content or "", delta.tool_calls, chunk.usage)
+    return _DATA + _encoder.encode(native) + b"\n\n"

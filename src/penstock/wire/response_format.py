@@ -1,0 +1,55 @@
+"""`response_format`: Workers AI sends a bare JSON Schema, OpenAI a wrapped one. Engines want the latter."""
+
+import msgspec
+from msgspec import Raw
+
+from penstock.errors import InvalidRequest
+from penstock.wire.json_body import DEPTH_MAX, Fields, refuse_deep
+
+
+class _ResponseFormat(msgspec.Struct):
+    type: str
+    json_schema: Raw | None = None
+
+
+class _Wrapped(msgspec.Struct):
+    name: str
+    schema: Raw
+
+
+_decoder = msgspec.json.Decoder(_ResponseFormat | None)
+_schema_decoder = msgspec.json.Decoder(Fields)
+
+
+def normalised(fields: Fields) -> bool:
+    """Wrap a bare schema in place; say whether the answer must have a structure at all."""
+    raw = fields["response_format"]
+    refuse_deep(raw, levels_max=DEPTH_MAX - 1, param="response_format")
+    try:
+        wanted = _decoder.decode(raw)
+    except msgspec.DecodeError as bad:
+        raise InvalidRequest(f"`response_format`: {bad}", param="response_format") from None
+    if wanted is None or wanted.type == "text":
+        return False
+    if wanted.type == "json_schema":
+        _wrap(fields, wanted)
+    return True
+
+
+def _wrap(fields: Fields, wanted: _ResponseFormat) -> None:
+    if wanted.json_schema is None:
+        raise InvalidRequest("`response_format.json_schema` is required.", param="response_format")
+    try:
+        schema = _schema_decoder.decode(wanted.json_schema)
+    except msgspec.DecodeError as bad:
+        raise InvalidRequest(
+            f"`response_format.json_schema`: {bad}", param="response_format"
+        ) from None
+    is_wrapped = "schema" in schema or (
+        "name" in schema and "type" not in schema and "properties" not in schema
+    )
+    if is_wrapped:
+        return
+    wrapped = _Wrapped(name="response", schema=wanted.json_schema)
+    value = {"type": "json_schema", "json_schema": wrapped}
+    fields["response_format"] = Raw(msgspec.json.encode(value))

@@ -1,0 +1,240 @@
+"""Every kind of wrong entry is refused with its key or line and what to write instead."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.catalogue import CatalogueError
+from penstock.catalogue.advice import EXAMPLES, TABLES, explain
+from penstock.catalogue.entry import read_entry
+from penstock.records.model import Capability, Family, Model, Prices
+
+TOP = """
+id = "@cf/acme/one"
+family = "openai"
+context_tokens = 8192
+"""
+RECIPE = """
+[recipe]
+command = ["vllm", "serve", "acme/one", "--port", "{port}"]
+"""
+
+
+def entry(top: str = "", recipe: str = "", tables: str = "") -> str:
+    return f"{TOP}{top}\n{RECIPE}{recipe}\n{tables}\n"
+
+
+def refusal(text: str) -> CatalogueError:
+    with pytest.raises(CatalogueError) as caught:
+        read_entry(text)
+    return caught.value
+
+
+def test_smallest_entry_gets_defaults_that_work() -> None:
+    model = read_entry(entry())
+    assert model.family is Family.OPENAI
+    assert model.recipe.served_name == "@cf/acme/one"
+    assert model.recipe.dialect == "vllm"
+    assert model.prices == Prices()
+    assert model.capabilities == frozenset()
+
+
+def test_whole_entry_is_read() -> None:
+    model = read_entry(
+        entry(
+            top='aliases = ["one"]\ncapabilities = ["tools", "vision"]\ndescription = "d"\n'
+            'allowed_accounts = ["a"]\ndefault_output_tokens = 100',
+            recipe='served_name = "acme/one"\ngpus = 2\nslots_live = 4\nenvironment = {A = "1"}',
+            tables="[prices]\ninput_nanousd_per_mtok = 5000\noutput_nanousd_per_mtok = 9000",
+        )
+    )
+    assert model.aliases == ("one",)
+    assert model.capabilities == {Capability.TOOLS, Capability.VISION}
+    assert model.recipe.served_name == "acme/one"
+    assert model.recipe.environment == {"A": "1"}
+    assert model.allowed_accounts == ("a",)
+    assert (model.recipe.gpus, model.recipe.slots_live) == (2, 4)
+
+
+def test_cached_tokens_cost_as_much_as_others_unless_a_price_is_given() -> None:
+    model = read_entry(entry(tables="[prices]\ninput_nanousd_per_mtok = 5000"))
+    assert model.prices.cached_input_nanousd_per_mtok == 5000
+    free = read_entry(
+        entry(tables="[prices]\ninput_nanousd_per_mtok = 5000\ncached_input_nanousd_per_mtok = 0")
+    )
+    assert free.prices.cached_input_nanousd_per_mtok == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "advice"),
+    [
+        (entry(top="contxt_tokens = 1"), "contxt_tokens", "Did you mean `context_tokens`?"),
+        (entry(top="gpus = 1"), "gpus", "`gpus` belongs under [recipe]"),
+        (entry(recipe="aliases = []"), "recipe.aliases", "belongs above the first [table]"),
+        (entry(recipe="gpu = 1"), "recipe.gpu", "Did you mean `gpus`?"),
+        (entry(top="colour = 1"), "colour", "The keys here are: id, family, context_tokens"),
+        (entry(tables="[prices]\nzzz = 1"), "prices.zzz", "input_nanousd_per_mtok"),
+        (RECIPE, "id", 'Write id = "@cf/'),
+        ('id = "a"\ncontext_tokens = 1\n' + RECIPE, "family", 'Write family = "openai"'),
+        (TOP, "recipe", "Write [recipe] and, below it, command"),
+        (TOP + "[recipe]\ngpus = 1", "recipe.command", 'Write command = ["vllm"'),
+    ],
+)
+def test_wrong_or_missing_key_is_named_with_the_right_one(text: str, key: str, advice: str) -> None:
+    error = refusal(text)
+    assert error.key == key
+    assert advice in error.advice
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "advice"),
+    [
+        (entry().replace("openai", "opnai"), "family", 'Did you mean "openai"? '),
+        (entry().replace("openai", "x"), "family", "Write one of: openai, native"),
+        (
+            entry(top='capabilities = ["tools", "visin"]'),
+            "capabilities[1]",
+            'Did you mean "vision"? Write one of: tools, vision, reasoning, structured_output',
+        ),
+        (entry(top='aliases = "one"'), "aliases", 'Write aliases = ["one"]'),
+        (entry(top="aliases = [1]"), "aliases[0]", 'Write aliases = ["one"]'),
+        (entry(top="capabilities = [1]"), "capabilities[0]", "tools"),
+        (entry().replace("8192", "0"), "context_tokens", "Write context_tokens = 131072"),
+        (entry().replace("8192", '"8k"'), "context_tokens", "Write context_tokens = 131072"),
+        (entry().replace("8192", "2026-01-01"), "context_tokens", "context_tokens = 131072"),
+        (entry(recipe="gpus = 2000"), "recipe.gpus", "Write gpus = 8"),
+        (entry(recipe="gpus = true"), "recipe.gpus", "Write gpus = 8"),
+        (entry(recipe="slots_live = 0"), "recipe.slots_live", "Write slots_live = 256"),
+        (f"{TOP}[recipe]\ncommand = 'vllm'", "recipe.command", 'Write command = ["vllm"'),
+        (f"{TOP}[recipe]\ncommand = [1]", "recipe.command[0]", 'Write command = ["vllm"'),
+        (f"{TOP}recipe = 1", "recipe", "Write [recipe]"),
+        (entry(recipe="environment = []"), "recipe.environment", "Write environment = {"),
+        (
+            entry(recipe='environment = { A = "x", OMP_NUM_THREADS = 1 }'),
+            "recipe.environment.OMP_NUM_THREADS",
+            'Write it in quotes: OMP_NUM_THREADS = "1"',
+        ),
+    ],
+)
+def test_wrong_value_is_refused_with_a_right_one(text: str, key: str, advice: str) -> None:
+    error = refusal(text.replace('aliases = ["kimi"]', 'aliases = ["one"]'))
+    assert error.key == key
+    assert advice.replace('["one"]', '["kimi"]') in error.advice
+
+
+@pytest.mark.parametrize(
+    ("value", "suggestion"),
+    [
+        ("0.60", "if you mean $0.6, write 600000000"),
+        ("0.293", "if you mean $0.293, write 293000000"),
+        ("3", "if you mean $3, write 3000000000"),
+        ('"$0.60"', "600000000 for $0.60"),
+        ("-1", "600000000 for $0.60"),
+        ("nan", "600000000 for $0.60"),
+        ("true", "600000000 for $0.60"),
+        ("10000000000000000", "600000000 for $0.60"),
+    ],
+)
+def test_price_in_dollars_is_refused_with_its_nano_dollars(value: str, suggestion: str) -> None:
+    error = refusal(entry(tables=f"[prices]\noutput_nanousd_per_mtok = {value}"))
+    assert error.key == "prices.output_nanousd_per_mtok"
+    assert error.advice.startswith("Write integer nano-dollars per million tokens: 600000000")
+    assert suggestion in error.advice
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "advice"),
+    [
+        (entry().replace("@cf/acme/one", "@cf//one"), "id", "Write a name like"),
+        (entry().replace("@cf/acme/one", ""), "id", "Write a name like"),
+        (entry().replace("@cf/acme/one", "default"), "id", "set default_model under [catalogue]"),
+        (entry(top='aliases = ["a b"]'), "aliases", "Write a name like"),
+        (entry(top='aliases = ["a", "a"]'), "aliases", "Write a name like"),
+        (entry(top='aliases = ["@cf/acme/one"]'), "aliases", "Write a name like"),
+        (entry(top='aliases = ["default"]'), "aliases", "set default_model under [catalogue]"),
+        (entry(recipe='dialect = "vlm"'), "recipe.dialect", "Write one of: vllm"),
+        (entry().replace("{port}", "{prt}"), "recipe.command", '"--port", "{port}"'),
+        (entry(recipe='environment = {A = "{home}"}'), "recipe.environment.A", "{engine_home}"),
+        (entry(recipe='environment = {"A=B" = "1"}'), "recipe.environment.A=B", 'NAME = "value"'),
+        (entry(recipe='environment = {A = "\\u0000"}'), "recipe.environment.A", 'NAME = "value"'),
+        (entry().replace('"serve"', '"\\u0000"'), "recipe.command", "Take it out"),
+        (entry(top="default_output_tokens = 8192"), "default_output_tokens", "example 2048"),
+    ],
+)
+def test_entry_that_could_not_be_served_is_refused(text: str, key: str, advice: str) -> None:
+    error = refusal(text)
+    assert error.key == key
+    assert advice in error.advice
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("id = @cf/acme/one\n", 1),
+        ('id = "a"\nfamily openai\n', 2),
+        ('id = "a"\nid = "b"\n', 2),
+        ('id = "a', None),
+        ("id = " + "[" * 20_000, None),
+        ("id = " + "1" * 10_000, None),
+    ],
+)
+def test_text_that_is_not_toml_is_refused_with_its_line(text: str, line: int | None) -> None:
+    error = refusal(text)
+    assert "this is not TOML" in str(error)
+    assert "Write `key = value` lines" in error.advice
+    if line is not None:
+        assert error.line == line
+
+
+def test_file_is_added_to_the_message() -> None:
+    error = refusal(entry(top="contxt_tokens = 1")).in_file("models/one.toml")
+    assert str(error) == (
+        "models/one.toml: contxt_tokens: is not a key. Did you mean `context_tokens`?"
+    )
+
+
+def test_line_is_added_to_the_message() -> None:
+    error = refusal("x = \n").in_file("models/one.toml")
+    assert str(error).startswith("models/one.toml, line 1: this is not TOML")
+
+
+def test_every_key_has_an_example() -> None:
+    keys = {
+        f"{table}.{field.name}".lstrip(".")
+        for table in TABLES
+        if table != "prices"
+        for field in msgspec.structs.fields(TABLES[table])
+    }
+    assert keys == set(EXAMPLES)
+
+
+TEXT = st.text("ab`$. -'", max_size=5)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | TEXT | st.dates()
+VALUES = SCALARS | st.lists(SCALARS, max_size=2) | st.dictionaries(TEXT, SCALARS, max_size=2)
+WRONG = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": st.just("@cf/acme/one") | VALUES,
+        "family": st.just("openai") | VALUES,
+        "context_tokens": st.just(8192) | VALUES,
+        "recipe": st.fixed_dictionaries(
+            {}, optional={field.name: VALUES for field in msgspec.structs.fields(TABLES["recipe"])}
+        )
+        | VALUES,
+        "prices": st.dictionaries(st.just("output_nanousd_per_mtok"), VALUES) | VALUES,
+        "capabilities": VALUES,
+        "aliases": VALUES,
+        "x": VALUES,
+    },
+)
+
+
+@given(document=WRONG)
+def test_whatever_is_wrong_has_an_advice(document: dict[str, object]) -> None:
+    try:
+        msgspec.convert(document, Model)
+    except msgspec.ValidationError as complaint:
+        error = explain(str(complaint), document)
+        assert error.key
+        assert error.advice

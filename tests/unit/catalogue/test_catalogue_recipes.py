@@ -1,0 +1,86 @@
+"""fill: known blanks are filled once, everything else stays as it was written."""
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.catalogue import CatalogueError, fill
+from penstock.catalogue.recipes import PLACEHOLDERS
+from penstock.records.model import Recipe
+
+# Text without braces cannot hold a placeholder.
+PLAIN = st.text(string.printable.replace("{", "").replace("}", "") + "é\0", max_size=20)
+WORDS = st.text(string.ascii_letters + "_", min_size=1, max_size=12)
+PORTS = st.integers(min_value=1, max_value=65535)
+HOMES = st.text(string.printable + "é", min_size=1, max_size=20)
+
+
+def recipe_of(*command: str, **environment: str) -> Recipe:
+    return Recipe(command=command, environment=environment)
+
+
+def test_port_and_home_are_filled_in_command_and_environment() -> None:
+    recipe = recipe_of("{engine_home}/vllm", "--port={port}", LD_PRELOAD="{engine_home}/a.so")
+    argv, environment = fill(recipe, port=8131, engine_home="/srv")
+    assert argv == ["/srv/vllm", "--port=8131"]
+    assert environment == {"LD_PRELOAD": "/srv/a.so"}
+
+
+@pytest.mark.parametrize(
+    "json_text",
+    ['{"image":2}', '{"model":"x","method":"eagle3"}', "{}", "{ }", '{"a":{"b":[]}}', "{1}"],
+)
+def test_json_in_an_argument_stays_as_it_is(json_text: str) -> None:
+    argv, _ = fill(recipe_of(json_text), port=1, engine_home="/srv")
+    assert argv == [json_text]
+
+
+def test_blank_inside_json_is_filled() -> None:
+    argv, _ = fill(recipe_of('{"kv_port":{port}}'), port=9000, engine_home="/srv")
+    assert argv == ['{"kv_port":9000}']
+
+
+@given(before=PLAIN, after=PLAIN, port=PORTS, home=HOMES)
+def test_text_around_a_blank_is_kept(before: str, after: str, port: int, home: str) -> None:
+    recipe = recipe_of(f"{before}{{port}}{after}", X=f"{before}{{engine_home}}{after}")
+    argv, environment = fill(recipe, port=port, engine_home=home)
+    assert argv == [f"{before}{port}{after}"]
+    assert environment == {"X": f"{before}{home}{after}"}
+
+
+@given(texts=st.lists(PLAIN, max_size=5), port=PORTS)
+def test_text_without_blanks_is_not_changed(texts: list[str], port: int) -> None:
+    argv, _ = fill(recipe_of(*texts), port=port, engine_home="/srv")
+    assert argv == texts
+
+
+def test_braces_in_a_value_are_not_filled_again() -> None:
+    argv, _ = fill(recipe_of("{engine_home}"), port=1, engine_home="/srv/{port}/{x}")
+    assert argv == ["/srv/{port}/{x}"]
+
+
+@given(word=WORDS.filter(lambda word: word not in PLACEHOLDERS))
+def test_unknown_placeholder_is_refused_with_the_known_ones(word: str) -> None:
+    with pytest.raises(CatalogueError) as caught:
+        fill(recipe_of("vllm", f"--x={{{word}}}"), port=1, engine_home="/srv")
+    assert caught.value.key == "recipe.command[1]"
+    assert f"{{{word}}} is not a placeholder" in str(caught.value)
+    assert "{port}, {engine_home}" in caught.value.advice
+
+
+def test_unknown_placeholder_in_the_environment_names_its_variable() -> None:
+    with pytest.raises(CatalogueError, match=r"recipe\.environment\.X") as caught:
+        fill(recipe_of("vllm", X="{enginehome}"), port=1, engine_home="/srv")
+    assert "Did you mean {engine_home}?" in caught.value.advice
+
+
+def test_recipe_that_needs_an_engine_home_is_refused_without_one() -> None:
+    with pytest.raises(CatalogueError, match=r"needs \{engine_home\}, which is not set"):
+        fill(recipe_of("{engine_home}/vllm"), port=1, engine_home="")
+
+
+def test_recipe_without_engine_home_needs_none() -> None:
+    argv, _ = fill(recipe_of("vllm", "{port}"), port=1, engine_home="")
+    assert argv == ["vllm", "1"]

@@ -1,0 +1,204 @@
+"""The planner by example: one promise each."""
+
+import itertools
+from collections.abc import Iterator
+
+import msgspec
+
+from penstock.fleet.intent import (
+    Failures,
+    Intent,
+    Limits,
+    Observation,
+    Observed,
+    Phase,
+    Want,
+)
+from penstock.fleet.plan import (
+    Action,
+    Drain,
+    Forget,
+    MarkReady,
+    Start,
+    Stop,
+    pause_seconds,
+    plan,
+)
+from penstock.records.model import ModelId
+from penstock.records.replica import ReplicaId, ReplicaState
+
+NOW = 10_000.0
+WANT = Want("w", "process", ModelId("m"), 1, start_seconds_max=300.0)
+LIMITS = Limits()
+
+
+def _ids() -> Iterator[ReplicaId]:
+    return (ReplicaId(f"new-{n}") for n in itertools.count())
+
+
+def _one(**changes: object) -> Observed:
+    plain = Observed(
+        id=ReplicaId("r1"),
+        want="w",
+        provider="process",
+        generation=3,
+        state=ReplicaState.READY,
+        phase=Phase.ALIVE,
+        since=NOW - 50,
+        is_healthy=True,
+        ready_since=NOW - 50,
+        written_at=NOW - 50,
+    )
+    return msgspec.structs.replace(plain, **changes)
+
+
+def _plan(
+    *replicas: Observed,
+    want: Want = WANT,
+    failures: Failures | None = None,
+    **intent: object,
+) -> list[Action]:
+    wanted = msgspec.structs.replace(Intent(wants=(want,), limits=LIMITS), **intent)
+    seen = Observation(replicas, failures={"w": failures} if failures else {})
+    return plan(wanted, seen, NOW, _ids())
+
+
+def test_what_is_missing_is_started_under_new_ids() -> None:
+    want = msgspec.structs.replace(WANT, count=2)
+    assert _plan(want=want) == [
+        Start(ReplicaId("new-0"), 1, want),
+        Start(ReplicaId("new-1"), 1, want),
+    ]
+
+
+def test_a_healthy_replica_that_is_wanted_is_left_alone() -> None:
+    assert _plan(_one()) == []
+
+
+def test_a_starting_replica_is_ready_when_its_health_answers() -> None:
+    starting = _one(state=ReplicaState.STARTING, ready_since=None)
+    assert _plan(starting) == [MarkReady(ReplicaId("r1"), 3)]
+    assert _plan(msgspec.structs.replace(starting, is_healthy=False)) == []
+
+
+def test_a_replica_that_is_too_slow_to_start_fails() -> None:
+    slow = _one(state=ReplicaState.STARTING, is_healthy=False, since=NOW - 301, ready_since=None)
+    drain, stop = _plan(slow)
+    assert isinstance(drain, Drain)
+    assert drain.is_failure
+    assert isinstance(stop, Stop)
+
+
+def test_an_attached_server_may_take_as_long_as_it_likes() -> None:
+    want = msgspec.structs.replace(WANT, start_seconds_max=None)
+    slow = _one(state=ReplicaState.STARTING, is_healthy=False, since=NOW - 10**6)
+    assert _plan(slow, want=want) == []
+
+
+def test_nothing_is_done_for_a_provider_that_could_not_be_asked() -> None:
+    seen = Observation((_one(phase=Phase.ENDED),), unknown=frozenset({"process"}))
+    assert plan(Intent(wants=(WANT,)), seen, NOW, _ids()) == []
+
+
+def test_an_ended_replica_is_forgotten_before_another_is_started() -> None:
+    ended = _one(phase=Phase.ENDED, detail="exit code 1")
+    failures = Failures(1, NOW)
+    assert _plan(ended) == [Forget(ReplicaId("r1"), 3, "exit code 1", failures)]
+    assert _plan(failures=failures) == []
+    assert len(_plan(failures=Failures(1, NOW - 1.0))) == 1
+
+
+def test_failures_in_a_row_are_counted_and_a_steady_replica_begins_anew() -> None:
+    before = Failures(4, NOW - 100)
+    [early] = _plan(_one(phase=Phase.ENDED), failures=before)
+    assert isinstance(early, Forget)
+    assert early.failures == Failures(5, NOW)
+    [late] = _plan(_one(phase=Phase.ENDED, ready_since=NOW - 120), failures=before)
+    assert isinstance(late, Forget)
+    assert late.failures == Failures(1, NOW)
+
+
+def test_the_pause_doubles_up_to_its_limit() -> None:
+    pauses = [pause_seconds(count, LIMITS) for count in (0, 1, 2, 3, 7, 8, 10_000)]
+    assert pauses == [0, 1, 2, 4, 60, 60, 60]
+
+
+def test_the_end_of_a_drained_replica_is_no_failure() -> None:
+    drained = _one(state=ReplicaState.DRAINING, phase=Phase.ENDED, detail="not wanted")
+    assert _plan(drained) == [Forget(ReplicaId("r1"), 3, "not wanted", None)]
+    failed = msgspec.structs.replace(drained, is_failed=True)
+    [forget] = _plan(failed)
+    assert isinstance(forget, Forget)
+    assert forget.failures == Failures(1, NOW)
+
+
+def test_a_replica_is_taken_off_the_roster_before_it_is_stopped() -> None:
+    drains = frozenset({ReplicaId("r1")})
+    [drain] = _plan(_one(), drains=drains)
+    assert drain == Drain(ReplicaId("r1"), 3, "drained by command")
+    draining = _one(state=ReplicaState.DRAINING, since=NOW - 5, written_at=NOW - 5)
+    assert _plan(msgspec.structs.replace(draining, running=2), drains=drains) == []
+    assert _plan(msgspec.structs.replace(draining, running=None), drains=drains) == []
+    [stop] = _plan(msgspec.structs.replace(draining, running=0), drains=drains)
+    assert stop == Stop(ReplicaId("r1"), 3, "drained by command")
+
+
+def test_a_drain_waits_until_gateways_have_read_the_roster() -> None:
+    draining = _one(state=ReplicaState.DRAINING, since=NOW - 20, running=0)
+    assert _plan(msgspec.structs.replace(draining, written_at=None)) == []
+    assert _plan(msgspec.structs.replace(draining, written_at=NOW - 2.9)) == []
+    assert len(_plan(msgspec.structs.replace(draining, written_at=NOW - 3.0))) == 1
+
+
+def test_a_drain_ends_after_its_longest_time_even_if_nothing_was_written() -> None:
+    stuck = _one(state=ReplicaState.DRAINING, since=NOW - 600, running=9, written_at=None)
+    assert _plan(stuck) == [Stop(ReplicaId("r1"), 3, "draining")]
+
+
+def test_a_drain_does_not_wait_for_an_engine_that_is_silent() -> None:
+    silent = _one(state=ReplicaState.DRAINING, since=NOW - 5, silent_since=NOW - 61)
+    assert [type(action) for action in _plan(silent)] == [Stop]
+
+
+def test_a_ready_engine_that_falls_silent_is_drained_as_failed() -> None:
+    assert _plan(_one(is_healthy=False, silent_since=NOW - 59)) == []
+    [drain] = _plan(_one(is_healthy=False, silent_since=NOW - 60))
+    assert isinstance(drain, Drain)
+    assert drain.is_failure
+
+
+def test_an_engine_without_supervisor_is_drained_then_stopped() -> None:
+    [drain] = _plan(_one(phase=Phase.ORPHANED))
+    assert drain == Drain(ReplicaId("r1"), 3, "its supervisor is dead")
+    draining = _one(phase=Phase.ORPHANED, state=ReplicaState.DRAINING, running=0)
+    assert [type(action) for action in _plan(draining)] == [Stop]
+
+
+def test_a_ghost_is_ended_and_not_listed_again() -> None:
+    [drain] = _plan(_one(is_superseded=True))
+    assert isinstance(drain, Drain)
+    ghost = _one(is_superseded=True, state=ReplicaState.DRAINING, running=0, written_at=None)
+    assert [type(action) for action in _plan(ghost)] == [Stop]
+
+
+def test_when_fewer_are_wanted_the_oldest_ready_ones_are_kept() -> None:
+    replicas = (
+        _one(id=ReplicaId("a"), state=ReplicaState.STARTING, is_healthy=False),
+        _one(id=ReplicaId("b")),
+        _one(id=ReplicaId("c")),
+    )
+    actions = _plan(*replicas)
+    assert [(type(a), a.replica) for a in actions] == [(Drain, "a"), (Stop, "a"), (Drain, "c")]
+
+
+def test_a_model_that_is_no_longer_wanted_is_drained() -> None:
+    assert _plan(_one(want="gone-from-settings"))[0] == Drain(ReplicaId("r1"), 3, "not wanted")
+
+
+def test_a_stopping_keeper_starts_nothing_and_lets_all_go() -> None:
+    assert _plan(is_stopping=True) == []
+    assert [type(a) for a in _plan(_one(), is_stopping=True)] == [Drain]
+
+
+def test_a_draining_replica_is_not_replaced_while_it_holds_its_gpus() -> None:
+    assert _plan(_one(state=ReplicaState.DRAINING, running=3, since=NOW - 1)) == []
