@@ -7,7 +7,7 @@
  *           [-i SEED_MICROSECONDS] [-s] [-k KEY] [-m MODEL] [-u PATH] [-x SESSIONS] [-h HEADER]
  *
  * -s asks for a stream, with usage. -x sends a session id of SESSIONS rotating ones in HEADER.
- * -t and -i mean to the upstream what upstream.c says. At most LATENCIES_MAX samples are kept.
+ * -t and -i mean to the upstream what upstream.c says. At most SAMPLES_MAX samples are kept.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,11 +19,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "answer_reader.h"
 #include "buffer.h"
+#include "samples.h"
 
-#define HEAD_BYTES_MAX 16384
 #define LINE_BYTES_MAX 4096
-#define LATENCIES_MAX 8000000u
 #define EVENTS_MAX 256
 #define FAILURES_MAX 1000
 #define OVERTIME_NS 15000000000LL
@@ -58,27 +58,13 @@ static struct options options = {
     .session_header = "x-session-id",
 };
 
-struct samples {
-    long long *values;
-    size_t count;
-    size_t capacity;
-};
-
-enum part { HEAD, SIZED_BODY, CHUNK_SIZE, CHUNK_DATA, CHUNK_END, LAST_LINE };
-enum progress { GOING_ON, COMPLETE, BROKEN };
-
 struct connection {
     int fd;
     struct buffer request;
     size_t request_sent;
     long request_number;
     long long started_ns;
-    enum part part;
-    char head[HEAD_BYTES_MAX];
-    size_t head_length;
-    int status;
-    bool server_closes;
-    long long left; /* of the sized body, or of the chunk */
+    struct answer_reader reader;
     char line[LINE_BYTES_MAX];
     size_t line_length;
     long tokens_seen;
@@ -90,47 +76,13 @@ static struct {
     struct samples latency, first_token, chunk_delay;
     long requests, failures, events, reads, started;
     int active;
-    long long bytes, last_ns;
+    long long read_ns; /* when the bytes at hand arrived */
+    long long last_ns; /* when the last answer was complete */
     char failure[400];
 } totals;
 
 static int epoll_fd;
 static struct buffer body;
-
-/* Samples. */
-
-static void samples_add(struct samples *samples, long long value)
-{
-    if (samples->count >= LATENCIES_MAX)
-        return;
-    if (samples->count == samples->capacity) {
-        samples->capacity = samples->capacity ? samples->capacity * 2 : 65536;
-        samples->values = realloc(samples->values, samples->capacity * sizeof *samples->values);
-    }
-    samples->values[samples->count++] = value;
-}
-
-static int compare(const void *left, const void *right)
-{
-    long long a = *(const long long *)left, b = *(const long long *)right;
-    return a < b ? -1 : a > b;
-}
-
-/* Microseconds at a share of the sorted samples, or -1 if there are none. */
-static double quantile(const struct samples *samples, double share)
-{
-    if (samples->count == 0)
-        return -1;
-    return (double)samples->values[(size_t)(share * (double)(samples->count - 1))] / 1000.0;
-}
-
-static void print_quantiles(const char *name, struct samples *samples)
-{
-    qsort(samples->values, samples->count, sizeof *samples->values, compare);
-    printf("\"%s_us\":{\"p10\":%.1f,\"p50\":%.1f,\"p95\":%.1f,\"p99\":%.1f},", name,
-           quantile(samples, 0.1), quantile(samples, 0.5), quantile(samples, 0.95),
-           quantile(samples, 0.99));
-}
 
 /* Requests. */
 
@@ -228,13 +180,11 @@ static bool send_request(struct connection *connection)
 static bool start_request(struct connection *connection)
 {
     make_request(connection);
-    connection->part = HEAD;
-    connection->head_length = 0;
+    reader_reset(&connection->reader);
     connection->line_length = 0;
     connection->tokens_seen = 0;
     connection->tokens_told = -1;
     connection->has_done = false;
-    connection->status = 0;
     connection->started_ns = now_ns();
     totals.started++;
     return send_request(connection);
@@ -273,10 +223,9 @@ static void read_event(struct connection *connection, long long now)
 }
 
 /* Takes bytes of the answer's body: lines of a stream, or the end of a whole answer. */
-static void take_payload(struct connection *connection, const char *data, size_t length,
-                         long long now)
+static void take_payload(void *owner, const char *data, size_t length)
 {
-    totals.bytes += (long long)length;
+    struct connection *connection = owner;
     while (length) {
         const char *newline = options.is_stream ? memchr(data, '\n', length) : NULL;
         size_t size = newline ? (size_t)(newline - data) : length;
@@ -287,7 +236,7 @@ static void take_payload(struct connection *connection, const char *data, size_t
         }
         if (!newline)
             return;
-        read_event(connection, now);
+        read_event(connection, totals.read_ns);
         connection->line_length = 0;
         connection->line[0] = 0;
         data += size + 1;
@@ -295,104 +244,10 @@ static void take_payload(struct connection *connection, const char *data, size_t
     }
 }
 
-static enum progress read_head(struct connection *connection)
-{
-    const char *head = connection->head;
-    connection->status = atoi(head + 9);
-    connection->server_closes = strcasestr(head, "\r\nconnection: close") != NULL;
-    if (strcasestr(head, "\r\ntransfer-encoding: chunked")) {
-        connection->part = CHUNK_SIZE;
-        connection->left = 0;
-        return GOING_ON;
-    }
-    const char *field = strcasestr(head, "\r\ncontent-length:");
-    if (!field)
-        return BROKEN;
-    connection->left = atoll(field + 17);
-    connection->part = SIZED_BODY;
-    return connection->left == 0 ? COMPLETE : GOING_ON;
-}
-
-/* Takes bytes of the head; how many of them belonged to it. */
-static size_t take_head(struct connection *connection, const char *data, size_t length,
-                        enum progress *progress)
-{
-    size_t before = connection->head_length;
-    size_t room = HEAD_BYTES_MAX - 1 - before;
-    size_t size = length < room ? length : room;
-    memcpy(connection->head + before, data, size);
-    connection->head_length += size;
-    connection->head[connection->head_length] = 0;
-    char *end = strstr(connection->head, "\r\n\r\n");
-    if (!end) {
-        *progress = size < length ? BROKEN : GOING_ON;
-        return size;
-    }
-    end[2] = 0;
-    *progress = read_head(connection);
-    return (size_t)(end + 4 - connection->head) - before;
-}
-
-static int hex_digit(char byte)
-{
-    if (byte >= '0' && byte <= '9')
-        return byte - '0';
-    byte |= 32;
-    return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
-}
-
-/* Takes one byte that is not payload; what the answer has come to. */
-static enum progress take_framing(struct connection *connection, char byte)
-{
-    if (connection->part == CHUNK_SIZE && byte != '\n') {
-        int digit = hex_digit(byte);
-        if (digit >= 0)
-            connection->left = connection->left * 16 + digit;
-        return GOING_ON;
-    }
-    if (byte != '\n')
-        return GOING_ON;
-    if (connection->part == LAST_LINE)
-        return COMPLETE;
-    if (connection->part == CHUNK_SIZE) {
-        connection->part = connection->left ? CHUNK_DATA : LAST_LINE;
-    } else {
-        connection->part = CHUNK_SIZE;
-        connection->left = 0;
-    }
-    return GOING_ON;
-}
-
-/* Takes bytes of an answer. */
-static enum progress take_bytes(struct connection *connection, const char *data, size_t length,
-                                long long now)
-{
-    enum progress progress = GOING_ON;
-    while (length && progress == GOING_ON) {
-        size_t size = 1;
-        if (connection->part == HEAD) {
-            size = take_head(connection, data, length, &progress);
-        } else if (connection->part == SIZED_BODY || connection->part == CHUNK_DATA) {
-            size = (long long)length < connection->left ? length : (size_t)connection->left;
-            take_payload(connection, data, size, now);
-            connection->left -= (long long)size;
-            if (connection->left == 0 && connection->part == SIZED_BODY)
-                progress = COMPLETE;
-            else if (connection->left == 0)
-                connection->part = CHUNK_END;
-        } else {
-            progress = take_framing(connection, *data);
-        }
-        data += size;
-        length -= size;
-    }
-    return progress;
-}
-
 /* Why this answer does not count, or NULL if it is right. */
 static const char *fault_of(struct connection *connection)
 {
-    if (connection->status != 200)
+    if (connection->reader.status != 200)
         return "status";
     if (!options.is_stream)
         read_usage(connection, connection->line);
@@ -408,7 +263,7 @@ static const char *fault_of(struct connection *connection)
 static void record_failure(struct connection *connection, const char *why)
 {
     if (totals.failures++ == 0)
-        snprintf(totals.failure, sizeof totals.failure, "%s: %d %.300s", why, connection->status,
+        snprintf(totals.failure, sizeof totals.failure, "%s: %d %.300s", why, connection->reader.status,
                  connection->line);
 }
 
@@ -446,9 +301,12 @@ static void serve(struct connection *connection, unsigned events, long long end_
     if (received < 0 && errno == EAGAIN)
         return;
     long long now = now_ns();
+    totals.read_ns = now;
     totals.reads++;
-    enum progress progress =
-        received > 0 ? take_bytes(connection, data, (size_t)received, now) : BROKEN;
+    enum progress progress = BROKEN;
+    if (received > 0)
+        progress = reader_take(&connection->reader, data, (size_t)received, take_payload,
+                               connection);
     if (progress == GOING_ON)
         return;
     totals.last_ns = now;
@@ -459,7 +317,7 @@ static void serve(struct connection *connection, unsigned events, long long end_
         totals.requests++;
         samples_add(&totals.latency, now - connection->started_ns);
     }
-    go_on(connection, progress == BROKEN || connection->server_closes, end_ns);
+    go_on(connection, progress == BROKEN || connection->reader.server_closes, end_ns);
 }
 
 static void print_report(double elapsed)
@@ -470,9 +328,9 @@ static void print_report(double elapsed)
            totals.requests, totals.failures, totals.active, elapsed,
            (double)totals.requests / elapsed, totals.events, (double)totals.events / elapsed,
            totals.reads, body.length);
-    print_quantiles("latency", &totals.latency);
-    print_quantiles("first_token", &totals.first_token);
-    print_quantiles("chunk_delay", &totals.chunk_delay);
+    samples_print(&totals.latency, "latency");
+    samples_print(&totals.first_token, "first_token");
+    samples_print(&totals.chunk_delay, "chunk_delay");
     printf("\"failure\":\"");
     for (const char *at = totals.failure; *at; at++)
         putchar(*at == '"' || *at == '\\' || (unsigned char)*at < 32 ? '\'' : *at);

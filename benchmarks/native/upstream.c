@@ -23,6 +23,8 @@
 #include <unistd.h>
 
 #include "buffer.h"
+#include "json_peek.h"
+#include "vllm_answer.h"
 
 #define HEAD_BYTES_MAX 65536
 #define BODY_BYTES_MAX (64u << 20)
@@ -46,35 +48,12 @@ struct connection {
     int timer_index; /* place in `timed`, or -1 */
     long long due_ns;
     long long interval_ns;
-    long tokens_left;
-    long tokens_sent;
-    long prompt_tokens;
-    bool include_usage;
-    bool continuous_usage;
+    struct answer answer;
 };
 
 static int epoll_fd;
 static struct connection **timed;
 static int timed_count, timed_capacity;
-
-static const char CHUNK_HEAD[] =
-    "data: {\"id\":\"chatcmpl-0123456789abcdef\",\"object\":\"chat.completion.chunk\","
-    "\"created\":1700000000,\"model\":\"m\",\"choices\":[";
-
-static const char MODELS[] =
-    "{\"object\":\"list\",\"data\":[{\"id\":\"m\",\"object\":\"model\",\"created\":1700000000,"
-    "\"owned_by\":\"vllm\",\"root\":\"m\",\"parent\":null,\"max_model_len\":1000000}]}";
-
-static const char SERVER_INFO[] =
-    "{\"model_path\":\"m\",\"model_id\":\"m\",\"served_model_name\":\"m\","
-    "\"tokenizer_path\":\"m\",\"is_generation\":true,\"tp_size\":1,\"dp_size\":1,"
-    "\"version\":\"0.32.0\"}";
-
-static const char METRICS[] =
-    "vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 0.0\n"
-    "vllm:num_requests_waiting{engine=\"0\",model_name=\"m\"} 0.0\n"
-    "vllm:kv_cache_usage_perc{engine=\"0\",model_name=\"m\"} 0.0\n"
-    "vllm:cache_config_info{block_size=\"16\",engine=\"0\",num_gpu_blocks=\"65536\"} 1.0\n";
 
 /* Timers: an unordered list, scanned; there are never more than a few hundred. */
 
@@ -157,210 +136,56 @@ static bool flush_output(struct connection *connection)
 
 /* Answers. */
 
-static void write_simple(struct connection *connection, int status, const char *type,
-                         const char *body)
+static void finish_answer(struct connection *connection)
 {
-    buffer_format(&connection->out,
-                  "HTTP/1.1 %d %s\r\nserver: uvicorn\r\ncontent-length: %zu\r\n"
-                  "content-type: %s\r\n\r\n%s",
-                  status, status == 200 ? "OK" : "Bad Request", strlen(body), type, body);
-}
-
-/* Sends an event as one chunk of the transfer coding. */
-static void frame_event(struct connection *connection, const struct buffer *event)
-{
-    buffer_format(&connection->out, "%zx\r\n", event->length);
-    buffer_append(&connection->out, event->data, event->length);
-    buffer_text(&connection->out, "\r\n");
-}
-
-static void append_running_usage(struct connection *connection, struct buffer *event)
-{
-    if (!connection->continuous_usage)
-        return;
-    buffer_format(event,
-                  ",\"usage\":{\"prompt_tokens\":%ld,\"total_tokens\":%ld,"
-                  "\"completion_tokens\":%ld,\"completion_tokens_details\":null}",
-                  connection->prompt_tokens,
-                  connection->prompt_tokens + connection->tokens_sent, connection->tokens_sent);
-}
-
-/* One event with a choice in it; `choice` is its JSON, and `tail` what follows the usage. */
-static void write_choice_event(struct connection *connection, const char *choice,
-                               const char *tail)
-{
-    static struct buffer event;
-    event.length = 0;
-    buffer_append(&event, CHUNK_HEAD, sizeof CHUNK_HEAD - 1);
-    buffer_text(&event, choice);
-    buffer_text(&event, "]");
-    append_running_usage(connection, &event);
-    buffer_text(&event, tail);
-    buffer_text(&event, "}\n\n");
-    frame_event(connection, &event);
-}
-
-static void write_role(struct connection *connection)
-{
-    write_choice_event(connection,
-                       "{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
-                       "\"logprobs\":null,\"finish_reason\":null}",
-                       ",\"prompt_token_ids\":null,\"prompt_text\":null");
-}
-
-static void write_token(struct connection *connection, long long written_ns)
-{
-    char choice[256];
-    connection->tokens_sent++;
-    connection->tokens_left--;
-    snprintf(choice, sizeof choice,
-             "{\"index\":0,\"delta\":{\"content\":\"T%lld \"},\"logprobs\":null,"
-             "\"finish_reason\":%s,\"token_ids\":null}",
-             written_ns,
-             connection->tokens_left > 0 ? "null" : "\"length\",\"stop_reason\":null");
-    bool is_last_chunk = connection->tokens_left <= 0 && !connection->include_usage;
-    write_choice_event(connection, choice,
-                       is_last_chunk ? ",\"system_fingerprint\":\"vllm-0.32.0\"" : "");
-}
-
-static void write_usage_event(struct connection *connection)
-{
-    static struct buffer event;
-    event.length = 0;
-    buffer_append(&event, CHUNK_HEAD, sizeof CHUNK_HEAD - 1);
-    buffer_format(&event,
-                  "],\"usage\":{\"prompt_tokens\":%ld,\"total_tokens\":%ld,"
-                  "\"completion_tokens\":%ld,\"prompt_tokens_details\":{\"cached_tokens\":16,"
-                  "\"created_cache_tokens\":0}},\"system_fingerprint\":\"vllm-0.32.0\"}\n\n",
-                  connection->prompt_tokens,
-                  connection->prompt_tokens + connection->tokens_sent, connection->tokens_sent);
-    frame_event(connection, &event);
-}
-
-static void finish_stream(struct connection *connection)
-{
-    if (connection->include_usage)
-        write_usage_event(connection);
-    buffer_text(&connection->out, "e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n");
+    if (connection->state == STREAMING)
+        write_stream_end(&connection->answer, &connection->out);
+    else
+        write_whole_answer(&connection->answer, &connection->out);
     connection->state = IDLE;
     timer_remove(connection);
 }
 
 static void start_stream(struct connection *connection)
 {
-    buffer_text(&connection->out,
-                "HTTP/1.1 200 OK\r\ndate: Tue, 14 Nov 2023 22:13:20 GMT\r\nserver: uvicorn\r\n"
-                "content-type: text/event-stream; charset=utf-8\r\n"
-                "transfer-encoding: chunked\r\n\r\n");
-    connection->tokens_sent = 0;
-    write_role(connection);
+    connection->state = STREAMING;
+    write_stream_head(&connection->answer, &connection->out);
     long long now = now_ns();
     if (connection->interval_ns == 0) {
-        while (connection->tokens_left > 0)
-            write_token(connection, now);
-        finish_stream(connection);
+        while (connection->answer.tokens_left > 0)
+            write_token(&connection->answer, &connection->out, now);
+        finish_answer(connection);
         return;
     }
-    connection->state = STREAMING;
-    write_token(connection, now);
+    write_token(&connection->answer, &connection->out, now);
     /* Streams that began together must not stay in step, or one wake-up would serve them all. */
     long long jitter = (rand() % 1000) * connection->interval_ns / 1000;
     connection->due_ns = now + connection->interval_ns + jitter;
     timer_add(connection);
 }
 
-static void write_whole_answer(struct connection *connection)
-{
-    char body[2048];
-    long tokens = connection->tokens_left;
-    int length = snprintf(
-        body, sizeof body,
-        "{\"id\":\"chatcmpl-0123456789abcdef\",\"object\":\"chat.completion\","
-        "\"created\":1700000000,\"model\":\"m\",\"choices\":[{\"index\":0,\"message\":{"
-        "\"role\":\"assistant\",\"content\":\"Lorem ipsum dolor sit amet, consectetur adipiscing "
-        "elit, sed do eiusmod tempor incididunt ut labore et dolore magna aliqua.\","
-        "\"refusal\":null,\"annotations\":null,\"audio\":null,\"function_call\":null,"
-        "\"reasoning\":null},\"logprobs\":null,\"finish_reason\":\"stop\",\"stop_reason\":null,"
-        "\"token_ids\":null,\"routed_experts\":null}],\"service_tier\":null,"
-        "\"system_fingerprint\":\"vllm-0.32.0\",\"usage\":{\"prompt_tokens\":%ld,"
-        "\"total_tokens\":%ld,\"completion_tokens\":%ld,\"prompt_tokens_details\":{"
-        "\"cached_tokens\":16,\"created_cache_tokens\":0,\"multimodal_tokens\":null},"
-        "\"completion_tokens_details\":null},\"prompt_logprobs\":null,"
-        "\"prompt_token_ids\":null,\"prompt_text\":null,\"kv_transfer_params\":null,"
-        "\"ec_transfer_params\":null,\"metrics\":null}",
-        connection->prompt_tokens, connection->prompt_tokens + tokens, tokens);
-    buffer_format(&connection->out,
-                  "HTTP/1.1 200 OK\r\ndate: Tue, 14 Nov 2023 22:13:20 GMT\r\nserver: uvicorn\r\n"
-                  "content-length: %d\r\ncontent-type: application/json\r\n\r\n",
-                  length);
-    buffer_append(&connection->out, body, (size_t)length);
-    connection->state = IDLE;
-    timer_remove(connection);
-}
-
 /* Requests. */
-
-/* The number after `key` in a JSON text, or `otherwise`. */
-static long long find_number(const char *body, size_t length, const char *key,
-                             long long otherwise)
-{
-    const char *at = memmem(body, length, key, strlen(key));
-    if (!at)
-        return otherwise;
-    at += strlen(key);
-    at += strspn(at, " :");
-    char *end;
-    long long value = strtoll(at, &end, 10);
-    return end == at ? otherwise : value;
-}
-
-/* Whether `key` is followed by true in a JSON text. */
-static bool find_true(const char *body, size_t length, const char *key)
-{
-    const char *at = memmem(body, length, key, strlen(key));
-    if (!at)
-        return false;
-    at += strlen(key);
-    at += strspn(at, " :");
-    return strncmp(at, "true", 4) == 0;
-}
 
 static void answer_inference(struct connection *connection, const char *body, size_t length)
 {
-    long long tokens = find_number(body, length, "\"max_tokens\"", 0);
-    if (tokens == 0)
-        tokens = find_number(body, length, "\"max_completion_tokens\"", 16);
-    connection->tokens_left = (long)tokens;
+    struct answer *answer = &connection->answer;
+    answer->tokens_left = (long)find_number(body, length, "\"max_tokens\"", 0);
+    if (answer->tokens_left == 0)
+        answer->tokens_left = (long)find_number(body, length, "\"max_completion_tokens\"", 16);
+    answer->prompt_tokens = (long)(length / 4);
     connection->interval_ns = 1000 * find_number(body, length, "\"seed\"", 0);
-    connection->prompt_tokens = (long)(length / 4);
     if (find_true(body, length, "\"stream\"")) {
-        connection->include_usage = find_true(body, length, "\"include_usage\"");
-        connection->continuous_usage =
-            connection->include_usage && find_true(body, length, "\"continuous_usage_stats\"");
+        answer->include_usage = find_true(body, length, "\"include_usage\"");
+        answer->continuous_usage =
+            answer->include_usage && find_true(body, length, "\"continuous_usage_stats\"");
         start_stream(connection);
     } else if (connection->interval_ns == 0) {
-        write_whole_answer(connection);
+        finish_answer(connection);
     } else {
         connection->state = DELAYED;
         connection->due_ns = now_ns() + connection->interval_ns;
         timer_add(connection);
     }
-}
-
-static void answer_page(struct connection *connection)
-{
-    char path[256] = "";
-    sscanf(connection->in.data, "%*s %255s", path);
-    if (strstr(path, "models"))
-        write_simple(connection, 200, "application/json", MODELS);
-    else if (strstr(path, "info"))
-        write_simple(connection, 200, "application/json", SERVER_INFO);
-    else if (strstr(path, "metrics"))
-        write_simple(connection, 200, "text/plain; version=0.0.4", METRICS);
-    else if (strstr(path, "version"))
-        write_simple(connection, 200, "application/json", "{\"version\":\"0.32.0\"}");
-    else
-        write_simple(connection, 200, "application/json", "{}");
 }
 
 static bool has_known_method(const char *head)
@@ -392,7 +217,7 @@ static ssize_t body_length(struct connection *connection, const char *head, size
 static size_t refuse(struct connection *connection, const char *why)
 {
     connection->closes_after_answer = true;
-    write_simple(connection, 400, "text/plain", why);
+    write_page(&connection->out, 400, "text/plain", why);
     return connection->in.length;
 }
 
@@ -419,10 +244,12 @@ static size_t take_request(struct connection *connection)
         buffer_reserve(in, connection->body_expected);
         return 0;
     }
+    char path[256] = "";
+    sscanf(in->data, "%*s %255s", path);
     if (is_post)
         answer_inference(connection, in->data + head_length, (size_t)length);
     else
-        answer_page(connection);
+        write_page_at(&connection->out, path);
     return head_length + (size_t)length;
 }
 
@@ -485,17 +312,14 @@ static void accept_all(struct connection *listener)
 /* Sends what is due on one connection; false if the connection is over. */
 static bool step(struct connection *connection, long long now)
 {
-    if (connection->state == DELAYED) {
-        write_whole_answer(connection);
-    } else {
-        if (connection->tokens_left > 0)
-            write_token(connection, now);
-        connection->due_ns += connection->interval_ns;
-        if (connection->due_ns < now)
-            connection->due_ns = now;
-        if (connection->tokens_left <= 0)
-            finish_stream(connection);
-    }
+    struct answer *answer = &connection->answer;
+    if (connection->state == STREAMING && answer->tokens_left > 0)
+        write_token(answer, &connection->out, now);
+    connection->due_ns += connection->interval_ns;
+    if (connection->due_ns < now)
+        connection->due_ns = now;
+    if (connection->state == DELAYED || answer->tokens_left <= 0)
+        finish_answer(connection);
     return flush_output(connection) && !is_over(connection);
 }
 

@@ -83,8 +83,7 @@ def convert_tensors(source: Source) -> dict[str, torch.Tensor]:
         for part, count in heads.items():
             if part in tensor.name:
                 weights = undo_rope_order(weights, count)
-        values = torch.from_numpy(np.ascontiguousarray(weights))
-        tensors[names[tensor.name]] = values.to(torch.bfloat16).contiguous()
+        tensors[names[tensor.name]] = torch.tensor(weights).to(torch.bfloat16)
     return tensors
 
 

@@ -25,6 +25,8 @@ from penstock.telemetry.settings import Settings as TelemetrySettings
 
 PREFIX: Final = "PENSTOCK_"
 FILE_VARIABLE: Final = "PENSTOCK_CONFIG"
+# Where downloads are kept between runs, shared with the Makefile and deploy/cpu-engine; no setting.
+CACHE_VARIABLE: Final = "PENSTOCK_CACHE"
 SEARCHED: Final = (Path("penstock.toml"), Path("/etc/penstock/penstock.toml"))
 SECRET: Final = frozenset({"store.dsn", "engine.api_keys"})
 
@@ -67,7 +69,7 @@ def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> 
             names = values if isinstance(values, dict) else {}
             sources.update({f"{room}.{name}": str(found) for name in names})
     for variable, text in sorted(environ.items()):
-        if not variable.startswith(PREFIX) or variable == FILE_VARIABLE:
+        if not variable.startswith(PREFIX) or variable in {FILE_VARIABLE, CACHE_VARIABLE}:
             continue
         room, name = _name_of(variable)
         tree.setdefault(room, {})[name] = _value_of(variable, text, room, name)
@@ -77,6 +79,61 @@ def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> 
     except msgspec.ValidationError as wrong:
         raise ConfigError(_explain(str(wrong), sources)) from None
     return Loaded(config, sources)
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """One setting, as it may be shown to people: a secret's value is hidden."""
+
+    name: str
+    value: object
+    source: str
+
+
+def show(loaded: Loaded) -> list[Shown]:
+    """Every setting, room by room, with the place where its value came from."""
+    shown = []
+    for room in Config.__struct_fields__:
+        for name, value in msgspec.structs.asdict(getattr(loaded.config, room)).items():
+            key = f"{room}.{name}"
+            # An empty secret gives nothing away, and that it is empty is worth knowing.
+            plain = "(hidden)" if value and key in SECRET else msgspec.to_builtins(value)
+            shown.append(Shown(key, plain, loaded.sources.get(key, "default")))
+    return shown
+
+
+def environment_for(values: Mapping[str, object], file: Path | None = None) -> dict[str, str]:
+    """This process's environment with settings (`room.name` → value) laid over it, for a child."""
+    return {**os.environ, **_variables(values, file)}  # noqa: TID251 - handed on, not read
+
+
+def export(values: Mapping[str, object], file: Path | None = None) -> None:
+    """Lay settings over this process's own environment: its workers begin with a copy of it."""
+    os.environ.update(_variables(values, file))  # noqa: TID251 - handed on, not read
+
+
+def cpu_engine_folder() -> Path:
+    """Where deploy/cpu-engine/setup installs unless it is told otherwise."""
+    cache = os.environ.get(CACHE_VARIABLE)  # noqa: TID251 - the one reader
+    return (Path(cache) if cache else Path.home() / ".cache" / "penstock") / "cpu-engine"
+
+
+def _variables(values: Mapping[str, object], file: Path | None) -> dict[str, str]:
+    variables = {
+        f"{PREFIX}{key.replace('.', '_').upper()}": value if isinstance(value, str) else toml(value)
+        for key, value in values.items()
+    }
+    return variables | ({FILE_VARIABLE: str(file.absolute())} if file is not None else {})
+
+
+def toml(value: object) -> str:
+    """A value in TOML's own words, on one line. JSON's strings and numbers are TOML's too."""
+    plain = msgspec.to_builtins(value)
+    if isinstance(plain, dict):
+        pairs = (f"{toml(str(key))} = {toml(item)}" for key, item in plain.items())
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(plain, list | tuple):
+        return f"[{', '.join(toml(item) for item in plain)}]"
+    return msgspec.json.encode(plain).decode()
 
 
 def _find_file(file: Path | None, environ: Mapping[str, str]) -> Path | None:

@@ -11,9 +11,11 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from tests.integration.gateway_cell import CHAT, NATIVE, PLAIN, PRIVATE, Cell, CellFactory
 
 from penstock.store import Settings, Store, migrate
 from penstock.store.embedded import EmbeddedPostgres
+from penstock.testing import ScriptedEngine
 
 _TEMPLATE = "penstock_template"
 _numbers = itertools.count(1)
@@ -89,3 +91,30 @@ def _drop_database(server: str, name: str) -> None:
     statement = sql.SQL("drop database {} with (force)")
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(statement.format(sql.Identifier(name)))
+
+
+@pytest.fixture(scope="session")
+def cells(
+    postgres_dsn: str, migrated_template: str, tmp_path_factory: pytest.TempPathFactory
+) -> CellFactory:
+    """Makes gateways with all that is around them, for tests of a whole gateway."""
+    return CellFactory(postgres_dsn, migrated_template, tmp_path_factory.mktemp)
+
+
+@pytest.fixture(scope="session")
+def shared_cell(cells: CellFactory) -> Iterator[tuple[Cell, ScriptedEngine]]:
+    """One gateway with default limits, for the tests that neither stop nor starve it."""
+    with cells.open() as cell:
+        yield cell, cell.set_up(CHAT, PLAIN, NATIVE, PRIVATE)
+
+
+@pytest.fixture
+def cell(shared_cell: tuple[Cell, ScriptedEngine]) -> Cell:
+    return shared_cell[0]
+
+
+@pytest.fixture
+def engine(shared_cell: tuple[Cell, ScriptedEngine]) -> ScriptedEngine:
+    """The shared cell's engine, behaving again for each test."""
+    shared_cell[1].control()
+    return shared_cell[1]

@@ -350,6 +350,14 @@ def test_dying_is_like_kill_nine(script: dict[str, Any]) -> None:
         assert engine.wait() == -9
 
 
+def test_it_ends_when_its_parent_is_gone() -> None:
+    with ScriptedEngine(model="m") as engine:
+        assert engine._process is not None
+        assert engine._process.stdin is not None
+        engine._process.stdin.close()
+        assert engine.wait() == 1
+
+
 def test_sigterm_lets_a_stream_end() -> None:
     with ScriptedEngine(model="m") as engine:
         connection = _raw(engine, _body({"tokens": 20, "interval": 0.03}, stream=True))

@@ -134,11 +134,12 @@ def test_a_stale_pid_file_of_a_living_process_does_not_block_the_start(folder: P
         bystander.kill()
 
 
-def test_a_crash_of_the_server_is_recovered_at_the_next_start(folder: Path) -> None:
-    server = EmbeddedPostgres(folder)
+@pytest.mark.parametrize("name", ["short", "long" * 25])
+def test_a_crash_of_the_server_is_recovered_at_the_next_start(folder: Path, name: str) -> None:
+    server = EmbeddedPostgres(folder / name)
     dsn = server.start()
     _run(dsn, "create table kept as select 42 as n")
-    postmaster = int((folder / "data" / "postmaster.pid").read_text().split("\n")[0])
+    postmaster = int((folder / name / "data" / "postmaster.pid").read_text().split("\n")[0])
     os.kill(postmaster, signal.SIGKILL)
     server.stop()
     server.start()

@@ -18,5 +18,5 @@ class SystemClock:
     def now(self) -> float:
         return time.time()  # noqa: TID251 - the one place that asks
 
-    def monotonic(self) -> float:
-        return time.monotonic()
+    # The path asks ten times a request: the C function itself, without a frame around it.
+    monotonic = staticmethod(time.monotonic)

@@ -1,46 +1,67 @@
 """One coarse timer for all requests of a worker.
 
 `asyncio.timeout` costs 4.4 µs a request and `call_later` an allocation and a heap push for each
-chunk that moves a deadline. Here a deadline is an attribute: moving it is one assignment, and the
-wheel looks at each armed timer only when its old deadline comes. Precision is one tick, which is
-enough for timeouts of seconds and costs nothing per chunk.
+chunk that moves a deadline. Here a deadline is a number: moving it is one comparison, and the wheel
+looks at each armed timer only when its old deadline comes. Precision is one tick, which is enough
+for timeouts of seconds and costs nothing per chunk.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from penstock.clock.system import Clock
+
+logger = logging.getLogger(__name__)
 
 
 class Timer:
     """A deadline that may be moved freely; `fire` is called once, at the first tick after it."""
 
-    __slots__ = ("deadline", "fire", "is_armed")
+    __slots__ = ("_deadline", "_wheel", "fire", "is_armed", "looked_at_from", "slot")
 
-    def __init__(self, fire: Callable[[], None], deadline: float) -> None:
+    # Where the wheel has it: in this slot, whose tick is right for deadlines from here on.
+    slot: int
+    looked_at_from: float
+
+    def __init__(self, wheel: "TimerWheel", fire: Callable[[], None], deadline: float) -> None:
+        self._wheel = wheel
+        self._deadline = deadline
         self.fire = fire
-        self.deadline = deadline
         self.is_armed = True
+
+    @property
+    def deadline(self) -> float:
+        return self._deadline
+
+    @deadline.setter
+    def deadline(self, at: float) -> None:
+        self._deadline = at
+        if at < self.looked_at_from and self.is_armed:
+            self._wheel.place(self)
 
     def cancel(self) -> None:
         self.is_armed = False
+        # Its slot may be a minute away: a finished answer must not be kept in memory until then.
+        self.fire = _nothing
 
 
 class TimerWheel:
     """Slots of one tick each; a timer whose deadline has moved is put back when its slot comes."""
 
     def __init__(self, clock: Clock, *, tick_seconds: float = 0.1, slots: int = 512) -> None:
-        self._clock = clock
+        self._monotonic = clock.monotonic
         self._tick = tick_seconds
         self._slots: list[list[Timer]] = [[] for _ in range(slots)]
+        self._count = slots
         self._position = int(clock.monotonic() / tick_seconds)
         self._handle: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def after(self, seconds: float, fire: Callable[[], None]) -> Timer:
         """Arm a timer. Cancel it, or move `deadline` (monotonic seconds), whenever you like."""
-        timer = Timer(fire, self._clock.monotonic() + seconds)
-        self._place(timer)
+        timer = Timer(self, fire, self._monotonic() + seconds)
+        self.place(timer)
         return timer
 
     def start(self) -> None:
@@ -55,30 +76,48 @@ class TimerWheel:
 
     def advance(self) -> None:
         """Fire what is due. Called by the loop; a simulation calls it after moving its clock."""
-        now = self._clock.monotonic()
+        now = self._monotonic()
         target = int(now / self._tick)
         # After a long pause every slot is visited at most once.
-        steps = min(target - self._position, len(self._slots))
-        for step in range(steps):
-            index = (target - steps + 1 + step) % len(self._slots)
-            due, self._slots[index] = self._slots[index], []
-            for timer in due:
-                if not timer.is_armed:
-                    continue
-                if timer.deadline > now:
-                    self._place(timer)
-                    continue
-                timer.is_armed = False
-                timer.fire()
+        steps = min(target - self._position, self._count)
+        # First, so that what is armed or put back meanwhile finds its place counted from now.
         self._position = max(target, self._position)
+        for tick in range(target - steps + 1, target + 1):
+            slot = tick % self._count
+            due, self._slots[slot] = self._slots[slot], []
+            for timer in due:
+                # One whose deadline was moved sooner has its place elsewhere by now.
+                if timer.is_armed and timer.slot == slot:
+                    self._look_at(timer, now)
 
-    def _place(self, timer: Timer) -> None:
+    def place(self, timer: Timer) -> None:
+        """Put a timer where its deadline is seen. Only the wheel and its timers call this."""
         # A deadline further away than the wheel is long is looked at once per turn and put back.
-        ticks = int(timer.deadline / self._tick) + 1
-        ticks = min(max(ticks, self._position + 1), self._position + len(self._slots) - 1)
-        self._slots[ticks % len(self._slots)].append(timer)
+        before, first = int(timer.deadline / self._tick), self._position
+        if before < first:
+            before = first
+        elif before > first + self._count - 2:
+            before = first + self._count - 2
+        timer.looked_at_from = before * self._tick
+        timer.slot = slot = (before + 1) % self._count
+        self._slots[slot].append(timer)
+
+    def _look_at(self, timer: Timer, now: float) -> None:
+        if timer.deadline > now:
+            self.place(timer)
+            return
+        timer.is_armed = False
+        try:
+            timer.fire()
+        except Exception:
+            # The loop's top: one caller's bug must not cost the others their timeouts.
+            logger.exception("timer crashed", extra={"action": "timer_crashed"})
 
     def _turn(self) -> None:
         assert self._loop is not None
         self._handle = self._loop.call_later(self._tick, self._turn)
         self.advance()
+
+
+def _nothing() -> None:
+    """What a cancelled timer would call."""

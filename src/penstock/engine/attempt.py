@@ -8,6 +8,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Raw
 
 from penstock.clock import Clock, Timer, TimerWheel
 from penstock.engine.connection import Connection
@@ -84,10 +85,10 @@ class Attempt:
         self._done = asyncio.get_running_loop().create_future()
         self._timer = self._first_timer()
 
-    async def run(self, connection: Connection, head: bytes, body: bytes) -> None:
+    async def run(self, connection: Connection, pieces: list[bytes | Raw]) -> None:
         """Send, and wait for the end. Cancelling drops the connection, and the engine stops."""
         self._connection = connection
-        connection.send(head, body, self)
+        connection.send(pieces, self)
         try:
             error = await self._done
         finally:

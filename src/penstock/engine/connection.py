@@ -9,6 +9,7 @@ import asyncio
 from typing import Protocol, cast
 
 import httptools
+from msgspec import Raw
 
 from penstock.errors import EngineFailed, Error, ReplicaUnreachable
 
@@ -46,18 +47,16 @@ class Connection(asyncio.Protocol):
         self.was_reused = False
         self.idle_since = 0.0
 
-    def send(self, head: bytes, body: bytes, receiver: Receiver) -> None:
-        """Send one request; its answer goes to `receiver`."""
+    def send(self, pieces: list[bytes | Raw], receiver: Receiver) -> None:
+        """Send one request, head and body; its answer goes to `receiver`."""
         assert self._receiver is None
         assert self._transport is not None
         self._receiver = receiver
         self._answered = False
         self._headers = []
-        if len(body) < 16384:
-            self._transport.write(head + body)
-        else:
-            self._transport.write(head)
-            self._transport.write(body)
+        for piece in pieces:
+            # uvloop gathers what is written in one turn of the loop into one system call.
+            self._transport.write(piece if isinstance(piece, bytes) else memoryview(piece))
 
     def abort(self) -> None:
         """Drop the connection at once; the engine stops generating when it notices."""

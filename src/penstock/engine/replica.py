@@ -2,6 +2,8 @@
 
 import asyncio
 
+from msgspec import Raw
+
 from penstock.clock import Clock, TimerWheel
 from penstock.engine.attempt import Attempt
 from penstock.engine.dialects import vllm
@@ -12,6 +14,8 @@ from penstock.engine.sink import Sink
 from penstock.errors import Error, ReplicaUnreachable
 from penstock.records.replica import Replica
 from penstock.records.request import InferenceRequest
+
+_ONE_WRITE_BYTES = 16 * 1024
 
 
 class ReplicaClient:
@@ -54,13 +58,15 @@ class ReplicaClient:
     async def run(self, request: InferenceRequest, attempt: Attempt) -> None:
         """Run the request here. Raises the error it ended with; cancelling stops the engine."""
         body = vllm.chat_body(request, self.replica.served_name)
+        length = sum(len(memoryview(piece)) for piece in body)
         head = self._chat_start + (
-            b"x-request-id: %s\r\ncontent-length: %d\r\n\r\n" % (request.id.encode(), len(body))
+            b"x-request-id: %s\r\ncontent-length: %d\r\n\r\n" % (request.id.encode(), length)
         )
+        pieces = _packed([head, *body], length)
         connection = self._pool.take_idle()
         if connection is not None:
             try:
-                await attempt.run(connection, head, body)
+                await attempt.run(connection, pieces)
             except ReplicaUnreachable:
                 if attempt.was_answered:
                     raise
@@ -68,7 +74,7 @@ class ReplicaClient:
                 attempt.restart()
             else:
                 return
-        await attempt.run(await self._pool.connect(), head, body)
+        await attempt.run(await self._pool.connect(), pieces)
 
     async def is_healthy(self) -> bool:
         """Whether `GET /health` answers 200 within the connect timeout."""
@@ -83,7 +89,7 @@ class ReplicaClient:
         connection = self._pool.take_idle() or await self._pool.connect()
         probe = _Probe()
         head = f"GET {self._pool.path}{path}{self._headers}\r\n".encode()
-        connection.send(head, b"", probe)
+        connection.send([head], probe)
         try:
             return await probe.status
         finally:
@@ -92,6 +98,11 @@ class ReplicaClient:
 
     def close(self) -> None:
         self._pool.close_idle()
+
+
+def _packed(pieces: list[bytes | Raw], length: int) -> list[bytes | Raw]:
+    """Small requests in one write; in large ones the prompt stays where it is."""
+    return [b"".join(pieces)] if length < _ONE_WRITE_BYTES else pieces
 
 
 class _Probe:

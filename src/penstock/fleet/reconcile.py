@@ -92,7 +92,8 @@ class Keeper:
                 writes.cancel()
                 beats.cancel()
             with contextlib.suppress(StoreUnavailable, TimeoutError):
-                await asyncio.wait_for(publisher.publish(), _LAST_WRITE_SECONDS_MAX)
+                async with asyncio.timeout(_LAST_WRITE_SECONDS_MAX):
+                    await publisher.publish()
         finally:
             self._folder.close()
 
@@ -146,8 +147,7 @@ class Keeper:
     async def _reconcile(self) -> None:
         while not self._stop.is_set():
             await self._guarded_step()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), self._settings.heartbeat_seconds)
+            await _wait(self._stop, self._settings.heartbeat_seconds)
 
     async def _end_replicas(self) -> None:
         """Drain and stop all; give up after the longest that this may take."""
@@ -196,8 +196,7 @@ class Keeper:
             else:
                 is_away = False
             # At once when something has changed: gateways shall know within two seconds.
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._has_changed.wait(), self._settings.heartbeat_seconds)
+            await _wait(self._has_changed, self._settings.heartbeat_seconds)
 
     async def _report(
         self, entries: dict[ReplicaId, KnownReplica], before: dict[ReplicaId, ReplicaState]
@@ -219,3 +218,10 @@ class Keeper:
                     entry.detail,
                 )
             )  # fmt: skip
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    """Until the event or the time. `wait_for` of Python 3.11 may lose a cancel."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

@@ -1,4 +1,4 @@
-"""A client's connection: uvicorn's HTTP protocol, with the limits that it lacks and a straight way to the hot paths.
+"""A client's connection: uvicorn's protocol, with the limits it lacks and a way to the hot paths.
 
 As it comes, uvicorn took 100 MB of headers and waited for ever for the rest of a request. Here
 headers have a size and a time, a body has a size and a least rate, and a client that does not read
@@ -28,27 +28,37 @@ if TYPE_CHECKING:
 
 _BODY_GRACE_SECONDS: Final = 5.0
 _FOREVER: Final = 1e9
-_CONTENT_LENGTH: Final = b"content-length"
 
 
 class _Phase(Enum):
+    """What the client owes us: a head, a body, or nothing while it is served."""
+
     HEAD = auto()
     BODY = auto()
     SERVING = auto()
 
 
+# Enum members are looked up through their class each time; these are on the path of every read.
+_HEAD: Final = _Phase.HEAD
+_BODY: Final = _Phase.BODY
+_SERVING: Final = _Phase.SERVING
+
+
 class ClientProtocol(HttpToolsProtocol):
-    """One per connection. `door` serves hot requests; all others go through uvicorn to Starlette."""
+    """One per connection. `door` serves hot requests; others go on to Starlette."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's own signature
         super().__init__(*args, **kwargs)
-        self._door: HotDoor = self.app_state["door"]
-        self._settings = self._door.settings
-        self._phase = _Phase.HEAD
+        door: HotDoor = self.app_state["door"]
+        self._door = door
+        self._settings = door.settings
+        self._monotonic = door.clock.monotonic
+        self._phase = _HEAD
         self._head_bytes = 0
+        self._body_bytes = 0
         self._body_started = 0.0
         self._full_since = 0.0
-        self._timer = self._door.wheel.after(self._settings.header_seconds, self._on_timer)
+        self._timer = door.wheel.after(self._settings.header_seconds, self._on_timer)
         self.url = b""
 
     # asyncio.Protocol
@@ -61,18 +71,17 @@ class ClientProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._door.connections -= 1
         self._timer.cancel()
-        for cycle in self._open_exchanges():
-            self._forget_body(cycle)
-            cycle.leave()
+        for exchange in self._open_exchanges():
+            self._forget_body(exchange)
+            exchange.leave()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._phase is _Phase.HEAD:
+        if self._phase is _HEAD:
             if not self._head_bytes:
-                # The first byte of a request; an idle connection was under keep-alive's own clock.
-                self._timer.deadline = self._door.clock.monotonic() + self._settings.header_seconds
+                # The first bytes of a request; until now the keep-alive time ran.
+                self._timer.deadline = self._monotonic() + self._settings.header_seconds
             self._head_bytes += len(data)
-        self._unset_keepalive_if_required()
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError:
@@ -81,12 +90,16 @@ class ClientProtocol(HttpToolsProtocol):
         except httptools.HttpParserUpgrade:
             self._refuse(InvalidRequest("This server does not upgrade connections."))
             return
-        if self._phase is _Phase.HEAD and self._head_bytes > self._settings.header_bytes_max:
+        if self._phase is _SERVING:
+            return
+        if self._phase is _BODY:
+            self._check_length()
+        elif self._head_bytes > self._settings.header_bytes_max:
             self._refuse(HeadersTooLarge())
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._full_since = self._door.clock.monotonic()
+        self._full_since = self._monotonic()
         self._timer.deadline = self._full_since + self._settings.client_stall_seconds
         if (exchange := self._exchange()) is not None:
             exchange.fill()
@@ -94,7 +107,7 @@ class ClientProtocol(HttpToolsProtocol):
     def resume_writing(self) -> None:
         super().resume_writing()
         self._full_since = 0.0
-        self._timer.deadline = self._door.clock.monotonic() + _FOREVER
+        self._timer.deadline = self._monotonic() + _FOREVER
         if (exchange := self._exchange()) is not None:
             exchange.drain()
 
@@ -106,15 +119,18 @@ class ClientProtocol(HttpToolsProtocol):
         self.headers = []
         self.expect_100_continue = False
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))
+
     def on_headers_complete(self) -> None:
+        # A head that came with few enough bytes around it needs no counting.
+        is_long = self._head_bytes > self._settings.header_bytes_max
         self._head_bytes = 0
-        self._phase = _Phase.BODY
-        self._body_started = self._door.clock.monotonic()
+        self._body_bytes = 0
+        self._phase = _BODY
+        self._body_started = self._monotonic()
         self._timer.deadline = self._body_started + _BODY_GRACE_SECONDS
-        size = len(self.url)
-        for name, value in self.headers:
-            size += len(name) + len(value)
-        if size > self._settings.header_bytes_max:
+        if is_long and _size(self.url, self.headers) > self._settings.header_bytes_max:
             self._refuse(HeadersTooLarge())
         elif len(self.connections) > self._settings.connections_max:
             self._refuse(Overloaded(retry_after_seconds=1))
@@ -124,37 +140,45 @@ class ClientProtocol(HttpToolsProtocol):
             self._begin_page()
 
     def on_body(self, body: bytes) -> None:
-        cycle = self._exchange()
-        if cycle is None:
+        self._body_bytes += len(body)
+        exchange = self._exchange()
+        if exchange is None:
             super().on_body(body)
             return
-        if cycle.response_complete:
+        if exchange.response_complete:
             return
-        cycle.add_body(body)
+        exchange.add_body(body)
         self._door.body_bytes += len(body)
-        if cycle.body_bytes > self._settings.body_bytes_max:
-            self._refuse(BodyTooLarge(f"The body is over {self._settings.body_bytes_max} bytes."))
+        if exchange.body_bytes > self._settings.body_bytes_max:
+            self._refuse(self._too_large())
         elif self._door.body_bytes > self._settings.bodies_bytes_max:
             self._refuse(Overloaded(retry_after_seconds=1))
 
     def on_message_complete(self) -> None:
-        self._phase = _Phase.SERVING
-        self._timer.deadline = self._door.clock.monotonic() + _FOREVER
-        cycle = self._exchange()
-        if cycle is None:
+        self._phase = _SERVING
+        self._timer.deadline = self._body_started + _FOREVER
+        exchange = self._exchange()
+        if exchange is None:
             super().on_message_complete()
             return
-        cycle.is_whole = True
-        if cycle.is_active and not cycle.response_complete:
-            self._launch(cycle)
-
-    def on_response_complete(self) -> None:
-        if self._phase is _Phase.SERVING:
-            self._phase = _Phase.HEAD
-            self._head_bytes = 0
-        super().on_response_complete()
+        exchange.is_whole = True
+        if exchange.is_active and not exchange.response_complete:
+            self._launch(exchange)
 
     # uvicorn's seams
+
+    def on_response_complete(self) -> None:
+        """uvicorn's own, but that the idle time runs on our one timer."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        if self._phase is _SERVING and self.cycle.response_complete:
+            self._phase = _HEAD
+            self._head_bytes = 0
+            self._timer.deadline = self._monotonic() + self._settings.keep_alive_seconds
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:  # noqa: ANN401 - uvicorn's own signature
         if not isinstance(cycle, Exchange):
@@ -172,15 +196,7 @@ class ClientProtocol(HttpToolsProtocol):
         exchange = Exchange(self, self.url, self.headers)
         exchange.keep_alive = self.parser.should_keep_alive()
         exchange.speaks_chunked = self.parser.get_http_version() != "1.0"
-        previous, self.cycle = self.cycle, cast("RequestResponseCycle", exchange)
-        for name, value in self.headers:
-            if name == _CONTENT_LENGTH and int(value) > self._settings.body_bytes_max:
-                self._refuse(
-                    BodyTooLarge(f"The body is over {self._settings.body_bytes_max} bytes.")
-                )
-                return
-        if self.expect_100_continue:
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        previous, self.cycle = self.cycle, cast(RequestResponseCycle, exchange)
         if previous is None or previous.response_complete:
             exchange.is_active = True
             return
@@ -188,20 +204,33 @@ class ClientProtocol(HttpToolsProtocol):
         self.pipeline.appendleft((self.cycle, self.app))
 
     def _begin_page(self) -> None:
-        url, headers, expects = self.url, self.headers, self.expect_100_continue
+        url, headers = self.url, self.headers
         super().on_message_begin()
-        self.url, self.expect_100_continue = url, expects
+        self.url = url
         self.headers.extend(headers)
+        self.expect_100_continue = _expects_continue(headers)
         try:
             super().on_headers_complete()
         except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
             self._refuse(InvalidRequest("The request's target is not a valid URL."))
 
+    def _check_length(self) -> None:
+        """Once, after the read that ended the head: a body that is too long is refused unread."""
+        exchange = self._exchange()
+        if exchange is None or exchange.is_length_checked or exchange.response_complete:
+            return
+        exchange.is_length_checked = True
+        for name, value in exchange.headers:
+            if name == b"content-length" and int(value) > self._settings.body_bytes_max:
+                self._refuse(self._too_large())
+                return
+        if exchange.is_active and _expects_continue(exchange.headers):
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
     def _launch(self, exchange: Exchange) -> None:
-        self._door.body_bytes -= exchange.body_bytes
-        exchange.body_bytes = 0
-        # One task per request, as uvicorn itself does: a TaskGroup costs 7.5 µs, and the set of tasks
-        # is what uvicorn waits for when it drains.
+        self._forget_body(exchange)
+        # One task per request, as uvicorn itself does: a TaskGroup costs 7.5 µs, and uvicorn
+        # waits for this set of tasks when it drains.
         task = self.loop.create_task(self._door.serve(exchange))
         exchange.task = task
         self.tasks.add(task)
@@ -222,28 +251,27 @@ class ClientProtocol(HttpToolsProtocol):
 
     def _on_timer(self) -> None:
         """The connection's one clock: what it means depends on what the client owes us."""
-        now = self._door.clock.monotonic()
         if self.transport is None or self.transport.is_closing():
             return
         if self._full_since:
             self.transport.abort()
-            return
-        if self._phase is _Phase.HEAD and self._head_bytes:
-            self._refuse(BodyTooSlow("The request's headers came too slowly."))
-            return
-        if self._phase is _Phase.HEAD and self.timeout_keep_alive_task is None:
-            # Connected, and never said anything.
+        elif self._phase is _HEAD and not self._head_bytes:
+            # Idle, or connected and never said anything.
             self.transport.close()
-            return
-        wait = _FOREVER
-        if self._phase is _Phase.BODY:
-            exchange = self._exchange()
-            least = (now - self._body_started) * self._settings.body_bytes_per_second_min
-            if exchange is not None and exchange.body_bytes < least:
-                self._refuse(BodyTooSlow())
-                return
-            wait = _BODY_GRACE_SECONDS
-        self._timer = self._door.wheel.after(wait, self._on_timer)
+        elif self._phase is _HEAD:
+            self._refuse(BodyTooSlow("The request's headers came too slowly."))
+        elif self._phase is _BODY and self._is_too_slow():
+            self._refuse(BodyTooSlow())
+        else:
+            wait = _BODY_GRACE_SECONDS if self._phase is _BODY else _FOREVER
+            self._timer = self._door.wheel.after(wait, self._on_timer)
+
+    def _is_too_slow(self) -> bool:
+        elapsed = self._monotonic() - self._body_started
+        return self._body_bytes < elapsed * self._settings.body_bytes_per_second_min
+
+    def _too_large(self) -> Error:
+        return BodyTooLarge(f"The body is over {self._settings.body_bytes_max} bytes.")
 
     def _refuse(self, error: Error) -> None:
         """Answer and close: what else this client sends cannot be trusted to be a request."""
@@ -260,3 +288,11 @@ class ClientProtocol(HttpToolsProtocol):
             return
         exchange.keep_alive = False
         self._door.refuse(exchange, error)
+
+
+def _size(url: bytes, headers: list[tuple[bytes, bytes]]) -> int:
+    return len(url) + sum(len(name) + len(value) for name, value in headers)
+
+
+def _expects_continue(headers: list[tuple[bytes, bytes]]) -> bool:
+    return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)

@@ -43,7 +43,7 @@ class Endings:
     ) -> RequestLine:
         usage = end.usage
         line = RequestLine(
-            time=datetime.fromtimestamp(self._clock.now(), UTC).isoformat(),
+            time=datetime.fromtimestamp(self._clock.now(), UTC),
             event="request",
             request=request_id,
             status=end.status,

@@ -70,7 +70,7 @@ def body(error: Error, request_id: str, *, is_workers_ai: bool) -> bytes:
 
 
 def headers(error: Error) -> Headers:
-    """What tells a client whether to come again. Work that began says no: it would be billed twice."""
+    """What tells a client whether to come again. Work that began says no."""
     retry = b"true" if error.retryable else b"false"
     answer: Headers = [(b"x-should-retry", retry)]
     if error.retry_after_seconds is not None:

@@ -35,9 +35,8 @@ class Exchange:
 
     __slots__ = (
         "_body", "_is_chunked", "_on_drained", "_protocol", "body_bytes", "disconnected", "headers",
-        "is_active", "is_full", "is_started", "is_whole", "keep_alive", "response_complete",
-        "speaks_chunked", "status",
-        "target", "task", "transport",
+        "is_active", "is_full", "is_length_checked", "is_started", "is_whole", "keep_alive",
+        "response_complete", "speaks_chunked", "status", "target", "task", "transport",
     )  # fmt: skip
     message_event = _NobodyWaits()
 
@@ -51,6 +50,7 @@ class Exchange:
         self.headers = headers
         self.body_bytes = 0
         self.is_whole = False
+        self.is_length_checked = False
         self.is_active = False
         self.is_started = False
         self.is_full = False

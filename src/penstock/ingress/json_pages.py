@@ -1,33 +1,70 @@
-"""JSON answers and error pages of the Starlette side."""
+"""JSON answers and error pages of the Starlette side, and the request id on each of its answers."""
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.clock import new_id
 from penstock.errors import Error
 from penstock.ingress import error_response
 
+_ID = "penstock_request_id"
+
+
+class RequestIds:
+    """Puts our request id on whatever the pages answer, preflights and redirects included."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = scope[_ID] = new_id()
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *_id_headers(scope, request_id)]
+            await send(message)
+
+        await self._app(scope, receive, send_with_id)
+
 
 def json_response(value: object) -> Response:
-    """A JSON answer with our request id on it."""
-    return Response(
-        msgspec.json.encode(value),
-        media_type="application/json",
-        headers={"x-request-id": new_id()},
-    )
+    """A JSON answer."""
+    return Response(msgspec.json.encode(value), media_type="application/json")
 
 
 def error_page(request: Request, error: Error) -> Response:
     """An error in the shape of the surface that was asked."""
-    request_id = new_id()
-    is_workers_ai = request.url.path.startswith("/client/v4")
+    request_id = request.scope.get(_ID) or new_id()
+    is_workers_ai = _is_workers_ai(request.scope)
     status, _ = error_response.status_and_number(error, is_workers_ai=is_workers_ai)
     headers = {name.decode(): value.decode() for name, value in error_response.headers(error)}
-    headers["x-request-id"] = request_id
     return Response(
         error_response.body(error, request_id, is_workers_ai=is_workers_ai),
         status_code=status,
         media_type="application/json",
         headers=headers,
     )
+
+
+def crash_page(request: Request, error: Error) -> Response:
+    """The same, from outside of all middleware: it must carry its id itself."""
+    page = error_page(request, error)
+    page.raw_headers += _id_headers(request.scope, request.scope.get(_ID) or new_id())
+    return page
+
+
+def _is_workers_ai(scope: Scope) -> bool:
+    # Not `request.url`: it is put together with the Host header, which may be nonsense.
+    return str(scope["path"]).startswith("/client/v4")
+
+
+def _id_headers(scope: Scope, request_id: str) -> list[tuple[bytes, bytes]]:
+    headers = [(b"x-request-id", request_id.encode())]
+    if _is_workers_ai(scope):
+        headers.append((b"cf-ai-req-id", request_id.encode()))
+    return headers

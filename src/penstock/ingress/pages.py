@@ -13,7 +13,7 @@ from starlette.types import Lifespan
 
 from penstock.errors import Error, InternalError, MethodNotAllowed, NotFound
 from penstock.ingress.health import HealthPages
-from penstock.ingress.json_pages import error_page, json_response
+from penstock.ingress.json_pages import RequestIds, crash_page, error_page, json_response
 from penstock.ingress.model_pages import ModelPages
 from penstock.ingress.openapi import document
 from penstock.ingress.settings import Settings
@@ -50,7 +50,7 @@ def build_pages(
         # Hot paths with another method than POST: say so, instead of 404.
         *(Route(path, _post_only, methods=_NOT_POST) for path in _HOT_PATHS),
     ]
-    middleware = []
+    middleware = [Middleware(RequestIds)]
     if settings.cors_origins:
         cors = Middleware(
             CORSMiddleware,
@@ -83,4 +83,4 @@ async def _on_http(request: Request, error: Exception) -> Response:
 
 
 async def _on_crash(request: Request, _: Exception) -> Response:
-    return error_page(request, InternalError())
+    return crash_page(request, InternalError())

@@ -34,10 +34,8 @@ class AccountBook:
                 " on conflict (id) do nothing",
                 (account_id, name, revision),
             )
-            if not made:
-                raise errors.InvalidRequest(
-                    f"There is an account {account_id} already.", param="id"
-                )
+        if not made:
+            raise errors.InvalidRequest(f"There is an account {account_id} already.", param="id")
         return Account(account_id, name)
 
     async def list(self, *, limit: int = 10_000) -> tuple[Account, ...]:
@@ -65,8 +63,8 @@ class AccountBook:
                 " returning id, name, is_blocked",
                 (is_blocked, revision, id),
             )
-            if row is None:
-                raise errors.NotFound(f"There is no account {id}.")
+        if row is None:
+            raise errors.NotFound(f"There is no account {id}.")
         return Account(*row)
 
 

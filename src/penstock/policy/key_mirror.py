@@ -1,6 +1,6 @@
 """Every gateway's own copy of accounts and keys, so that a known key needs no database.
 
-Promises: `find` is synchronous and costs under a microsecond; a change in Postgres is here within
+Promises: `find` is synchronous and costs about a microsecond; a change in Postgres is here within
 `refresh_seconds`; while Postgres is away known keys go on working, and unknown ones are told to
 come back (StoreUnavailable), never that they are wrong. It writes nothing.
 """
@@ -44,8 +44,8 @@ class KeyMirror:
     def find(self, secret: bytes) -> Key | None:
         """The active key with this secret, if it is known here.
 
-        Hash and dict together take about half a microsecond, so secrets themselves need not be
-        kept in memory to make this fast, and there is nothing else for a revocation to clear.
+        The hash is most of its microsecond. A dict by the secret itself would save it, but would
+        keep secrets in memory, and a revocation would have one more place to clear.
         """
         return self._table.active.get(_sha256(secret).digest())
 

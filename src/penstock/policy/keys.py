@@ -21,7 +21,7 @@ def hash_secret(secret: bytes) -> bytes:
 
     A plain SHA-256, no salt and no slow hash: those protect passwords that people choose. A secret
     of 256 random bits cannot be guessed however fast one tries, and a hash that can be looked up
-    is what lets a gateway know a key in less than a microsecond.
+    is what lets a gateway know a key in about a microsecond.
     """
     return hashlib.sha256(secret).digest()
 
@@ -69,8 +69,8 @@ class KeyBook:
                 " where id = %s",
                 (revision, key_id),
             )
-            if not found:
-                raise errors.NotFound(f"There is no key {key_id}.")
+        if not found:
+            raise errors.NotFound(f"There is no key {key_id}.")
 
     async def list(
         self, account_id: AccountId | None = None, *, limit: int = 10_000

@@ -21,7 +21,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     retry_seconds_max: Annotated[float, Meta(ge=0.05, le=60)] = 5.0
     # How many times a starting gateway tries to read the keys before it gives up.
     load_attempts_max: Annotated[int, Meta(ge=1, le=10_000)] = 20
-    # How many keys, revoked ones included, a gateway keeps in memory (about 600 bytes each).
+    # How many keys, revoked ones included, a gateway keeps in memory (about 400 bytes each).
     keys_max: Annotated[int, Meta(ge=1, le=10_000_000)] = 200_000
     # How many accounts a gateway keeps in memory (about 500 bytes each).
     accounts_max: Annotated[int, Meta(ge=1, le=10_000_000)] = 100_000

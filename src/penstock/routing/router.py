@@ -53,8 +53,7 @@ class Router:
         candidates = self._roster.ready(model)
         if not candidates:
             return True
+        if self.ejections:
+            candidates = tuple(r for r in candidates if r.id not in self.ejections) or candidates
         at = self.outstanding.at
-        if not self.ejections:
-            return any(at(r.id) < r.slots_live for r in candidates)
-        usable = [r for r in candidates if r.id not in self.ejections] or candidates
-        return any(at(r.id) < r.slots_live for r in usable)
+        return any(at(replica.id) < replica.slots_live for replica in candidates)

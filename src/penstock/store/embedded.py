@@ -123,7 +123,7 @@ class EmbeddedPostgres:
         with suppress(BrokenPipeError), process.stdin as watcher:
             watcher.write(b"gone\n")
         if self._socket_folder.parent != self._folder:
-            self._socket_folder.rmdir()
+            shutil.rmtree(self._socket_folder, ignore_errors=True)
 
     @property
     def _socket_folder(self) -> Path:

@@ -42,7 +42,8 @@ async def hold(dsn: str, name: str, settings: Settings) -> AsyncIterator[HeldLoc
         connection = await psycopg.AsyncConnection.connect(dsn, autocommit=True)
     try:
         with naming_failures():
-            await _notice_lost_holders(connection)
+            with severed_after(connection, settings.lock_ping_seconds):
+                await _notice_lost_holders(connection)
             # Asking again and again, not `pg_advisory_lock`: a session that waits in a statement
             # keeps its snapshot, and for as long as it waits no table can be vacuumed.
             while True:

@@ -6,6 +6,7 @@ of *log*; usage is never kept only here.
 """
 
 import sys
+from datetime import datetime
 from typing import IO
 
 import msgspec
@@ -16,7 +17,7 @@ _BUFFER_BYTES_MAX = 64 * 1024
 class RequestLine(msgspec.Struct, omit_defaults=True):
     """What is said about a request. No prompt, no completion, no key."""
 
-    time: str
+    time: datetime
     event: str
     request: str
     status: int

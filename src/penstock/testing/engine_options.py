@@ -18,6 +18,7 @@ class Options(msgspec.Struct, frozen=True):
     kv_blocks: int
     log_limit: int
     drain_seconds: float
+    follow_stdin: bool
 
 
 def read_options(arguments: Sequence[str] | None = None) -> Options:
@@ -34,4 +35,7 @@ def read_options(arguments: Sequence[str] | None = None) -> Options:
     parser.add_argument("--kv-blocks", type=int, default=65_536, help="blocks of 16 tokens")
     parser.add_argument("--log-limit", type=int, default=100, help="requests remembered")
     parser.add_argument("--drain-seconds", type=float, default=60.0)
+    parser.add_argument(
+        "--follow-stdin", action="store_true", help="end at once when stdin is closed"
+    )
     return msgspec.convert(vars(parser.parse_args(arguments)), Options)

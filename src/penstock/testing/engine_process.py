@@ -51,8 +51,10 @@ class ScriptedEngine:
         arguments = ["--model", self.model]
         for name, value in self._options.items():
             arguments += [f"--{name.replace('_', '-')}", str(value)]
-        command = [sys.executable, "-m", "penstock.testing.scripted_engine", *arguments]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE)  # noqa: S603 - ours
+        command = [sys.executable, "-m", "penstock.testing.scripted_engine"]
+        command += ["--follow-stdin", *arguments]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe)  # noqa: S603 - ours
         # A child that never speaks must not hold the test for ever.
         watch = threading.Timer(_START_SECONDS, self._process.kill)
         watch.start()
@@ -100,8 +102,9 @@ class ScriptedEngine:
         """Wait for its end; the exit code, negative for a signal."""
         assert self._process is not None
         code = self._process.wait(seconds)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
         return code
 
     def __enter__(self) -> Self:

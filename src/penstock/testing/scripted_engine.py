@@ -109,6 +109,9 @@ async def run(options: Options) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if options.follow_stdin:
+        # A parent that was killed cannot end its children; the end of its pipe does.
+        loop.add_reader(sys.stdin, os._exit, 1)
     engine = Engine(options, SystemClock())
     opened: set[Connection] = set()
     async with asyncio.TaskGroup() as group:

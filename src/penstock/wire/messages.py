@@ -88,10 +88,7 @@ def _check_media(name: str, raw: Raw, media_hosts: frozenset[str], param: str) -
     if url[:5].lower() == "data:":
         _check_data_url(url, param)
         return
-    # backslashes and stray spaces are read differently by different URL parsers: none are let by.
-    parts = urlsplit(url)
-    is_plain = "\\" not in url and not any(c.isspace() for c in url) and "@" not in parts.netloc
-    if is_plain and parts.scheme in ("http", "https") and parts.hostname in media_hosts:
+    if _is_listed(url, media_hosts):
         return
     raise InvalidRequest(
         f"`{param}`: send media as a `data:` URL; this gateway fetches none from elsewhere "
@@ -100,13 +97,30 @@ def _check_media(name: str, raw: Raw, media_hosts: frozenset[str], param: str) -
     )
 
 
+def _is_listed(url: str, media_hosts: frozenset[str]) -> bool:
+    # Backslashes and stray spaces are read differently by different URL parsers: none are let by.
+    if "\\" in url or any(c.isspace() for c in url):
+        return False
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        # Such as half an IPv6 address.
+        return False
+    is_plain = parts.scheme in ("http", "https") and "@" not in parts.netloc
+    return is_plain and parts.hostname in media_hosts
+
+
 def _check_data_url(url: str, param: str) -> None:
     head, comma, data = url.partition(",")
     kind = head[5:].split(";", 1)[0].lower()
     if not comma or not head.lower().endswith(";base64"):
-        raise BadBase64(f"`{param}`: invalid data type for base64 input: `{kind or 'none'}`.")
+        raise BadBase64(
+            f"`{param}`: invalid data type for base64 input: `{kind or 'none'}`.", param=param
+        )
     if kind == "image/svg+xml":
-        raise InvalidRequest(f"`{param}`: SVG images are not supported: send PNG or JPEG.")
+        raise InvalidRequest(
+            f"`{param}`: SVG images are not supported: send PNG or JPEG.", param=param
+        )
     try:
         base64.b64decode(data.strip(), validate=True)
     except (binascii.Error, ValueError):

@@ -1,4 +1,4 @@
-"""`response_format`: Workers AI sends a bare JSON Schema, OpenAI a wrapped one. Engines want the latter."""
+"""`response_format`: Workers AI sends a bare schema, OpenAI a wrapped one, as engines want."""
 
 import msgspec
 from msgspec import Raw

@@ -1,0 +1,60 @@
+# Every target stands on `make setup` alone. Caches live outside the checkout:
+#   $(CACHE)/cpu-engine    vLLM for CPU with real weights (deploy/cpu-engine)
+#   $(CACHE)/vllm-router   the peer that `make bench-overhead` measures against
+#   uv's own cache         wheels, so that a second `make setup` takes seconds
+CACHE := $(or $(PENSTOCK_CACHE),$(HOME)/.cache/penstock)
+PYTHON ?= python3
+BIN := .venv/bin
+export PENSTOCK_CACHE := $(CACHE)
+
+.PHONY: setup check test unit integration engine acceptance up docs clean pin bench-overhead
+
+setup: .venv/.ready
+
+.venv/.ready: requirements/dev.txt pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	touch $@
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy src tests benchmarks deploy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_docs.py
+
+test: unit integration
+
+unit: setup
+	$(BIN)/python -m pytest -q tests/unit
+
+integration: setup
+	$(BIN)/python -m pytest -q tests/integration
+
+# The real engine: installed on first use, 3 to 6 minutes.
+engine: setup
+	deploy/cpu-engine/setup
+	$(BIN)/python -m pytest -q tests/engine
+
+acceptance: setup
+	$(BIN)/python -m pytest -q tests/acceptance
+
+up: setup
+	deploy/cpu-engine/setup
+	$(BIN)/penstock up
+
+docs: setup
+	$(BIN)/python -m docs.generate
+
+bench-overhead: setup
+	$(BIN)/python benchmarks/overhead.py
+
+# Renew the pinned versions from pyproject.toml's ranges.
+pin: setup
+	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements/runtime.txt
+	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --extra dev pyproject.toml -o requirements/dev.txt
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -1,0 +1,89 @@
+"""How the gateway itself is started for a benchmark: as an operator would, with everything on."""
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from candidates import CANDIDATE_CORE, Candidate, free_ports_in_a_row, start_pinned, wait_ready
+from penstock.clock import new_id
+from penstock.fleet.roster import RosterTable
+from penstock.policy import AccountBook, KeyBook
+from penstock.records.account import Role
+from penstock.records.model import ModelId
+from penstock.records.replica import Replica, ReplicaId, ReplicaState
+from penstock.store import Settings, Store
+from penstock.store.embedded import EmbeddedPostgres
+from penstock.store.migrate import migrate
+
+_MODEL = "@benchmark/penstock/m"
+_ENTRY = f"""
+id = "{_MODEL}"
+aliases = ["m"]
+family = "openai"
+context_tokens = 262144
+capabilities = ["tools"]
+
+[recipe]
+command = ["upstream", "{{port}}", "1"]
+"""
+
+
+def start_penstock(ports: list[int]) -> Candidate:
+    """One gateway worker on the candidates' core, with these upstream ports as its replicas."""
+    folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
+    (folder / "models").mkdir()
+    (folder / "models" / "m.toml").write_text(_ENTRY)
+    postgres = EmbeddedPostgres(folder / "postgres")
+
+    def clean_up() -> None:
+        postgres.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    try:
+        dsn = postgres.start()
+        key = asyncio.run(_prepare(dsn, ports))
+        port = free_ports_in_a_row(2)
+        settings = {
+            "PENSTOCK_STORE_DSN": dsn,
+            "PENSTOCK_CATALOGUE_FOLDER": str(folder / "models"),
+            "PENSTOCK_INGRESS_PORT": str(port),
+            "PENSTOCK_INGRESS_METRICS_PORT": str(port + 1),
+        }
+        environment = {**os.environ, **settings}  # noqa: TID251 - a child's settings
+        process = start_pinned(
+            [sys.executable, "-m", "penstock", "gateway"], CANDIDATE_CORE, environment
+        )
+        candidate = Candidate(
+            name="penstock", port=port, process=process, key=key, after_stop=clean_up
+        )
+        wait_ready(candidate)
+    except BaseException:
+        clean_up()
+        raise
+    return candidate
+
+
+async def _prepare(dsn: str, ports: list[int]) -> str:
+    """Schema, an account with a key, and the roster; the key's secret."""
+    await migrate(dsn)
+    store = Store(Settings(dsn=dsn))
+    await store.open()
+    try:
+        account = await AccountBook(store).create("benchmark")
+        _, secret = await KeyBook(store).create(Role.RUNTIME, account.id, "benchmark")
+        roster = RosterTable(store)
+        for port in ports:
+            replica = Replica(
+                id=ReplicaId(new_id()),
+                model=ModelId(_MODEL),
+                url=f"http://127.0.0.1:{port}",
+                state=ReplicaState.READY,
+                served_name="m",
+            )
+            await roster.enroll(replica, keeper="benchmark")
+    finally:
+        await store.close()
+    return secret

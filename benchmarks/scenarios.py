@@ -1,0 +1,67 @@
+"""The kinds of traffic that are measured, and what one run of each costs a candidate."""
+
+from pathlib import Path
+
+import msgspec
+
+from candidates import LOAD_CORE, Candidate
+from native_programs import Report, run_load
+from process_tree import cpu_seconds
+
+STREAMS = 64
+CHUNKS_PER_SECOND = 30_000
+STREAM_TOKENS = 400
+
+
+class Scenario(msgspec.Struct, frozen=True):
+    """Arguments of the load generator, and what the CPU time is divided by."""
+
+    name: str
+    arguments: list[str]
+    # 1e6 for microseconds of CPU, 1e3 for milliseconds, per request or streamed event.
+    scale: float
+    counts_events: bool = False
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """One run: CPU per request or event in the scenario's scale, and how many a second."""
+
+    cpu: float
+    latency_p50_us: float
+    rate: float
+
+
+_INTERVAL_MICROSECONDS = STREAMS * 1_000_000 // CHUNKS_PER_SECOND
+
+SMALL = Scenario(name="small", arguments=["-c", "64", "-b", "1900"], scale=1e6)
+SINGLE = Scenario(name="single", arguments=["-c", "1", "-b", "1900"], scale=1e6)
+CHUNK = Scenario(
+    name="chunk",
+    arguments=[
+        *("-s", "-c", str(STREAMS), "-b", "1900"),
+        *("-t", str(STREAM_TOKENS), "-i", str(_INTERVAL_MICROSECONDS)),
+    ],
+    scale=1e6,
+    counts_events=True,
+)
+BODY_1MB = Scenario(name="body_1mb", arguments=["-c", "1", "-b", "1000000"], scale=1e3)
+SCENARIOS = (SMALL, SINGLE, CHUNK, BODY_1MB)
+
+
+def run_once(scenario: Scenario, candidate: Candidate, loadgen: Path, seconds: float) -> Cost:
+    """Load one candidate and read its CPU time before and after."""
+    arguments = [*candidate.load_arguments(), *scenario.arguments]
+    pid = candidate.process.pid if candidate.process is not None else None
+    before = cpu_seconds(pid) if pid is not None else 0.0
+    report = run_load(loadgen, arguments, seconds, LOAD_CORE)
+    after = cpu_seconds(pid) if pid is not None else 0.0
+    units = _units(scenario, report)
+    return Cost(
+        cpu=(after - before) * scenario.scale / units,
+        latency_p50_us=report.latency_us.p50,
+        rate=units / report.elapsed_seconds,
+    )
+
+
+def _units(scenario: Scenario, report: Report) -> int:
+    return report.events if scenario.counts_events else report.requests

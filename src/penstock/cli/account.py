@@ -1,0 +1,97 @@
+"""`penstock account`: the tenants there are. Goes to the database directly."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from penstock.cli.database import opened
+from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
+from penstock.cli.output import console, print_json, print_table
+from penstock.policy import AccountBook
+from penstock.records.account import Account
+
+app = typer.Typer(help="Create, list and block accounts.", no_args_is_help=True)
+
+AccountId = Annotated[str, typer.Argument(metavar="ID", help="The account's id.")]
+
+
+@app.command()
+def create(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="What people call it.")],
+    id: Annotated[  # noqa: A002 - it becomes the option's name
+        str | None, typer.Option(help="32 characters of 0-9 and a-f; made up if not given.")
+    ] = None,
+    state: StateOption = DEFAULT_STATE,
+    json: JsonOption = False,
+) -> None:
+    """Create an account."""
+    config = invocation(context).load().config
+
+    async def run() -> Account:
+        async with opened(config, state) as store:
+            return await AccountBook(store).create(name, id)
+
+    _show(asyncio.run(run()), json)
+
+
+@app.command(name="list")
+def list_(
+    context: typer.Context, state: StateOption = DEFAULT_STATE, json: JsonOption = False
+) -> None:
+    """List the accounts, oldest first."""
+    config = invocation(context).load().config
+
+    async def run() -> tuple[Account, ...]:
+        async with opened(config, state) as store:
+            return await AccountBook(store).list()
+
+    accounts = asyncio.run(run())
+    if json:
+        print_json(accounts)
+        return
+    rows = [(each.id, each.name, "blocked" if each.is_blocked else "active") for each in accounts]
+    print_table(("id", "name", "state"), rows)
+
+
+@app.command()
+def block(
+    context: typer.Context,
+    account: AccountId,
+    state: StateOption = DEFAULT_STATE,
+    json: JsonOption = False,
+) -> None:
+    """Stop a whole account. Every gateway heeds it within 5 s."""
+    _set_blocked(context, account, state, is_blocked=True, json=json)
+
+
+@app.command()
+def unblock(
+    context: typer.Context,
+    account: AccountId,
+    state: StateOption = DEFAULT_STATE,
+    json: JsonOption = False,
+) -> None:
+    """Let a blocked account go on."""
+    _set_blocked(context, account, state, is_blocked=False, json=json)
+
+
+def _set_blocked(
+    context: typer.Context, account: str, state: StateOption, *, is_blocked: bool, json: bool
+) -> None:
+    config = invocation(context).load().config
+
+    async def run() -> Account:
+        async with opened(config, state) as store:
+            return await AccountBook(store).set_blocked(account, is_blocked)
+
+    _show(asyncio.run(run()), json)
+
+
+def _show(account: Account, json: bool) -> None:
+    if json:
+        print_json(account)
+        return
+    state = "[red]blocked[/]" if account.is_blocked else "[green]active[/]"
+    console().print(f"account {account.id} {state}")

@@ -1,0 +1,77 @@
+"""Every command in one tree, the options they share, and errors as one line and an exit code."""
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from typer.core import TyperGroup
+
+from penstock.cli import account, config_show, control, gateway, keeper, key, migrate, models
+from penstock.cli.doctor import command as doctor
+from penstock.cli.exit_codes import KNOWN, code_of, line_of, the_one_in
+from penstock.cli.options import Invocation
+from penstock.cli.output import error_console
+from penstock.cli.up import command as up
+from penstock.telemetry import log
+from penstock.telemetry.settings import Settings as TelemetrySettings
+
+
+class _Commands(TyperGroup):
+    """Whatever of ours goes wrong below ends here, without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (*KNOWN, ExceptionGroup) as raised:
+            failure = the_one_in(raised)
+            if not isinstance(failure, KNOWN):
+                raise
+            error_console().print(f"[red]error:[/] {escape(line_of(failure))}", soft_wrap=True)
+            raise typer.Exit(code_of(failure)) from None
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help="Serverless inference for agents, on your own GPUs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"penstock {version('penstock')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    context: typer.Context,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="The configuration file; penstock.toml here or in /etc/penstock if not."),
+    ] = None,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version),
+    ] = False,
+) -> None:
+    """Serverless inference for agents, on your own GPUs."""
+    context.obj = Invocation(config)
+    # The long-running commands set their own log up; the others only have warnings to show.
+    log.set_up(TelemetrySettings(log_level="warning", log_format="text"))
+
+
+app.command(name="up")(up.up)
+app.command(name="gateway")(gateway.gateway)
+app.command(name="keeper")(keeper.keeper)
+app.command(name="control")(control.control)
+app.command(name="migrate")(migrate.migrate)
+app.add_typer(account.app, name="account")
+app.add_typer(key.app, name="key")
+app.add_typer(models.app, name="models")
+app.add_typer(config_show.app, name="config")
+app.command(name="doctor")(doctor.doctor)

@@ -1,0 +1,30 @@
+"""`penstock config show`: each value and where it came from, secrets hidden."""
+
+import typer
+from rich.text import Text
+
+from penstock.cli.options import JsonOption, invocation
+from penstock.cli.output import print_json, print_table
+from penstock.config import Shown, show, toml
+
+app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
+
+
+@app.callback()
+def group() -> None:
+    """Look at the configuration."""
+
+
+@app.command(name="show")
+def show_(context: typer.Context, json: JsonOption = False) -> None:
+    """Print every setting, its value and where that came from. Secrets are hidden."""
+    shown = show(invocation(context).load())
+    if json:
+        print_json(shown)
+        return
+    print_table(("setting", "value", "from"), (_row(each) for each in shown))
+
+
+def _row(setting: Shown) -> tuple[str, str, Text]:
+    style = "dim" if setting.source == "default" else "green"
+    return setting.name, toml(setting.value), Text(setting.source, style=style)

@@ -1,0 +1,38 @@
+"""`penstock control`: the loops that one process of a cell runs, until SIGTERM."""
+
+import asyncio
+
+import typer
+
+from penstock import app
+from penstock.cli.database import require_dsn
+from penstock.cli.options import ParentOption, invocation
+from penstock.cli.parent_watch import end_with_parent
+from penstock.cli.stop_signals import StopSignals
+from penstock.clock import SystemClock
+from penstock.config import Config
+from penstock.store import Store
+from penstock.telemetry import log
+
+
+def control(context: typer.Context, parent_pid: ParentOption = 0) -> None:
+    """Give up replicas whose keeper is lost. Run as many as you like: one leads, others wait."""
+    config = invocation(context).load().config
+    require_dsn(config)
+    log.set_up(config.telemetry)
+    asyncio.run(_run(config, parent_pid))
+
+
+async def _run(config: Config, parent_pid: int) -> None:
+    signals = StopSignals()
+    if parent_pid:
+        end_with_parent(parent_pid)
+    store = Store(config.store)
+    await store.open()
+    try:
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(app.Control(config, store, SystemClock()).run())
+            await signals.asked.wait()
+            running.cancel()
+    finally:
+        await store.close()

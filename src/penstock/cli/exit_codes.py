@@ -1,0 +1,61 @@
+"""What a command's exit code means, and the one line that an error of ours is told in."""
+
+from enum import IntEnum
+
+from penstock.catalogue import CatalogueError
+from penstock.config import ConfigError
+from penstock.errors import Error, InvalidRequest, NotFound, StoreUnavailable, Superseded
+
+
+class ExitCode(IntEnum):
+    """docs/cli.md has the same table."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    NO_POSTGRES = 3
+    NOT_FOUND = 4
+    TAKEN = 5
+
+
+class CommandFailed(Exception):
+    """Ends the command with this line and this exit code."""
+
+    def __init__(self, message: str, code: ExitCode = ExitCode.FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+# A file that cannot be written is told in one line too: the path in it says all.
+KNOWN = (CommandFailed, Error, ConfigError, CatalogueError, OSError)
+
+_CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
+    (StoreUnavailable, ExitCode.NO_POSTGRES),
+    (NotFound, ExitCode.NOT_FOUND),
+    (Superseded, ExitCode.TAKEN),
+    (InvalidRequest, ExitCode.USAGE),
+    (ConfigError, ExitCode.USAGE),
+    (CatalogueError, ExitCode.USAGE),
+)
+
+
+def the_one_in(failure: Exception) -> Exception:
+    """A task group wraps what went wrong in it; one cause alone is told as itself."""
+    while isinstance(failure, ExceptionGroup) and len(failure.exceptions) == 1:
+        failure = failure.exceptions[0]
+    return failure
+
+
+def code_of(failure: Exception) -> ExitCode:
+    """The exit code for an error that reached the top."""
+    if isinstance(failure, CommandFailed):
+        return failure.code
+    return next((code for kind, code in _CODES if isinstance(failure, kind)), ExitCode.FAILED)
+
+
+def line_of(failure: Exception) -> str:
+    """One line for people."""
+    text = " ".join(str(failure).split())
+    if isinstance(failure, StoreUnavailable):
+        text += " Start it with `penstock up`, or set store.dsn to a Postgres that runs."
+    return text

@@ -1,0 +1,67 @@
+"""One HTTP call to an engine or to our own gateway, for commands. It blocks: call it in a thread."""
+
+import http.client
+import ssl
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from penstock.errors import ReplicaUnreachable
+
+_BYTES_MAX = 8 * 2**20
+
+
+class HttpAnswer(NamedTuple):
+    """A status and a whole body."""
+
+    status: int
+    body: bytes
+
+
+class HttpCaller:
+    """Calls base URLs. `api_keys` is base URL to key, "*" for all others."""
+
+    def __init__(
+        self, *, api_keys: dict[str, str] | None = None, ca_file: str = "", seconds: float = 10.0
+    ) -> None:
+        self._api_keys = api_keys or {}
+        self._ca_file = ca_file
+        self._seconds = seconds
+
+    def get(self, url: str, path: str) -> HttpAnswer:
+        return self._call("GET", url, path, None)
+
+    def post(self, url: str, path: str, body: bytes) -> HttpAnswer:
+        return self._call("POST", url, path, body)
+
+    def _call(self, method: str, url: str, path: str, body: bytes | None) -> HttpAnswer:
+        """Raises ReplicaUnreachable with the reason when there is no answer."""
+        try:
+            return self._exchange(method, url, path, body)
+        except (OSError, ValueError, http.client.HTTPException) as failure:
+            reason = str(failure) or type(failure).__name__
+            raise ReplicaUnreachable(f"{url}{path}: {reason}") from None
+
+    def _exchange(self, method: str, url: str, path: str, body: bytes | None) -> HttpAnswer:
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError("write http://HOST:PORT")
+        connection: http.client.HTTPConnection
+        if parts.scheme == "https":
+            context = ssl.create_default_context(cafile=self._ca_file or None)
+            connection = http.client.HTTPSConnection(
+                parts.hostname, parts.port, timeout=self._seconds, context=context
+            )
+        else:
+            connection = http.client.HTTPConnection(
+                parts.hostname, parts.port, timeout=self._seconds
+            )
+        headers = {"content-type": "application/json"} if body is not None else {}
+        key = self._api_keys.get(url) or self._api_keys.get("*", "")
+        if key:
+            headers["authorization"] = f"Bearer {key}"
+        try:
+            connection.request(method, parts.path.rstrip("/") + path, body, headers)
+            answer = connection.getresponse()
+            return HttpAnswer(answer.status, answer.read(_BYTES_MAX))
+        finally:
+            connection.close()

@@ -1,0 +1,37 @@
+"""Options that several commands share, and what the root command hands down to them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from penstock.config import Loaded, load
+
+DEFAULT_STATE = Path(".penstock")
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+StateOption = Annotated[
+    Path,
+    typer.Option("--state", help="The folder of `penstock up`, where its Postgres is found."),
+]
+ParentOption = Annotated[
+    int,
+    typer.Option("--parent-pid", help="End when this process ends; `penstock up` passes its own."),
+]
+
+
+class Invocation(msgspec.Struct, frozen=True):
+    """What was said before the command's name."""
+
+    file: Path | None = None
+
+    def load(self) -> Loaded:
+        return load(self.file)
+
+
+def invocation(context: typer.Context) -> Invocation:
+    """The root command's options, from any command below it."""
+    found = context.find_object(Invocation)
+    assert found is not None, "the root command makes one"
+    return found

@@ -1,0 +1,41 @@
+"""How results are printed: tables and colours for people, JSON for scripts."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+# A pipe has no width; lines for it must not be folded or cut.
+_PIPE_COLUMNS = 1000
+
+
+def console() -> Console:
+    """Standard output, as it is now."""
+    return _sized(Console(highlight=False))
+
+
+def error_console() -> Console:
+    """Standard error: progress, warnings, errors; results never."""
+    return _sized(Console(stderr=True, highlight=False))
+
+
+def print_json(value: object) -> None:
+    typer.echo(msgspec.json.encode(value, enc_hook=str))
+
+
+def print_table(titles: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    console().print(table)
+
+
+def _sized(made: Console) -> Console:
+    if not made.is_terminal:
+        made.width = _PIPE_COLUMNS
+    return made

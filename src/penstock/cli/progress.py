@@ -1,0 +1,96 @@
+"""One line about replicas that come up: loading takes minutes, and silence looks broken.
+
+On a terminal the line is rewritten in place; elsewhere it is printed when it says something new,
+and every ten seconds.
+"""
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
+
+from penstock.clock import Clock
+from penstock.fleet.progress import ReplicaProgress
+from penstock.records.model import ModelId
+from penstock.records.replica import ReplicaId, ReplicaState
+
+_REPEAT_SECONDS = 10.0
+_LINE_CHARACTERS = 100
+
+
+class ProgressLine:
+    """`with ProgressLine(...) as line:`, then `line.take(progress)` whenever there is news."""
+
+    def __init__(self, console: Console, clock: Clock) -> None:
+        self._console = console
+        self._clock = clock
+        self._latest: dict[ReplicaId, ReplicaProgress] = {}
+        self._status: Status | None = None
+        self._printed_phase = ""
+        self._printed_at = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def take(self, news: ReplicaProgress) -> None:
+        """News of one replica."""
+        if news.state is ReplicaState.STARTING:
+            self._latest[news.replica] = news
+            self._show()
+            return
+        self._latest.pop(news.replica, None)
+        if not self._latest:
+            self.close()
+        self._console.print(ended_line(news), soft_wrap=True)
+
+    def _show(self) -> None:
+        text = starting_line(self._latest.values())
+        if self._console.is_terminal:
+            if self._status is None:
+                self._status = self._console.status("")
+                self._status.start()
+            self._status.update(text)
+            return
+        phase = " ".join(sorted(self._latest))
+        now = self._clock.monotonic()
+        if phase != self._printed_phase or now - self._printed_at >= _REPEAT_SECONDS:
+            self._printed_phase, self._printed_at = phase, now
+            self._console.print(text, soft_wrap=True)
+
+
+def starting_line(replicas: Iterable[ReplicaProgress]) -> str:
+    """All that start, in one line: elapsed, and the last words of each engine."""
+    return "; ".join(_starting(each) for each in replicas)
+
+
+def ended_line(news: ReplicaProgress) -> str:
+    """A replica's new state."""
+    colour = "green" if news.state is ReplicaState.READY else "yellow"
+    detail = f": {escape(news.detail)}" if news.detail else ""
+    return f"[{colour}]{news.state}[/] {escape(_short(news.model))}{detail}"
+
+
+def _starting(news: ReplicaProgress) -> str:
+    words = escape((news.line or news.detail)[:_LINE_CHARACTERS])
+    text = f"[cyan]starting[/] {escape(_short(news.model))} {news.elapsed_seconds:.0f} s"
+    return f"{text} [dim]{words}[/]" if words else text
+
+
+def _short(model: ModelId) -> str:
+    return model.rsplit("/", 1)[-1]

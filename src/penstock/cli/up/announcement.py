@@ -1,0 +1,54 @@
+"""What `penstock up` says when it is ready: where it is, who you are, and a line to try."""
+
+import shlex
+
+import msgspec
+
+from penstock.cli.output import console, print_json
+
+
+class Announcement(msgspec.Struct, frozen=True):
+    """Printed as it stands with --json."""
+
+    base_url: str
+    account: str
+    key: str
+    model: str
+    models: tuple[str, ...]
+    state: str
+    metrics_url: str | None
+    pids: dict[str, int]
+
+    def print(self, *, is_new: bool, is_json: bool) -> None:
+        if is_json:
+            print_json(self)
+            return
+        key = "made now and kept" if is_new else "kept"
+        rows = {
+            "OpenAI": f"{self.base_url}/v1",
+            "Workers AI": f"{self.base_url}/client/v4/accounts/{self.account}/ai",
+            "Metrics": self.metrics_url or "off",
+            "Account": self.account,
+            "Key": f"{self.key}  ({key} in {self.state}/account.json)",
+            "Models": ", ".join(self.models),
+        }
+        out = console()
+        out.print("[bold green]Ready.[/] Ctrl-C stops everything.")
+        for title, value in rows.items():
+            out.print(f"  {title:11}{value}", markup=False, soft_wrap=True)
+        out.print("\nTry it:\n")
+        out.print(curl_line(self), markup=False, soft_wrap=True)
+
+
+def curl_line(announcement: Announcement) -> str:
+    """One request, to be pasted into a shell as it is."""
+    message = {"role": "user", "content": "Say hello in one word."}
+    body = {"model": announcement.model, "messages": [message], "max_tokens": 32}
+    words = (
+        "curl",
+        f"{announcement.base_url}/v1/chat/completions",
+        *("-H", f"Authorization: Bearer {announcement.key}"),
+        *("-H", "Content-Type: application/json"),
+        *("-d", msgspec.json.encode(body).decode()),
+    )
+    return shlex.join(words)

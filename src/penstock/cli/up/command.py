@@ -1,0 +1,55 @@
+"""`penstock up`'s options, and its way into the machine."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.options import DEFAULT_STATE, JsonOption, invocation
+from penstock.cli.up.machine import Machine
+from penstock.cli.up.order import Order
+
+
+def up(  # noqa: PLR0913 - each is an option of the command line
+    context: typer.Context,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="A model to launch, by id or alias; may be given several times."),
+    ] = None,
+    attach: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="An engine that already runs; may be given several times."),
+    ] = None,
+    state: Annotated[
+        Path, typer.Option(help="The folder where everything is kept between runs.")
+    ] = DEFAULT_STATE,
+    port: Annotated[
+        int | None, typer.Option(help="The gateway's port; 0 = any free one. [8787]")
+    ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="The port of /metrics; 0 = none. [8788]")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Gateway workers. [1]")] = None,
+    dsn: Annotated[
+        str | None, typer.Option(help="Use this Postgres instead of an embedded one.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run everything on this machine: Postgres, keeper, gateway, control, an account and a key.
+
+    Prints a curl line that works as soon as the model is ready. Ctrl-C stops everything in order;
+    a second one does not wait for streams.
+    """
+    order = Order(
+        file=invocation(context).file,
+        state=state,
+        models=tuple(model or ()),
+        attach=tuple(attach or ()),
+        port=port,
+        metrics_port=metrics_port,
+        workers=workers,
+        dsn=dsn,
+        is_json=json,
+    )
+    asyncio.run(Machine(order).run())

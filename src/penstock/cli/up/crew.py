@@ -1,0 +1,139 @@
+"""Control, keeper and gateway of one run: started together, ended in order."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from penstock.cli.exit_codes import CommandFailed, ExitCode
+from penstock.cli.progress import ProgressLine
+from penstock.cli.stop_signals import StopSignals
+from penstock.cli.up.children import Child, ChildPlan
+from penstock.cli.up.postgres import OwnPostgres
+from penstock.cli.up.state import ProcessMark, Running, UpState
+from penstock.clock import Clock
+from penstock.config import Config
+from penstock.errors import StoreUnavailable
+from penstock.fleet.processes import start_ticks
+from penstock.fleet.progress import ReplicaProgress
+
+# How much longer than its own limits a child may take before it is killed.
+_MARGIN_SECONDS = 10.0
+
+Say = Callable[[str], None]
+
+
+class Crew:
+    """Made once, run once. `config` is the one that the children have."""
+
+    def __init__(
+        self,
+        config: Config,
+        environment: dict[str, str],
+        state: UpState,
+        *,
+        progress: ProgressLine,
+        clock: Clock,
+        say: Say,
+    ) -> None:
+        self._config = config
+        self._environment = environment
+        self._state = state
+        self._progress = progress
+        self._clock = clock
+        self._say = say
+        self._signals: StopSignals | None = None
+        self._postgres: OwnPostgres | None = None
+        self._failure: CommandFailed | None = None
+        self._control = self._child("control")
+        self._keeper = self._child("keeper", "--stop-replicas", "--json", on_line=self._hear)
+        self._gateway = self._child("gateway")
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Who runs now, by name."""
+        children = (self._gateway, self._keeper, self._control)
+        pids = {"up": os.getpid(), **{child.plan.name: child.pid for child in children}}
+        if self._postgres is not None:
+            pids["postgres"] = self._postgres.pid
+        return pids
+
+    async def run(
+        self,
+        signals: StopSignals,
+        postgres: OwnPostgres | None,
+        on_up: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Until a signal, or until one of them cannot be kept; then everything is ended."""
+        self._signals, self._postgres = signals, postgres
+        async with asyncio.TaskGroup() as group:
+            children = (self._control, self._keeper, self._gateway)
+            keeping = [group.create_task(child.keep()) for child in children]
+            beside = [group.create_task(self._keep_postgres()), group.create_task(_run(on_up))]
+            await signals.asked.wait()
+            for task in beside:
+                task.cancel()
+            await self._end(signals)
+            await asyncio.wait(keeping)
+        if self._failure is not None:
+            raise self._failure
+
+    async def _end(self, signals: StopSignals) -> None:
+        self._progress.close()
+        self._say("stopping; Ctrl-C again does not wait for streams")
+        fleet = self._config.fleet
+        drain = self._config.ingress.drain_seconds + _MARGIN_SECONDS
+        await self._gateway.stop(drain, signals.hurried)
+        longest = fleet.drain_seconds + fleet.stop_grace_seconds + 6 * _MARGIN_SECONDS
+        await self._keeper.stop(longest + _MARGIN_SECONDS, signals.abandoned)
+        if signals.abandoned.is_set():
+            seconds = fleet.orphan_seconds
+            self._say(f"engines that still run end by themselves within {seconds:.0f} s")
+        await self._control.stop(_MARGIN_SECONDS, signals.hurried)
+
+    def _child(
+        self, *arguments: str, on_line: Callable[[bytes], None] | None = None
+    ) -> Child:
+        name = arguments[0]
+        plan = ChildPlan(
+            name=name,
+            arguments=(*arguments, "--parent-pid", str(os.getpid())),
+            environment=self._environment,
+            log=self._state.logs / f"{name}.log",
+            on_line=on_line,
+        )
+        return Child(
+            plan, self._clock, say=self._say, on_start=self._note, give_up=self._give_up
+        )
+
+    def _hear(self, line: bytes) -> None:
+        assert self._signals is not None
+        if not self._signals.asked.is_set():
+            self._progress.take(msgspec.json.decode(line, type=ReplicaProgress))
+
+    def _note(self) -> None:
+        """Write down who runs, for `doctor` and for the run after a kill -9."""
+        ingress = self._config.ingress
+        marks = [ProcessMark(name, pid, start_ticks(pid)) for name, pid in self.pids.items() if pid]
+        self._state.write_running(
+            Running(ingress.host, ingress.port, ingress.metrics_port, tuple(marks))
+        )
+
+    def _give_up(self, message: str, code: int) -> None:
+        known = code in frozenset(ExitCode) - {ExitCode.OK}
+        self._failure = CommandFailed(message, ExitCode(code) if known else ExitCode.FAILED)
+        assert self._signals is not None
+        self._signals.ask()
+
+    async def _keep_postgres(self) -> None:
+        if self._postgres is None:
+            return
+        try:
+            await self._postgres.keep()
+        except StoreUnavailable as failure:
+            self._give_up(failure.message, ExitCode.NO_POSTGRES)
+
+
+async def _run(act: Callable[[], Awaitable[None]]) -> None:
+    await act()

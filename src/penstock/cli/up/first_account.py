@@ -1,0 +1,30 @@
+"""The account and key that `penstock up` hands out, the same ones in every run of a state folder."""
+
+from penstock.cli.up.state import Credentials, UpState
+from penstock.policy import AccountBook, KeyBook
+from penstock.records.account import AccountId, Role
+from penstock.store import Store
+
+_NAME = "local"
+
+
+async def first_account(store: Store, state: UpState) -> tuple[Credentials, bool]:
+    """The credentials, and whether they were made now.
+
+    A key's secret is shown once and kept nowhere, but for this one: `up` is a laptop's tool, and
+    whoever can read its file can read the database too.
+    """
+    kept = state.read_credentials()
+    if kept is not None and await _is_valid(store, kept):
+        return kept, False
+    account = await AccountBook(store).create(_NAME)
+    key, secret = await KeyBook(store).create(Role.RUNTIME, account.id, _NAME)
+    made = Credentials(account.id, key.id, secret)
+    state.write_credentials(made)
+    return made, True
+
+
+async def _is_valid(store: Store, kept: Credentials) -> bool:
+    """False when the database is another one, or the key was revoked."""
+    keys = await KeyBook(store).list(AccountId(kept.account))
+    return any(key.id == kept.key and not key.is_revoked for key in keys)

@@ -1,0 +1,54 @@
+"""What `penstock up` was asked for, and the settings that all its processes get."""
+
+from pathlib import Path
+
+import msgspec
+
+from penstock.cli.ports import free_port
+from penstock.cli.up.state import UpState
+from penstock.cli.up.wanted import Wanted
+from penstock.config import Loaded
+
+
+class Order(msgspec.Struct, frozen=True):
+    """The command line. None means: as the configuration says."""
+
+    file: Path | None = None
+    state: Path = Path(".penstock")
+    models: tuple[str, ...] = ()
+    attach: tuple[str, ...] = ()
+    port: int | None = None
+    metrics_port: int | None = None
+    workers: int | None = None
+    dsn: str | None = None
+    is_json: bool = False
+
+
+def settings_for(
+    order: Order, loaded: Loaded, wanted: Wanted, state: UpState, dsn: str
+) -> dict[str, object]:
+    """`room.name` → value. Options win; one machine's habits only fill in what nobody has set."""
+    fixed: dict[str, object] = {
+        "store.dsn": dsn,
+        "fleet.replicas": wanted.replicas,
+        "catalogue.folder": wanted.catalogue_folder,
+        "ingress.run_folder": str(state.run_folder),
+    }
+    if order.port is not None:
+        fixed["ingress.port"] = order.port or free_port(loaded.config.ingress.host)
+    if order.metrics_port is not None:
+        fixed["ingress.metrics_port"] = order.metrics_port
+    if order.workers is not None:
+        fixed["ingress.workers"] = order.workers
+    habits: dict[str, object] = {
+        "catalogue.default_model": wanted.models[0].id,
+        "fleet.state_folder": str(state.fleet),
+        "fleet.engine_home": wanted.engine_home,
+        # The gateway has ended before replicas are drained, so there is little to wait for.
+        "fleet.drain_seconds": 15.0,
+        "fleet.drain_settle_seconds": 1.5,
+        "fleet.roster_poll_seconds": 0.5,
+        # After a kill -9 of `up`: long enough for the next one to adopt a loaded engine.
+        "fleet.orphan_seconds": 60.0,
+    }
+    return {k: v for k, v in habits.items() if k not in loaded.sources} | fixed

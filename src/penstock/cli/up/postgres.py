@@ -1,0 +1,41 @@
+"""The embedded Postgres of one run: started first, started again if it dies, stopped last."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock.fleet.processes import is_running, start_ticks
+from penstock.store.embedded import EmbeddedPostgres
+
+_LOOK_SECONDS = 1.0
+
+
+class OwnPostgres:
+    """`pid` and `started` name the server; both are 0 before the start."""
+
+    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._server = EmbeddedPostgres(folder)
+        self._say = say
+        self.pid = 0
+        self.started = 0
+
+    async def start(self) -> str:
+        dsn = await asyncio.to_thread(self._server.start)
+        # The first line of the server's own note of itself.
+        note = self._folder / "data" / "postmaster.pid"
+        self.pid = int(note.read_text().split("\n", 1)[0])
+        self.started = start_ticks(self.pid)
+        return dsn
+
+    async def keep(self) -> None:
+        """Start it again when it dies. The others go on without it until then."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            if not is_running(self.pid, self.started):
+                self._say(f"postgres ended; starting it again (log: {self._folder}/postgres.log)")
+                await asyncio.to_thread(self._server.stop)
+                await self.start()
+
+    async def stop(self) -> None:
+        await asyncio.to_thread(self._server.stop)

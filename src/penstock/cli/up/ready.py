@@ -1,0 +1,61 @@
+"""When a curl line would work: every model has a healthy replica, and the gateway knows of it."""
+
+import asyncio
+
+from penstock.cli.http_call import HttpCaller
+from penstock.clock import SystemClock
+from penstock.config import Config
+from penstock.errors import ReplicaUnreachable, StoreUnavailable
+from penstock.fleet.roster import RosterMirror
+from penstock.records.model import ModelId
+from penstock.store import Store
+
+_LOOK_SECONDS = 0.2
+_MARGIN_SECONDS = 0.2
+
+
+class ReadyWait:
+    """Asks until it is so. The roster alone would not do: a killed run leaves rows behind."""
+
+    def __init__(
+        self, config: Config, store: Store, models: tuple[ModelId, ...], caller: HttpCaller
+    ) -> None:
+        self._models = models
+        self._caller = caller
+        self._poll_seconds = config.fleet.roster_poll_seconds
+        self._gateway = f"http://{local_address(config.ingress.host)}:{config.ingress.port}"
+        self._roster = RosterMirror(store, SystemClock(), config.fleet)
+
+    async def wait(self) -> None:
+        while not await self._is_ready():
+            await asyncio.sleep(_LOOK_SECONDS)
+        # Every gateway worker has read by then what we have just read.
+        await asyncio.sleep(self._poll_seconds + _MARGIN_SECONDS)
+
+    async def _is_ready(self) -> bool:
+        try:
+            await self._roster.load()
+        except StoreUnavailable:
+            return False
+        for model in self._models:
+            if not await self._has_healthy(model):
+                return False
+        return await asyncio.to_thread(self._answers, self._gateway, "/readyz")
+
+    async def _has_healthy(self, model: ModelId) -> bool:
+        for replica in self._roster.ready(model):
+            if await asyncio.to_thread(self._answers, replica.url, "/health"):
+                return True
+        return False
+
+    def _answers(self, url: str, path: str) -> bool:
+        try:
+            return self._caller.get(url, path).status == 200
+        except ReplicaUnreachable:
+            return False
+
+
+def local_address(host: str) -> str:
+    """How to reach, from this machine, what listens on `host`."""
+    known = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - compared only
+    return known.get(host, f"[{host}]" if ":" in host else host)

@@ -1,0 +1,141 @@
+"""The state folder of `penstock up`: what stays between two runs, and what a run tells others.
+
+    up.lock       held while a run lasts
+    account.json  the first account and its key, secret included (mode 0600)
+    running.json  ports and processes of the present run; of the last one if that was killed
+    postgres/ fleet/ models/ logs/ run/
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from penstock.cli.exit_codes import CommandFailed, ExitCode
+
+_Record = TypeVar("_Record", bound=msgspec.Struct)
+# Unix allows 107 bytes for a socket's whole path, and a worker's socket is named by its pid.
+_RUN_FOLDER_BYTES_MAX = 85
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """account.json."""
+
+    account: str
+    key: str
+    secret: str
+
+
+class ProcessMark(msgspec.Struct, frozen=True):
+    """A process of ours, so marked that no other is taken for it."""
+
+    name: str
+    pid: int
+    started: int
+
+
+class Running(msgspec.Struct, frozen=True):
+    """running.json."""
+
+    host: str
+    port: int
+    metrics_port: int
+    processes: tuple[ProcessMark, ...] = ()
+
+
+class UpState:
+    """Reads and writes the folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        self.postgres = self.root / "postgres"
+        self.fleet = self.root / "fleet"
+        self.models = self.root / "models"
+        self.logs = self.root / "logs"
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Make the folder, and have it for this process alone."""
+        # Searchable for others: as root, Postgres runs as a user of its own.
+        self.root.mkdir(mode=0o711, parents=True, exist_ok=True)
+        # It holds a key, and stands where people keep their code.
+        (self.root / ".gitignore").write_text("*\n")
+        for folder in (self.models, self.logs):
+            folder.mkdir(exist_ok=True)
+        lock = os.open(self.root / "up.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            self._take(lock)
+            yield
+        finally:
+            os.close(lock)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a run lasts now."""
+        try:
+            lock = os.open(self.root / "up.lock", os.O_RDWR)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+        return False
+
+    @property
+    def run_folder(self) -> Path:
+        """For the workers' sockets: here, or in the temporary folder if the path is too long."""
+        beside = self.root / "run"
+        if len(os.fsencode(beside)) <= _RUN_FOLDER_BYTES_MAX:
+            return beside
+        digest = hashlib.sha256(os.fsencode(self.root)).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"penstock-run-{digest}"
+
+    def read_credentials(self) -> Credentials | None:
+        return _read(self.root / "account.json", Credentials)
+
+    def write_credentials(self, credentials: Credentials) -> None:
+        _write(self.root / "account.json", credentials)
+
+    def read_running(self) -> Running | None:
+        return _read(self.root / "running.json", Running)
+
+    def write_running(self, running: Running) -> None:
+        _write(self.root / "running.json", running)
+
+    def forget_running(self) -> None:
+        (self.root / "running.json").unlink(missing_ok=True)
+
+    def _take(self, lock: int) -> None:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CommandFailed(
+                f"Another `penstock up` runs in {self.root}. Stop it, or pass another folder with"
+                " --state.",
+                ExitCode.TAKEN,
+            ) from None
+
+
+def _read(path: Path, kind: type[_Record]) -> _Record | None:
+    """None also when it cannot be understood: all of it can be made anew."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+def _write(path: Path, record: msgspec.Struct) -> None:
+    fresh = path.with_name(path.name + ".new")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(msgspec.json.encode(record))
+    fresh.replace(path)

@@ -1,0 +1,117 @@
+"""What `penstock up` shall run, out of its options, the configuration and what is installed."""
+
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from penstock.catalogue import fill, load_catalogue
+from penstock.catalogue.settings import Settings as CatalogueSettings
+from penstock.cli.exit_codes import CommandFailed, ExitCode
+from penstock.cli.http_call import HttpCaller
+from penstock.cli.up.attached import ServedModel, ask_engine, match, write_entry
+from penstock.config import Config, cpu_engine_folder
+from penstock.fleet.settings import WantedReplicas
+from penstock.records.model import Model
+
+_LAPTOP_MODEL = "smollm2"
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """Replicas, their models (the first is the default one), and what people should know of it."""
+
+    replicas: tuple[WantedReplicas, ...]
+    models: tuple[Model, ...]
+    catalogue_folder: str
+    engine_home: str
+    notes: tuple[str, ...] = ()
+
+
+class Chooser:
+    """Made once. `models` and `attach` are as given on the command line."""
+
+    def __init__(self, config: Config, models_folder: Path, caller: HttpCaller) -> None:
+        self._config = config
+        self._caller = caller
+        # Entries are only ever written into our own folder, never into the operator's.
+        self._own_folder = None if config.catalogue.folder else models_folder
+        folder = config.catalogue.folder or str(models_folder)
+        self._settings: CatalogueSettings = msgspec.structs.replace(
+            config.catalogue, folder=folder
+        )
+        self._engine_home = config.fleet.engine_home or _installed_engine()
+        self._notes: list[str] = []
+
+    def choose(self, models: tuple[str, ...], attach: tuple[str, ...]) -> Wanted:
+        """Everything that is wanted, each part of it known to be there."""
+        replicas = [self._attach(url.rstrip("/")) for url in attach]
+        replicas += [WantedReplicas(model=name) for name in models]
+        if not replicas:
+            replicas = list(self._config.fleet.replicas) or [self._laptop_model()]
+        catalogue = load_catalogue(self._settings)
+        chosen = [catalogue.find(replica.model) for replica in replicas]
+        for replica, model in zip(replicas, chosen, strict=True):
+            if replica.provider == "process":
+                self._check_program(model)
+        return Wanted(
+            replicas=tuple(replicas),
+            models=tuple({model.id: model for model in chosen}.values()),
+            catalogue_folder=self._settings.folder,
+            engine_home=self._engine_home,
+            notes=tuple(self._notes),
+        )
+
+    def _attach(self, url: str) -> WantedReplicas:
+        served = ask_engine(self._caller, url)
+        model = match(load_catalogue(self._settings), served)
+        if model is None:
+            self._describe(url, served[0])
+            model = match(load_catalogue(self._settings), served)
+        assert model is not None, "an entry for it has just been written"
+        return WantedReplicas(model=model.id, provider="attach", url=url)
+
+    def _describe(self, url: str, served: ServedModel) -> None:
+        told = f"{url} serves {served.id}, which is not in the catalogue"
+        if self._own_folder is None:
+            raise CommandFailed(
+                f"{told}: add an entry for it to {self._settings.folder} (docs/catalogue.md).",
+                ExitCode.USAGE,
+            )
+        path = write_entry(self._own_folder, served)
+        self._notes.append(
+            f"{told}, so {path} now describes it: family openai, tools and structured output,"
+            f" context {served.max_model_len or 'not told, so a guess'}, no prices."
+            " Edit it as you like."
+        )
+
+    def _laptop_model(self) -> WantedReplicas:
+        if not self._engine_home:
+            raise CommandFailed(
+                "There is no engine to start. Install the one for CPUs with"
+                " deploy/cpu-engine/setup (about 4 minutes), or pass --attach URL for an engine"
+                " that runs, or --model NAME.",
+                ExitCode.USAGE,
+            )
+        return WantedReplicas(model=_LAPTOP_MODEL)
+
+    def _check_program(self, model: Model) -> None:
+        """Say now that a program is missing, not after the keeper has tried five times."""
+        needs_home = any("{engine_home}" in part for part in model.recipe.command)
+        if needs_home and not self._engine_home:
+            raise CommandFailed(
+                f"{model.id} needs the engine for CPUs: install it with deploy/cpu-engine/setup"
+                " (about 4 minutes), or name its folder in fleet.engine_home.",
+                ExitCode.USAGE,
+            )
+        argv, _ = fill(model.recipe, port=1, engine_home=self._engine_home or "/")
+        if shutil.which(argv[0]) is None:
+            raise CommandFailed(
+                f"{model.id} is started with {argv[0]}, which is not there. Install it, or attach"
+                " an engine that runs with --attach URL.",
+                ExitCode.USAGE,
+            )
+
+
+def _installed_engine() -> str:
+    folder = cpu_engine_folder()
+    return str(folder) if (folder / "venv" / ".ready").exists() else ""

@@ -1,0 +1,59 @@
+"""The size and shape of the code, held by a test: caps on files and functions, names, docstrings."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+ALL = sorted([*SOURCES, *(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")])
+
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 70
+BANNED_ENDINGS = (
+    "utils", "helpers", "common", "misc", "core", "base", "types", "manager", "handler",
+    "service", "processor",
+)  # fmt: skip
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+@pytest.mark.parametrize("path", ALL, ids=name_of)
+def test_file_and_its_functions_stay_small(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("\n") <= FILE_LINES_MAX
+    for function in functions(ast.parse(text)):
+        assert function.end_lineno is not None
+        lines = function.end_lineno - function.lineno + 1
+        assert lines <= FUNCTION_LINES_MAX, f"{function.name} has {lines} lines"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_module_says_what_it_is_for(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text()))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_names_say_a_responsibility(path: Path) -> None:
+    names = [path.stem, path.parent.name]
+    names += [n.name for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ClassDef)]
+    for name in names:
+        assert not name.lower().endswith(BANNED_ENDINGS), name
+
+
+def test_there_are_no_lint_exemptions_but_one_line_ones_with_a_reason() -> None:
+    for path in SOURCES:
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            assert "ruff: noqa" not in line, f"{name_of(path)}:{number}"
+            if "# noqa" in line:
+                assert " - " in line.partition("# noqa")[2], f"{name_of(path)}:{number} has no reason"
