@@ -21,7 +21,7 @@ setup: .venv/.ready
 check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy src tests benchmarks deploy
+	$(BIN)/mypy src tests benchmarks docs deploy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_docs.py
 
@@ -46,7 +46,7 @@ up: setup
 	$(BIN)/penstock up
 
 docs: setup
-	$(BIN)/python -m docs.generate
+	$(BIN)/python docs/docs_generate.py
 
 bench-overhead: setup
 	$(BIN)/python benchmarks/overhead.py

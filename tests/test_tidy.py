@@ -1,4 +1,4 @@
-"""The size and shape of the code, held by a test: caps on files and functions, names, docstrings."""
+"""The size and shape of the code, held by a test: caps, names, docstrings, exemptions."""
 
 import ast
 from collections.abc import Iterator
@@ -56,4 +56,5 @@ def test_there_are_no_lint_exemptions_but_one_line_ones_with_a_reason() -> None:
         for number, line in enumerate(path.read_text().splitlines(), 1):
             assert "ruff: noqa" not in line, f"{name_of(path)}:{number}"
             if "# noqa" in line:
-                assert " - " in line.partition("# noqa")[2], f"{name_of(path)}:{number} has no reason"
+                reason = line.partition("# noqa")[2]
+                assert " - " in reason, f"{name_of(path)}:{number} has no reason"

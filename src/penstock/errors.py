@@ -25,7 +25,6 @@ Error
 │   ├── NoReplica             503  the model has no replica that can serve
 │   ├── ReplicaUnreachable    503  the chosen replica did not take the request; try another
 │   ├── Overloaded            503  this gateway holds as much as it may
-│   ├── Draining              503  this gateway is shutting down
 │   └── StoreUnavailable      503  Postgres does not answer and the answer is not cached
 ├── Interrupted         our side; work began, usage is recorded, not safe to repeat blindly
 │   ├── EngineLost            502  the engine went away in the middle
@@ -33,8 +32,9 @@ Error
 │   ├── Aborted               503  this gateway was stopped while the answer was being made
 │   ├── DeadlinePassed        504  the engine took longer than a timeout allows
 │   └── InternalError         500  a bug of ours
-└── Superseded          someone else owns it now, stop quietly
-    └── GenerationStale           a newer generation of this replica exists
+├── Superseded          someone else owns it now, stop quietly
+│   └── GenerationStale           a newer generation of this replica exists
+└── MigrationChanged    a schema migration was changed after it was applied
 
 `status` is the one on /v1. The Workers AI surface has its own numbers for some of them;
 `ingress/error_response.py` is the only place that maps errors to HTTP.
@@ -225,12 +225,6 @@ class Overloaded(Unavailable):
     code = "overloaded"
 
 
-class Draining(Unavailable):
-    """This gateway is shutting down; another one will take the request."""
-
-    code = "draining"
-
-
 class StoreUnavailable(Unavailable):
     """The database does not answer, so this key cannot be checked now."""
 
@@ -287,3 +281,9 @@ class GenerationStale(Superseded):
     """A newer generation of this replica exists."""
 
     code = "generation_stale"
+
+
+class MigrationChanged(Error):
+    """A migration that was applied before has been changed since."""
+
+    code = "migration_changed"

@@ -215,6 +215,7 @@ async def test_a_replica_outlives_a_killed_keeper_and_the_next_one_adopts_it(
     process = killable(dsn, folder)
     mirror = RosterMirror(store, SystemClock(), _settings(folder))
     while not mirror.ready(_M):
+        assert process.poll() is None, "the keeper has ended by itself"
         await asyncio.sleep(0.05)
         await mirror.poll()
     [old] = mirror.ready(_M)
@@ -227,6 +228,7 @@ async def test_a_replica_outlives_a_killed_keeper_and_the_next_one_adopts_it(
         await _until(lambda: [r.generation for r in watched.mirror.ready(_M)] == [2])
         [adopted] = watched.mirror.ready(_M)
         assert (adopted.id, adopted.url) == (old.id, old.url)
+        assert [(p.replica, p.state) for p in watched.progress] == [(old.id, "ready")]
         assert _states(folder) == [before]
         await asyncio.sleep(0.5)
         assert [row[1] for row in await _rows(store)] == ["ready"]

@@ -256,3 +256,32 @@ async def test_while_postgres_is_away_gateways_keep_the_roster_and_nothing_is_re
         assert await reaper.step() == 0, "the keeper was heard in time"
         follower.cancel()
     await store.close()
+
+
+async def test_a_mirror_outlives_what_nobody_foresaw(empty_dsn: str) -> None:
+    store = Store(StoreSettings(dsn=empty_dsn))
+    await store.open()
+    mirror = _mirror(store, roster_poll_seconds=0.05)
+    async with asyncio.TaskGroup() as group:
+        follower = group.create_task(mirror.run())
+        await _until(lambda: mirror.failures > 1, 10)
+        await migrate(empty_dsn)
+        await RosterTable(store).enroll(_replica(), keeper=_KEEPER)
+        await _until(lambda: mirror.ready(_M) == (_replica(),), 10)
+        follower.cancel()
+    await store.close()
+
+
+async def test_a_running_reaper_judges_after_one_interval(store: Store) -> None:
+    settings = Settings(reap_seconds=0.1, orphan_seconds=0.2, reap_margin_seconds=0.0)
+    await RosterTable(store).enroll(_replica(), keeper=_KEEPER)
+    mirror = _mirror(store, roster_poll_seconds=0.05)
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(mirror.run()),
+            group.create_task(Reaper(store, SystemClock(), settings).run()),
+        ]
+        await _until(lambda: len(mirror.all()) == 1, 5)
+        await _until(lambda: not mirror.all(), 5)
+        for task in tasks:
+            task.cancel()

@@ -57,7 +57,7 @@ def _waiting(cell: Cell) -> float:
 
 
 def test_error_3040_reject_if_busy_in_the_body(cell: Cell) -> None:
-    options = {"options": {"rejectIfBusy": True}}
+    options: dict[str, Any] = {"options": {"rejectIfBusy": True}}
     with _held_slot(cell):
         answer = cell.run_model(CHAT, {"messages": prompt(), **options})
         message = check_envelope(answer, 429, 3040, retry=True, retry_after=True)
@@ -120,7 +120,9 @@ def test_a_busy_model_does_not_hold_up_another(cell: Cell) -> None:
         assert cell.chat(chat_body(PLAIN)).status_code == 200
 
 
-def test_one_slot_runs_one_request_at_a_time(cell: Cell, tight: tuple[Cell, ScriptedEngine]) -> None:
+def test_one_slot_runs_one_request_at_a_time(
+    cell: Cell, tight: tuple[Cell, ScriptedEngine]
+) -> None:
     """Three requests for one slot are run one after the other, none is lost."""
     running: list[int] = []
     answers: list[httpx.Response] = []

@@ -1,11 +1,11 @@
-"""SIGTERM: stop accepting, let streams finish for `drain_seconds`, then abort them in order (3008)."""
+"""SIGTERM: stop accepting, let streams finish for `drain_seconds`, then abort the rest (3008)."""
 
 import json
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
-import httpx
 import pytest
 from tests.integration.gateway_answers import check_envelope
 from tests.integration.gateway_cell import CHAT, Cell, CellFactory, chat_body, prompt
@@ -25,7 +25,7 @@ def cell(cells: CellFactory, request: pytest.FixtureRequest) -> Iterator[Cell]:
 
 
 def test_error_3008_what_is_still_running_after_the_drain_is_aborted(cell: Cell) -> None:
-    answers: list[httpx.Response] = []
+    answers: list[Any] = []
     body = {"messages": prompt({"stall_before_head": 30})}
     asker = threading.Thread(target=lambda: answers.append(cell.run_model(CHAT, body)))
     asker.start()
@@ -50,16 +50,16 @@ def test_error_3008_what_is_still_running_after_the_drain_is_aborted(cell: Cell)
 
 
 def test_streams_finish_within_the_drain_and_nothing_new_is_taken(cell: Cell) -> None:
-    script = {"tokens": 20, "interval": 0.05}
+    script = {"tokens": 36, "interval": 0.05}
     with RawClient(cell.gateway.port) as client, RawClient(cell.gateway.port) as idle:
         idle.send(post_bytes(_V1, chat_body(), cell.key))
         assert idle.read_answer().status == 200
         client.send(post_bytes(_V1, chat_body(script=script, stream=True), cell.key))
         client.read_until(b"data: ")
         cell.gateway.terminate()
-        # An idle connection is closed; a new one is refused as soon as the workers know.
+        # An idle connection is closed; a new one is refused while the stream still runs.
         assert idle.is_closed()
-        eventually(lambda: _is_refused(cell), 1.0)
+        eventually(lambda: _is_refused(cell), 1.2)
         rest = client.read_until(b"\r\n0\r\n\r\n")
         assert rest.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
         assert b'"error"' not in rest

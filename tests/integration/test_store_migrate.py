@@ -12,7 +12,8 @@ import psycopg
 import pytest
 
 from penstock import errors
-from penstock.store import MigrationChanged, migrate, pending
+from penstock.errors import MigrationChanged
+from penstock.store import migrate, pending
 from penstock.store.migrate import MIGRATIONS
 
 _ALL = sorted(path.name for path in MIGRATIONS.glob("*.sql"))

@@ -29,6 +29,7 @@ EXAMPLES = {
     "prices": "[prices] and, below it, input_nanousd_per_mtok = 600000000",
     "default_output_tokens": "default_output_tokens = 4096",
     "allowed_accounts": 'allowed_accounts = ["team-a"]',
+    "reasoning_field": 'reasoning_field = "reasoning_content"',
     "recipe.command": 'command = ["vllm", "serve", "…", "--port", "{port}"]',
     "recipe.environment": 'environment = { OMP_NUM_THREADS = "1" }',
     "recipe.served_name": 'served_name = "@cf/moonshotai/kimi-k2.5"',

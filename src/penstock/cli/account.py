@@ -20,7 +20,7 @@ AccountId = Annotated[str, typer.Argument(metavar="ID", help="The account's id."
 def create(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="What people call it.")],
-    id: Annotated[  # noqa: A002 - it becomes the option's name
+    id: Annotated[
         str | None, typer.Option(help="32 characters of 0-9 and a-f; made up if not given.")
     ] = None,
     state: StateOption = DEFAULT_STATE,

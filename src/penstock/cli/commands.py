@@ -21,12 +21,13 @@ from penstock.telemetry.settings import Settings as TelemetrySettings
 class _Commands(TyperGroup):
     """Whatever of ours goes wrong below ends here, without a traceback."""
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's own signature
         try:
             return super().invoke(ctx)
         except (*KNOWN, ExceptionGroup) as raised:
             failure = the_one_in(raised)
-            if not isinstance(failure, KNOWN):
+            # A reader that went away (`| head`) is for typer to tell; the rest is a bug of ours.
+            if not isinstance(failure, KNOWN) or isinstance(failure, BrokenPipeError):
                 raise
             error_console().print(f"[red]error:[/] {escape(line_of(failure))}", soft_wrap=True)
             raise typer.Exit(code_of(failure)) from None
@@ -56,7 +57,9 @@ def root(
     ] = None,
     _version: Annotated[
         bool,
-        typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version),
+        typer.Option(
+            "--version", help="Print the version.", is_eager=True, callback=_print_version
+        ),
     ] = False,
 ) -> None:
     """Serverless inference for agents, on your own GPUs."""

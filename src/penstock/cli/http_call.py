@@ -1,4 +1,4 @@
-"""One HTTP call to an engine or to our own gateway, for commands. It blocks: call it in a thread."""
+"""One HTTP call to an engine or to our own gateway. It blocks: call it in a thread."""
 
 import http.client
 import ssl

@@ -19,7 +19,7 @@ AccountOption = Annotated[str | None, typer.Option("--account", help="The accoun
 
 
 @app.command()
-def create(  # noqa: PLR0913 - each is an option of the command line
+def create(
     context: typer.Context,
     account: AccountOption = None,
     operator: Annotated[

@@ -1,4 +1,4 @@
-"""`penstock models`: the catalogue as this configuration sees it, and a check of your own entries."""
+"""`penstock models`: the catalogue as this configuration sees it, and a check of your entries."""
 
 from pathlib import Path
 from typing import Annotated
@@ -100,7 +100,9 @@ def _problems(settings: Settings) -> list[str]:
 
 
 def _plain(record: msgspec.Struct) -> dict[str, object]:
-    return {key: msgspec.to_builtins(value) for key, value in msgspec.structs.asdict(record).items()}
+    return {
+        key: msgspec.to_builtins(value) for key, value in msgspec.structs.asdict(record).items()
+    }
 
 
 def _row(model: Model) -> tuple[str, ...]:

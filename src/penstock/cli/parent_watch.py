@@ -12,7 +12,7 @@ from collections.abc import Callable
 _LOOK_SECONDS = 0.25
 
 
-def watch_parent(pid: int, on_lost: Callable[[], None]) -> None:
+def watch_parent(pid: int, on_lost: Callable[[], object]) -> None:
     """Call `on_lost` once, in a thread of its own, when `pid` is not (or no longer) our parent."""
 
     def watch() -> None:

@@ -10,7 +10,6 @@ from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
-from rich.status import Status
 
 from penstock.clock import Clock
 from penstock.fleet.progress import ReplicaProgress
@@ -28,7 +27,8 @@ class ProgressLine:
         self._console = console
         self._clock = clock
         self._latest: dict[ReplicaId, ReplicaProgress] = {}
-        self._status: Status | None = None
+        self._status = console.status("")
+        self._is_shown = False
         self._printed_phase = ""
         self._printed_at = 0.0
 
@@ -44,9 +44,9 @@ class ProgressLine:
         self.close()
 
     def close(self) -> None:
-        if self._status is not None:
+        if self._is_shown:
             self._status.stop()
-            self._status = None
+            self._is_shown = False
 
     def take(self, news: ReplicaProgress) -> None:
         """News of one replica."""
@@ -62,10 +62,10 @@ class ProgressLine:
     def _show(self) -> None:
         text = starting_line(self._latest.values())
         if self._console.is_terminal:
-            if self._status is None:
-                self._status = self._console.status("")
-                self._status.start()
             self._status.update(text)
+            if not self._is_shown:
+                self._status.start()
+                self._is_shown = True
             return
         phase = " ".join(sorted(self._latest))
         now = self._clock.monotonic()

@@ -53,6 +53,9 @@ class Attempt:
         "was_answered",
     )  # fmt: skip
 
+    # Armed by `run`, not before: a connection that never opens must leave no timer behind.
+    _timer: Timer
+
     def __init__(
         self,
         sink: Sink,
@@ -74,7 +77,6 @@ class Attempt:
         self._wheel = wheel
         self._done: asyncio.Future[Error | None] = asyncio.get_running_loop().create_future()
         self._ends_at = clock.monotonic() + settings.total_seconds
-        self._timer = self._first_timer()
         self.was_answered = False
         self.first_data_at: float | None = None
         self.usage: Usage | None = None
@@ -83,11 +85,11 @@ class Attempt:
     def restart(self) -> None:
         """Be ready for a second connection, after one on which nothing was answered."""
         self._done = asyncio.get_running_loop().create_future()
-        self._timer = self._first_timer()
 
     async def run(self, connection: Connection, pieces: list[bytes | Raw]) -> None:
         """Send, and wait for the end. Cancelling drops the connection, and the engine stops."""
         self._connection = connection
+        self._timer = self._first_timer()
         connection.send(pieces, self)
         try:
             error = await self._done
@@ -131,13 +133,16 @@ class Attempt:
 
     def on_read_end(self) -> None:
         out = self._out
+        if not out and self.first_data_at is None:
+            return
+        now = self._clock.monotonic()
+        self._timer.deadline = min(now + self._settings.between_bytes_seconds, self._ends_at)
         if not out:
+            # Half an event, or one that is held back: the engine is not silent.
             return
         self._out = []
-        now = self._clock.monotonic()
         if self.first_data_at is None:
             self.first_data_at = now
-        self._timer.deadline = min(now + self._settings.between_bytes_seconds, self._ends_at)
         self._sink.push(out[0] if len(out) == 1 else b"".join(out))
         if self._sink.is_full and self._connection is not None:
             # The caller is slow, not the engine: while reading is paused only the total runs on.
@@ -157,15 +162,19 @@ class Attempt:
 
     def on_lost(self, error: Error, *, answered: bool) -> None:
         self.was_answered = answered
+        if self._stream is not None and self._stream.is_done:
+            # Lost after the stream's end mark: the caller has all there is.
+            self._finish(None)
+            return
         if answered and not isinstance(error, EngineFailed):
             error = EngineLost(f"The engine went away while it was answering. {error.message}")
         self._finish(error)
 
     def _first_timer(self) -> Timer:
         # What is not streamed says nothing before its end: its first byte may take the total.
-        settings = self._settings
-        wait = settings.first_byte_seconds if self._stream else settings.total_seconds
-        return self._wheel.after(min(wait, settings.total_seconds), self._on_deadline)
+        left = self._ends_at - self._clock.monotonic()
+        wait = min(self._settings.first_byte_seconds, left) if self._stream else left
+        return self._wheel.after(wait, self._on_deadline)
 
     def _stream_end(self, stream: EventStream) -> Error | None:
         if not self._is_event_stream:
@@ -178,7 +187,7 @@ class Attempt:
         body = b"".join(self._body)
         try:
             wire = _answer_decoder.decode(body).usage
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return EngineFailed("The engine's answer is not JSON.")
         if wire is not None:
             self.usage = wire.counts()

@@ -32,7 +32,8 @@ class Connection(asyncio.Protocol):
     """`is_usable` is false once the peer or we closed it; a usable idle one may be pooled."""
 
     __slots__ = (
-        "_answered", "_headers", "_on_idle", "_parser", "_receiver", "_transport",
+        "_answered", "_has_head", "_headers", "_is_paused", "_on_idle", "_parser", "_receiver",
+        "_transport",
         "idle_since", "is_usable", "was_reused",
     )  # fmt: skip
 
@@ -43,6 +44,8 @@ class Connection(asyncio.Protocol):
         self._receiver: Receiver | None = None
         self._headers: list[tuple[bytes, bytes]] = []
         self._answered = False
+        self._has_head = False
+        self._is_paused = False
         self.is_usable = False
         self.was_reused = False
         self.idle_since = 0.0
@@ -53,6 +56,7 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         self._receiver = receiver
         self._answered = False
+        self._has_head = False
         self._headers = []
         for piece in pieces:
             # uvloop gathers what is written in one turn of the loop into one system call.
@@ -68,10 +72,12 @@ class Connection(asyncio.Protocol):
     def pause_reading(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
+            self._is_paused = True
 
     def resume_reading(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
+            self._is_paused = False
 
     # asyncio.Protocol
 
@@ -79,9 +85,11 @@ class Connection(asyncio.Protocol):
         # uvloop sets TCP_NODELAY on every TCP transport by itself.
         self._transport = cast("asyncio.Transport", transport)
         self.is_usable = True
+        self._on_idle.opened()
 
     def data_received(self, data: bytes) -> None:
-        if self._receiver is None:
+        receiver = self._receiver
+        if receiver is None:
             # Nobody asked: an engine that speaks out of turn is not trusted with the next request.
             self.abort()
             return
@@ -92,17 +100,27 @@ class Connection(asyncio.Protocol):
             self._lose(EngineFailed("The engine's answer is not HTTP."))
             self.abort()
             return
-        receiver = self._receiver
-        if receiver is not None:
+        if self._receiver is receiver:
             receiver.on_read_end()
+        elif self.is_usable:
+            self._rest()
+        else:
+            self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_usable = False
         self._transport = None
+        if exc is None and self._receiver is not None and self._ends_with_close():
+            self.on_message_complete()
         self._lose(ReplicaUnreachable(f"The connection to the engine was lost: {exc or 'closed'}."))
         self._on_idle.closed(self)
 
     # httptools callbacks
+
+    def on_message_begin(self) -> None:
+        if self._receiver is None:
+            # A second answer behind the first would be taken for that of the next request.
+            self.is_usable = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers.append((name.lower(), value))
@@ -110,6 +128,7 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         if status >= 200 and self._receiver is not None:
+            self._has_head = True
             self._receiver.on_head(status, self._headers)
 
     def on_body(self, data: bytes) -> None:
@@ -120,17 +139,24 @@ class Connection(asyncio.Protocol):
         if self._parser.get_status_code() < 200:
             self._headers = []
             return
+        if not self._parser.should_keep_alive():
+            self.is_usable = False
         receiver, self._receiver = self._receiver, None
-        keep = self._parser.should_keep_alive()
         if receiver is not None:
             receiver.on_read_end()
             receiver.on_complete()
-        if keep and self.is_usable:
-            self.was_reused = True
-            self._on_idle.idle(self)
-        elif self._transport is not None:
-            self.is_usable = False
-            self._transport.close()
+
+    def _rest(self) -> None:
+        """The answer is complete and nothing came behind it: the next request may have this one."""
+        if self._is_paused:
+            self.resume_reading()
+        self.was_reused = True
+        self._on_idle.idle(self)
+
+    def _ends_with_close(self) -> bool:
+        """Whether the answer has neither length nor chunks, so that closing is how it ends."""
+        framings = (b"content-length", b"transfer-encoding")
+        return self._has_head and not any(name in framings for name, _ in self._headers)
 
     def _lose(self, error: Error) -> None:
         receiver, self._receiver = self._receiver, None
@@ -139,7 +165,9 @@ class Connection(asyncio.Protocol):
 
 
 class IdleCallback(Protocol):
-    """The pool's ear: a connection fell idle, or is closed."""
+    """The pool's ear: a connection was opened, fell idle, or is closed."""
+
+    def opened(self) -> None: ...
 
     def idle(self, connection: Connection) -> None: ...
 

@@ -6,6 +6,7 @@ for byte, what the engine would have sent for the caller's own body. All searche
 unescaped quotes; inside a JSON string every quote is escaped, so they cannot match a model's words.
 """
 
+import json
 import re
 
 import msgspec
@@ -42,6 +43,7 @@ class WireUsage(msgspec.Struct):
         return Usage(self.prompt_tokens, self.completion_tokens, cached)
 
 
+_scanner = json.JSONDecoder()
 _usage_decoder = msgspec.json.Decoder(WireUsage)
 
 
@@ -52,6 +54,16 @@ def read_usage(raw: bytes) -> Usage | None:
     except msgspec.DecodeError:
         return None
     return wire.counts()
+
+
+def _end_of_object(event: bytes, start: int) -> int:
+    """Where a JSON object ends that is nested deeper than any engine's usage is today."""
+    try:
+        # One character for each byte, so that places in the text are places in the bytes.
+        _, length = _scanner.raw_decode(event[start:].decode("latin-1"))
+    except (ValueError, RecursionError):
+        raise EngineFailed("The engine's usage is not a JSON object.") from None
+    return start + length
 
 
 class Fingerprint:
@@ -121,7 +133,10 @@ class EventStream:
         counts = [u for raw in self._usage.values() if (u := read_usage(raw)) is not None]
         if not counts:
             return None
-        return Usage(counts[0].prompt_tokens, sum(u.completion_tokens for u in counts))
+        # All choices share one prompt; what of it was cached, the first one that knows says.
+        cached = next((u.cached_tokens for u in counts if u.cached_tokens is not None), None)
+        completion = sum(u.completion_tokens for u in counts)
+        return Usage(counts[0].prompt_tokens, completion, cached)
 
     def _event(self, event: bytes) -> bytes:
         start = event.find(_USAGE)
@@ -130,9 +145,7 @@ class EventStream:
         end = event.find(b"}", start) + 1
         if event.find(b"{", start + len(_USAGE), end) >= 0:
             match = _NESTED_USAGE.match(event, start)
-            if match is None:
-                raise EngineFailed("The engine's usage is not a JSON object.")
-            end = match.end()
+            end = match.end() if match is not None else _end_of_object(event, start + _USAGE_KEY)
         raw = event[start + _USAGE_KEY : end]
         if event.find(_NO_CHOICES, 0, start) >= 0:
             return self._total(event, raw)
@@ -147,6 +160,7 @@ class EventStream:
             return self._release() + event
         if event.startswith(_ERROR):
             self.has_error = True
+            return self._release() + event
         return self._finish(event)
 
     def _total(self, event: bytes, raw: bytes) -> bytes:

@@ -48,17 +48,18 @@ class ConnectionPool:
         """A new connection, within the connect timeout."""
         loop = asyncio.get_running_loop()
         try:
-            _, connection = await asyncio.wait_for(
-                loop.create_connection(
+            # Not wait_for: before Python 3.12 it can swallow a cancel, and the engine would run on.
+            async with asyncio.timeout(self._settings.connect_seconds):
+                _, connection = await loop.create_connection(
                     lambda: Connection(self), self._host, self._port, ssl=self._ssl
-                ),
-                self._settings.connect_seconds,
-            )
+                )
         except (OSError, TimeoutError) as failure:
-            reason = str(failure) or type(failure).__name__
-            raise ReplicaUnreachable(f"No connection to the engine: {reason}") from None
-        self._open += 1
+            # The reason holds the engine's address: it is for our log, not for the caller.
+            raise ReplicaUnreachable("No connection to the engine.") from failure
         return connection
+
+    def opened(self) -> None:
+        self._open += 1
 
     def idle(self, connection: Connection) -> None:
         if len(self._idle) >= self._settings.idle_connections_max:

@@ -113,6 +113,7 @@ class Keeper:
 
     async def step(self) -> None:
         """Look, plan and act once."""
+        states = {id_: entry.replica.state for id_, entry in self._known.replicas.items()}
         observation = await self._observer.observe(self._known, self._host)
         self._has_looked.set()
         intent = Intent(
@@ -121,8 +122,7 @@ class Keeper:
             drains=frozenset(self._known.drains),
             is_stopping=self._is_ending,
         )
-        before = dict(self._known.replicas)
-        states = {replica: entry.replica.state for replica, entry in before.items()}
+        seen = dict(self._known.replicas)
         for action in plan(intent, observation, self._clock.monotonic(), self._ids):
             if not isinstance(action, Stop):
                 self._has_changed.set()
@@ -131,7 +131,7 @@ class Keeper:
             except GenerationStale:
                 extra = {"action": "action_refused", "replica": action.replica}
                 _log.info("action refused", extra=extra)
-        await self._report(before | self._known.replicas, states)
+        await self._report(seen | self._known.replicas, states)
 
     async def _open(self) -> str:
         """Take the state folder, waiting a while for a keeper that is just leaving."""

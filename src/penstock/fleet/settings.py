@@ -1,6 +1,7 @@
 """What a keeper runs, and how patient it, the gateways' mirror and the reaper are."""
 
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -26,8 +27,9 @@ class WantedReplicas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.provider == "process" and self.url:
             raise ValueError('url is for provider = "attach"; a launched engine gets its own')
-        if self.provider == "attach" and not self.url.startswith(("http://", "https://")):
-            raise ValueError('provider = "attach" needs a url that begins with http:// or https://')
+        parts = urlsplit(self.url)
+        if self.provider == "attach" and not (parts.scheme in {"http", "https"} and parts.hostname):
+            raise ValueError('provider = "attach" needs a url such as http://10.0.0.7:8000')
         if self.provider == "attach" and self.count > 1:
             raise ValueError("an attached server is one replica: write one entry for each")
 

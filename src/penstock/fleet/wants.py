@@ -45,13 +45,14 @@ def limits_of(settings: Settings) -> Limits:
 def _want(entry: WantedReplicas, model: Model, *, count: int | None = None) -> Want:
     recipe = model.recipe
     is_launched = entry.provider == "process"
+    url = entry.url.rstrip("/")
     return Want(
         # The model's id, not the name in the settings: an alias may move to another model.
-        name=f"{entry.provider}:{model.id}:{entry.url}",
+        name=f"{entry.provider}:{model.id}:{url}",
         provider=entry.provider,
         model=model.id,
         count=entry.count if count is None else count,
-        url=entry.url.rstrip("/"),
+        url=url,
         served_name=recipe.served_name,
         dialect=recipe.dialect,
         slots_live=entry.slots_live or recipe.slots_live,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _BODY_GRACE_SECONDS: Final = 5.0
 _FOREVER: Final = 1e9
+_UPGRADE_HEADERS: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
 
 
 class _Phase(Enum):
@@ -58,6 +59,7 @@ class ClientProtocol(HttpToolsProtocol):
         self._body_bytes = 0
         self._body_started = 0.0
         self._full_since = 0.0
+        self._served: Exchange | None = None
         self._timer = door.wheel.after(self._settings.header_seconds, self._on_timer)
         self.url = b""
 
@@ -77,8 +79,8 @@ class ClientProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._phase is _HEAD:
-            if not self._head_bytes:
+        if self._phase is not _BODY:
+            if self._phase is _HEAD and not self._head_bytes:
                 # The first bytes of a request; until now the keep-alive time ran.
                 self._timer.deadline = self._monotonic() + self._settings.header_seconds
             self._head_bytes += len(data)
@@ -87,10 +89,10 @@ class ClientProtocol(HttpToolsProtocol):
         except httptools.HttpParserError:
             self._refuse(InvalidRequest("This is not a valid HTTP/1.1 request."))
             return
-        except httptools.HttpParserUpgrade:
-            self._refuse(InvalidRequest("This server does not upgrade connections."))
+        except httptools.HttpParserUpgrade as upgrade:
+            self._ignore_upgrade(data[upgrade.args[0] :])
             return
-        if self._phase is _SERVING:
+        if self._phase is _SERVING and not self._head_bytes:
             return
         if self._phase is _BODY:
             self._check_length()
@@ -101,15 +103,15 @@ class ClientProtocol(HttpToolsProtocol):
         super().pause_writing()
         self._full_since = self._monotonic()
         self._timer.deadline = self._full_since + self._settings.client_stall_seconds
-        if (exchange := self._exchange()) is not None:
-            exchange.fill()
+        if self._served is not None:
+            self._served.fill()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         self._full_since = 0.0
         self._timer.deadline = self._monotonic() + _FOREVER
-        if (exchange := self._exchange()) is not None:
-            exchange.drain()
+        if self._served is not None:
+            self._served.drain()
 
     # httptools
 
@@ -174,8 +176,10 @@ class ClientProtocol(HttpToolsProtocol):
             return
         if self._phase is _SERVING and self.cycle.response_complete:
             self._phase = _HEAD
-            self._head_bytes = 0
-            self._timer.deadline = self._monotonic() + self._settings.keep_alive_seconds
+            # Half a head may have come while this answer was being made.
+            settings = self._settings
+            wait = settings.header_seconds if self._head_bytes else settings.keep_alive_seconds
+            self._timer.deadline = self._monotonic() + wait
         self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
@@ -187,6 +191,10 @@ class ClientProtocol(HttpToolsProtocol):
         cycle.is_active = True
         if cycle.is_whole:
             self._launch(cycle)
+        else:
+            # Nothing was read while it was behind another request: its time begins now.
+            self._body_started = self._monotonic()
+            self._body_bytes = 0
 
     def date_header(self) -> bytes:
         """The date line, rendered once a second by uvicorn."""
@@ -214,6 +222,28 @@ class ClientProtocol(HttpToolsProtocol):
         except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
             self._refuse(InvalidRequest("The request's target is not a valid URL."))
 
+    def _ignore_upgrade(self, rest: bytes) -> None:
+        """Read a request as if it had not asked for another protocol, as a server may.
+
+        Java's client asks for h2c with its first request. The parser takes what follows the head
+        for that protocol, so the head is given to a new one without the question.
+        """
+        exchange = self._exchange()
+        if exchange is None or exchange.task is None:
+            # A page, which needs no body; or one behind another request.
+            self.cycle.keep_alive = False
+            return
+        # It has not begun to run: that would be in the loop's next turn.
+        exchange.task.cancel()
+        self._served = None
+        self.cycle = cast(RequestResponseCycle, None)  # as uvicorn begins
+        self._phase = _HEAD
+        method = self.parser.get_method()
+        self.parser = httptools.HttpRequestParser(self)
+        lines = [b"%s %s HTTP/1.1" % (method, exchange.target), b"connection: close"]
+        lines += [b"%s: %s" % pair for pair in exchange.headers if pair[0] not in _UPGRADE_HEADERS]
+        self.data_received(b"\r\n".join([*lines, b"", rest]))
+
     def _check_length(self) -> None:
         """Once, after the read that ended the head: a body that is too long is refused unread."""
         exchange = self._exchange()
@@ -229,6 +259,8 @@ class ClientProtocol(HttpToolsProtocol):
 
     def _launch(self, exchange: Exchange) -> None:
         self._forget_body(exchange)
+        self._served = exchange
+        exchange.is_full = self._full_since > 0
         # One task per request, as uvicorn itself does: a TaskGroup costs 7.5 µs, and uvicorn
         # waits for this set of tasks when it drains.
         task = self.loop.create_task(self._door.serve(exchange))
@@ -242,7 +274,8 @@ class ClientProtocol(HttpToolsProtocol):
         return cycle if isinstance(cycle, Exchange) else None
 
     def _open_exchanges(self) -> list[Exchange]:
-        cycles: list[object] = [self.cycle, *(cycle for cycle, _ in self.pipeline)]
+        """With pipelining, the one that is served is older than the newest."""
+        cycles: list[object] = [self._served, self.cycle, *(cycle for cycle, _ in self.pipeline)]
         return [cycle for cycle in cycles if isinstance(cycle, Exchange)]
 
     def _forget_body(self, exchange: Exchange) -> None:
@@ -260,7 +293,7 @@ class ClientProtocol(HttpToolsProtocol):
             self.transport.close()
         elif self._phase is _HEAD:
             self._refuse(BodyTooSlow("The request's headers came too slowly."))
-        elif self._phase is _BODY and self._is_too_slow():
+        elif self._phase is _BODY and not self.pipeline and self._is_too_slow():
             self._refuse(BodyTooSlow())
         else:
             wait = _BODY_GRACE_SECONDS if self._phase is _BODY else _FOREVER
@@ -283,7 +316,8 @@ class ClientProtocol(HttpToolsProtocol):
             exchange = Exchange(self, self.url, self.headers or [])
         self._forget_body(exchange)
         is_behind_another = bool(self.pipeline)
-        if exchange.is_started or is_behind_another or self.transport.is_closing():
+        if exchange.task is not None or is_behind_another or self.transport.is_closing():
+            # A request before this one is being served: its answer cannot be told from a refusal.
             self.transport.close()
             return
         exchange.keep_alive = False

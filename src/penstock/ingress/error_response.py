@@ -46,6 +46,8 @@ WORKERS_AI: Final[dict[type[Error], tuple[int, int]]] = {
     errors.InternalError: (500, 8005),
 }
 
+_RETRY_AFTER_SECONDS: Final = 1
+
 _encoder = msgspec.json.Encoder()
 Headers = list[tuple[bytes, bytes]]
 
@@ -73,8 +75,12 @@ def headers(error: Error) -> Headers:
     """What tells a client whether to come again. Work that began says no."""
     retry = b"true" if error.retryable else b"false"
     answer: Headers = [(b"x-should-retry", retry)]
-    if error.retry_after_seconds is not None:
-        answer.append((b"retry-after", str(error.retry_after_seconds).encode()))
+    seconds = error.retry_after_seconds
+    if seconds is None and isinstance(error, errors.Unavailable):
+        # Clients that get none come back at once, all together.
+        seconds = _RETRY_AFTER_SECONDS
+    if seconds is not None:
+        answer.append((b"retry-after", str(seconds).encode()))
     if isinstance(error, errors.Unauthenticated):
         answer.append((b"www-authenticate", b"Bearer"))
     return answer

@@ -6,7 +6,6 @@ without an answer, a log line and a count.
 
 import asyncio
 import logging
-from typing import Final
 
 from penstock.clock import Clock, TimerWheel, new_id
 from penstock.errors import Aborted, Error, InternalError
@@ -20,8 +19,7 @@ from penstock.ingress.sinks import ClientSink, EnvelopeSink, NativeJsonSink, Nat
 from penstock.records.model import Family
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd, RequestId
 from penstock.serving.request_path import RequestPath
-
-_JSON_MODE: Final = "response_format"
+from penstock.wire.response_format import is_structured
 
 logger = logging.getLogger(__name__)
 
@@ -146,8 +144,13 @@ def _sink_for(
     if route.surface is Surface.WORKERS_RUN:
         kind = EnvelopeSink
         if request.model.family is Family.NATIVE:
-            kind = NativeJsonSink if _JSON_MODE in request.body else NativeSink
-    return kind(exchange, headers, is_chunked=exchange.speaks_chunked)
+            kind = NativeJsonSink if is_structured(request.body) else NativeSink
+    return kind(
+        exchange,
+        headers,
+        is_chunked=exchange.speaks_chunked,
+        renames_reasoning=request.model.reasoning_field == "reasoning_content",
+    )
 
 
 def _cors_line(allowed: tuple[str, ...], headers: list[tuple[bytes, bytes]]) -> bytes:

@@ -6,12 +6,13 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from penstock.errors import MalformedModel, NotFound
+from penstock.errors import InvalidRequest, MalformedModel, NotFound
 
 _OPENAI_CHAT: Final = b"/v1/chat/completions"
 _ACCOUNTS: Final = b"/client/v4/accounts/"
 _CHAT_TAIL: Final = "/ai/v1/chat/completions"
 _RUN: Final = "/ai/run"
+_QUERY_FIELDS_MAX: Final = 100
 
 
 class Surface(Enum):
@@ -60,7 +61,7 @@ def find_route(target: bytes) -> Route:
     if target == _OPENAI_CHAT:
         return _OPENAI_ROUTE
     raw_path, _, raw_query = target.partition(b"?")
-    query = dict(parse_qsl(raw_query.decode("latin-1"), max_num_fields=100)) if raw_query else {}
+    query = _query(raw_query) if raw_query else {}
     if raw_path == _OPENAI_CHAT:
         return Route(Surface.OPENAI, query=query)
     path = raw_path[len(_ACCOUNTS) :].decode("latin-1")
@@ -74,6 +75,13 @@ def find_route(target: bytes) -> Route:
     if rest.startswith(_RUN + "/"):
         return Route(Surface.WORKERS_RUN, account, _model(rest[len(_RUN) + 1 :]), query)
     raise NotFound
+
+
+def _query(raw: bytes) -> dict[str, str]:
+    try:
+        return dict(parse_qsl(raw.decode("latin-1"), max_num_fields=_QUERY_FIELDS_MAX))
+    except ValueError:
+        raise InvalidRequest(f"The query has more than {_QUERY_FIELDS_MAX} fields.") from None
 
 
 def _model(raw: str) -> str:

@@ -44,10 +44,21 @@ def run_gateway(application: str, settings: Settings, run_folder: Path) -> None:
         if settings.workers == 1:
             uvicorn.Server(config).run(sockets=[sock])
         else:
-            Multiprocess(config, sockets=[sock]).run()
+            _Workers(config, sockets=[sock]).run()
     finally:
         if metrics is not None:
             metrics.stop()
+
+
+class _Workers(Multiprocess):
+    """uvicorn's parent of several workers."""
+
+    def terminate_all(self) -> None:
+        # The workers close the socket they listen on, but ours would keep taking in connections
+        # that nobody serves any more, until the last stream has ended.
+        for sock in self.sockets:
+            sock.close()
+        super().terminate_all()
 
 
 def make_run_folder() -> Path:

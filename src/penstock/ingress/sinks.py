@@ -11,13 +11,26 @@ if TYPE_CHECKING:
     from penstock.clock import Timer
 
 
+# Unescaped quotes: these bytes are a key wherever they stand, never a model's words.
+_REASONING = b'"reasoning":'
+_REASONING_CONTENT = b'"reasoning_content":'
+
+
 class ClientSink:
     """OpenAI's shape: bytes go through as they are."""
 
-    __slots__ = ("_exchange", "_headers", "_is_chunked", "keepalive")
+    __slots__ = ("_exchange", "_headers", "_is_chunked", "_renames_reasoning", "keepalive")
 
-    def __init__(self, exchange: Exchange, headers: bytes, *, is_chunked: bool) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        headers: bytes,
+        *,
+        is_chunked: bool,
+        renames_reasoning: bool = False,
+    ) -> None:
         self._exchange = exchange
+        self._renames_reasoning = renames_reasoning
         self._headers = headers
         self._is_chunked = is_chunked
         self.keepalive: Timer | None = None
@@ -37,9 +50,13 @@ class ClientSink:
             self.keepalive.cancel()
             self.keepalive = None
             self.begin()
+        if self._renames_reasoning:
+            events = events.replace(_REASONING, _REASONING_CONTENT)
         self._exchange.write(self.shape_events(events))
 
     def whole(self, answer: bytes) -> None:
+        if self._renames_reasoning:
+            answer = answer.replace(_REASONING, _REASONING_CONTENT)
         self._exchange.answer(200, JSON + self._headers, self.shape_whole(answer))
 
     def comment(self) -> None:

@@ -1,7 +1,7 @@
 """A catalogue entry: what a model is called, can do, costs, and how an engine for it is started."""
 
 from enum import StrEnum
-from typing import Annotated, NewType
+from typing import Annotated, Literal, NewType
 
 import msgspec
 from msgspec import Meta
@@ -68,6 +68,9 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prices: Prices = Prices()
     default_output_tokens: Annotated[int, Meta(ge=1, le=10**7)] = 4096
     allowed_accounts: tuple[str, ...] = ()
+    # What clients of this model look for: engines say `reasoning`, Kimi K2.5's said
+    # `reasoning_content`.
+    reasoning_field: Literal["reasoning", "reasoning_content"] = "reasoning"
 
     def has(self, capability: Capability) -> bool:
         return capability in self.capabilities

@@ -8,16 +8,20 @@ nowhere else: flex work will run the same function. Each stage is a room that do
 others.
 """
 
+import logging
+
 from penstock.admission import Gate
 from penstock.clock import Clock
 from penstock.engine.sink import Sink
-from penstock.errors import EngineLost, OutOfCapacity, ReplicaUnreachable
+from penstock.errors import EngineLost, Error, NoReplica, OutOfCapacity, ReplicaUnreachable
 from penstock.records.replica import ReplicaId
 from penstock.records.request import InferenceRequest, RequestEnd
 from penstock.routing import Router
 from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.retry_budget import RetryBudget
 from penstock.serving.settings import Settings
+
+logger = logging.getLogger(__name__)
 
 
 class RequestPath:
@@ -41,14 +45,22 @@ class RequestPath:
             await self._gate.wait(request.model.id, reject_if_busy=request.reject_if_busy)
             end.waited_seconds = self._clock.monotonic() - started
         failed: list[ReplicaId] = []
+        failure: Error | None = None
         while True:
             try:
                 await self._try_one(request, sink, end, failed)
-            except (ReplicaUnreachable, EngineLost, OutOfCapacity):
+            except NoReplica:
+                if failure is None:
+                    raise
+                # Nobody else is there to ask. What the last one said is the answer: it alone
+                # tells whether anything ran.
+                raise failure from None
+            except (ReplicaUnreachable, EngineLost, OutOfCapacity) as lost:
                 # Only before the first data line: afterwards the caller holds half an answer.
                 if end.first_token_seconds is not None or not self._may_retry(failed):
                     raise
                 failed.append(ReplicaId(end.replica))
+                failure = lost
             else:
                 return
 
@@ -65,8 +77,11 @@ class RequestPath:
         self._gate.let_next(request.model.id)
         try:
             await client.run(request, attempt)
-        except (ReplicaUnreachable, EngineLost):
-            self._router.ejections.eject(replica.id, self._clock.monotonic())
+        except (ReplicaUnreachable, EngineLost) as lost:
+            if self._router.ejections.eject(replica.id, self._clock.monotonic()):
+                fields = {"action": "ejected", "replica": replica.id, "url": replica.url}
+                reason = repr(lost.__cause__) if lost.__cause__ else lost.message
+                logger.warning("replica ejected", extra={**fields, "reason": reason})
             raise
         finally:
             self._router.outstanding.remove(replica.id)

@@ -4,13 +4,12 @@ The embedded server for one machine is `penstock.store.embedded`, imported by th
 """
 
 from penstock.store.lock import HeldLock
-from penstock.store.migrate import MigrationChanged, migrate, pending
+from penstock.store.migrate import migrate, pending
 from penstock.store.pool import Store, Transaction
 from penstock.store.settings import Settings
 
 __all__ = [
     "HeldLock",
-    "MigrationChanged",
     "Settings",
     "Store",
     "Transaction",

@@ -27,12 +27,6 @@ _WAIT_SECONDS = 120
 _LOCK_KEY = 0x70656E73746F636B
 
 
-class MigrationChanged(errors.Error):
-    """A migration that was applied before has been changed since."""
-
-    code = "migration_changed"
-
-
 class _Migration(msgspec.Struct, frozen=True):
     name: str
     text: bytes
@@ -97,7 +91,7 @@ async def _applied(connection: Connection) -> dict[str, str]:
 def _missing(migrations: list[_Migration], applied: dict[str, str]) -> list[_Migration]:
     for migration in migrations:
         if applied.get(migration.name, migration.sha256) != migration.sha256:
-            raise MigrationChanged(
+            raise errors.MigrationChanged(
                 f"{migration.name} was changed after it was applied to this database. Put the file"
                 " back as it was released and write the change as a new migration."
             )

@@ -8,7 +8,7 @@ import re
 from typing import Final, Generic, TypeVar
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from penstock.errors import InvalidRequest, MissingBody
 
@@ -100,6 +100,13 @@ def _refuse_other_than_utf8(body: bytes) -> None:
 def is_container(raw: Raw) -> bool:
     """Whether this raw value is an object or an array, by its first byte."""
     return memoryview(raw)[0] in b"[{"
+
+
+def given(raw: Raw | UnsetType) -> Raw | None:
+    """The value, or None if it is absent or null. In a type, `Raw | None` would take null alone."""
+    if raw is UNSET or bytes(raw) == b"null":
+        return None
+    return raw
 
 
 def _too_deep() -> str:

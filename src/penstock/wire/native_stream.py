@@ -4,7 +4,9 @@ Not the hot path: each event is parsed and written anew.
 """
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
+
+from penstock.wire.json_body import given
 
 _DATA = b"data: "
 _DONE = b"data: [DONE]\n\n"
@@ -22,8 +24,8 @@ class _Choice(msgspec.Struct):
 
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] = []
-    usage: Raw | None = None
-    error: Raw | None = None
+    usage: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
 
 
 class NativeChunk(msgspec.Struct, omit_defaults=True):
@@ -52,10 +54,11 @@ def _native(event: bytes) -> bytes:
         chunk = _decoder.decode(event[len(_DATA) :])
     except msgspec.DecodeError:
         return b""
-    if chunk.error is not None:
+    if given(chunk.error) is not None:
         return event + b"\n\n"
-    delta = chunk.choices[0].delta if chunk.choices else _Delta()
-    if not chunk.choices and chunk.usage is None:
+    usage = given(chunk.usage)
+    if not chunk.choices and usage is None:
         return b""
-    native = NativeChunk(delta.content or "", delta.tool_calls, chunk.usage)
+    delta = chunk.choices[0].delta if chunk.choices else _Delta()
+    native = NativeChunk(delta.content or "", delta.tool_calls, usage)
     return _DATA + _encoder.encode(native) + b"\n\n"

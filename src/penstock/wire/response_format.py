@@ -1,15 +1,15 @@
 """`response_format`: Workers AI sends a bare schema, OpenAI a wrapped one, as engines want."""
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from penstock.errors import InvalidRequest
-from penstock.wire.json_body import DEPTH_MAX, Fields, refuse_deep
+from penstock.wire.json_body import DEPTH_MAX, Fields, given, refuse_deep
 
 
 class _ResponseFormat(msgspec.Struct):
     type: str
-    json_schema: Raw | None = None
+    json_schema: Raw | UnsetType = UNSET
 
 
 class _Wrapped(msgspec.Struct):
@@ -36,11 +36,21 @@ def normalised(fields: Fields) -> bool:
     return True
 
 
+def is_structured(fields: Fields) -> bool:
+    """Whether the answer must have a structure, asked of fields that were normalised before."""
+    raw = fields.get("response_format")
+    if raw is None:
+        return False
+    wanted = _decoder.decode(raw)
+    return wanted is not None and wanted.type != "text"
+
+
 def _wrap(fields: Fields, wanted: _ResponseFormat) -> None:
-    if wanted.json_schema is None:
+    raw = given(wanted.json_schema)
+    if raw is None:
         raise InvalidRequest("`response_format.json_schema` is required.", param="response_format")
     try:
-        schema = _schema_decoder.decode(wanted.json_schema)
+        schema = _schema_decoder.decode(raw)
     except msgspec.DecodeError as bad:
         raise InvalidRequest(
             f"`response_format.json_schema`: {bad}", param="response_format"
@@ -50,6 +60,6 @@ def _wrap(fields: Fields, wanted: _ResponseFormat) -> None:
     )
     if is_wrapped:
         return
-    wrapped = _Wrapped(name="response", schema=wanted.json_schema)
+    wrapped = _Wrapped(name="response", schema=raw)
     value = {"type": "json_schema", "json_schema": wrapped}
     fields["response_format"] = Raw(msgspec.json.encode(value))

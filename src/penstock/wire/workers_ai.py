@@ -3,11 +3,11 @@
 from typing import Final
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from penstock.errors import EngineFailed, InvalidRequest, LoraUnsupported
 from penstock.records.model import Capability, Family, Model
-from penstock.wire.json_body import Field, Fields
+from penstock.wire.json_body import Field, Fields, given
 
 _NATIVE_OUTPUT_TOKENS: Final = Raw(b"256")
 _NULL: Final = b"null"
@@ -56,27 +56,24 @@ def envelope(result: bytes) -> bytes:
 def native_result(answer: bytes) -> bytes:
     """A chat completion in the Llama-era shape: text, flat tool calls with objects, usage."""
     completion = _decode_completion(answer)
-    message = completion.choices[0].message
-    result: dict[str, object] = {"response": message.content}
-    if message.tool_calls:
-        result["tool_calls"] = [_flat_call(call.function) for call in message.tool_calls]
-    if completion.usage is not None:
-        result["usage"] = completion.usage
-    return msgspec.json.encode(result)
+    return _encode_native(completion, completion.choices[0].message.content)
 
 
 def native_json_result(answer: bytes) -> bytes:
     """The same in JSON mode, where `response` is the object itself."""
     completion = _decode_completion(answer)
-    content = completion.choices[0].message.content or ""
-    try:
-        response: Raw | str = Raw(msgspec.json.encode(msgspec.json.decode(content)))
-    except msgspec.DecodeError:
-        # Cut by max_tokens: half an object is handed on as text, so that nothing is hidden.
-        response = content
+    content = completion.choices[0].message.content
+    return _encode_native(completion, None if content is None else _parsed(content))
+
+
+def _encode_native(completion: "_Completion", response: object) -> bytes:
+    message = completion.choices[0].message
     result: dict[str, object] = {"response": response}
-    if completion.usage is not None:
-        result["usage"] = completion.usage
+    if message.tool_calls:
+        result["tool_calls"] = [_flat_call(call.function) for call in message.tool_calls]
+    usage = given(completion.usage)
+    if usage is not None:
+        result["usage"] = usage
     return msgspec.json.encode(result)
 
 
@@ -91,12 +88,16 @@ def _decode_completion(answer: bytes) -> "_Completion":
 
 
 def _flat_call(function: "_Function") -> dict[str, object]:
-    arguments: object = function.arguments
+    return {"name": function.name, "arguments": _parsed(function.arguments or "{}")}
+
+
+def _parsed(text: str) -> Raw | str:
+    """A model's JSON as itself, to the last digit."""
     try:
-        arguments = Raw(msgspec.json.encode(msgspec.json.decode(function.arguments or "{}")))
-    except msgspec.DecodeError:
-        arguments = function.arguments
-    return {"name": function.name, "arguments": arguments}
+        return _raw_decoder.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        # Cut by max_tokens: half an object is handed on as text, so that nothing is hidden.
+        return text
 
 
 def _refuse_unknown_forms(fields: Fields, model: Model) -> None:
@@ -157,7 +158,8 @@ class _Choice(msgspec.Struct):
 
 class _Completion(msgspec.Struct):
     choices: list[_Choice]
-    usage: Raw | None = None
+    usage: Raw | UnsetType = UNSET
 
 
+_raw_decoder = msgspec.json.Decoder(Raw)
 _completion_decoder = msgspec.json.Decoder(_Completion)

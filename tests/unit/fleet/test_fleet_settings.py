@@ -23,6 +23,7 @@ _CATALOGUE = Catalogue(
     [
         ({"model": "m", "provider": "attach"}, "needs a url"),
         ({"model": "m", "provider": "attach", "url": "10.0.0.7:8000"}, "needs a url"),
+        ({"model": "m", "provider": "attach", "url": "http://:8000"}, "needs a url"),
         ({"model": "m", "url": "http://a"}, 'url is for provider = "attach"'),
         ({"model": "m", "provider": "attach", "url": "http://a", "count": 2}, "one replica"),
         ({"model": "m", "count": -1}, "count"),

@@ -1,4 +1,4 @@
-"""The body: what is not plain JSON is refused by name, what is goes on as it came, never doubled."""
+"""The body: what is not plain JSON is refused by name, the rest goes on as it came, once."""
 
 import json
 from typing import Any
@@ -98,7 +98,9 @@ def test_byte_order_mark_is_refused_by_name() -> None:
         read_fields(b'\xef\xbb\xbf{"a": 1}')
 
 
-@pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-Infinity", b"nan", b"inf", b"1e", b"01"])
+@pytest.mark.parametrize(
+    "number", [b"NaN", b"Infinity", b"-Infinity", b"nan", b"inf", b"1e", b"01"]
+)
 @pytest.mark.parametrize("around", [b'{"a": %s}', b'{"a": [1, %s]}', b'{"a": {"b": [%s]}}'])
 def test_number_that_json_does_not_have_is_refused_at_any_depth(
     number: bytes, around: bytes

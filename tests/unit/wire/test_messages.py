@@ -99,7 +99,7 @@ def test_image_as_a_data_url_passes_and_needs_vision(url: str) -> None:
         "http://[::1",
         "http://]/",
         "http://[not an address]/",
-        "http://example.com／x",
+        "http://example.com\uff0fx",
         "http://127.0.0.1:8000/metrics",
         "http://[::1]/",
         "javascript:alert(1)",
@@ -151,7 +151,7 @@ def test_url_of_a_listed_host_passes(url: str) -> None:
         "https:///images.example.com",
         "https://images.example.com./a.png",
         "https://xn--images.example.com/",
-        "https://images。example。com/",
+        "https://images\u3002example\u3002com/",
     ],
 )
 def test_url_that_only_looks_like_a_listed_host_is_refused(url: str) -> None:
@@ -267,7 +267,9 @@ scalars = (
     | st.booleans()
     | st.integers()
     | st.text(max_size=8)
-    | st.sampled_from(["http://[", "data:,", PNG, "http://x", "https://images.example.com/", "data:"])
+    | st.sampled_from(
+        ["http://[", "data:,", PNG, "http://x", "https://images.example.com/", "data:"]
+    )
 )
 values = st.recursive(
     scalars,
@@ -291,9 +293,7 @@ messages_like = st.lists(
 @settings(max_examples=150)
 @given(values | messages_like, st.sampled_from([NO_HOSTS, HOSTS]))
 @example(image("http://["), HOSTS)
-def test_any_json_is_read_or_refused_and_nothing_else(
-    value: object, hosts: frozenset[str]
-) -> None:
+def test_any_json_is_read_or_refused_and_nothing_else(value: object, hosts: frozenset[str]) -> None:
     try:
         look(value, hosts)
     except Error:

@@ -7,15 +7,16 @@ import pytest
 
 from penstock.errors import InvalidRequest
 from penstock.wire.json_body import read_fields
-from penstock.wire.response_format import normalised
+from penstock.wire.response_format import is_structured, normalised
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
 
 
 def normal(value: object) -> tuple[bool, Any]:
     fields = read_fields(json.dumps({"response_format": value}).encode())
-    is_structured = normalised(fields)
-    return is_structured, json.loads(bytes(fields["response_format"]))
+    has_structure = normalised(fields)
+    assert is_structured(fields) is has_structure
+    return has_structure, json.loads(bytes(fields["response_format"]))
 
 
 def test_openais_wrapped_schema_goes_on_as_it_is() -> None:
@@ -25,8 +26,8 @@ def test_openais_wrapped_schema_goes_on_as_it_is() -> None:
 
 
 def test_bare_schema_is_wrapped_once_and_unchanged() -> None:
-    is_structured, value = normal({"type": "json_schema", "json_schema": SCHEMA})
-    assert is_structured
+    has_structure, value = normal({"type": "json_schema", "json_schema": SCHEMA})
+    assert has_structure
     assert value["type"] == "json_schema"
     assert value["json_schema"]["schema"] == SCHEMA
     assert value["json_schema"]["name"]
@@ -60,7 +61,7 @@ def test_wrapping_without_all_its_parts_is_still_a_wrapping(wrapped: dict[str, o
 
 
 @pytest.mark.parametrize(
-    ("value", "is_structured"),
+    ("value", "has_structure"),
     [
         (None, False),
         ({"type": "text"}, False),
@@ -68,8 +69,8 @@ def test_wrapping_without_all_its_parts_is_still_a_wrapping(wrapped: dict[str, o
         ({"type": "structural_tag", "format": {}}, True),
     ],
 )
-def test_other_types_go_on_as_they_are(value: object, is_structured: bool) -> None:
-    assert normal(value) == (is_structured, value)
+def test_other_types_go_on_as_they_are(value: object, has_structure: bool) -> None:
+    assert normal(value) == (has_structure, value)
 
 
 @pytest.mark.parametrize(
@@ -90,3 +91,7 @@ def test_format_without_its_schema_or_type_is_refused_with_param(value: object) 
     with pytest.raises(InvalidRequest) as refused:
         normal(value)
     assert refused.value.param == "response_format"
+
+
+def test_fields_without_a_format_have_no_structure() -> None:
+    assert not is_structured({})

@@ -39,7 +39,7 @@ def ask_engine(caller: HttpCaller, url: str) -> tuple[ServedModel, ...]:
     if answer.status == 401:
         raise CommandFailed(
             f"{url} wants a key: set engine.api_keys, for example"
-            f" PENSTOCK_ENGINE_API_KEYS='{{\"{url}\" = \"KEY\"}}'."
+            f' PENSTOCK_ENGINE_API_KEYS=\'{{"{url}" = "KEY"}}\'.'
         )
     try:
         served = msgspec.json.decode(answer.body, type=_ServedModels).data

@@ -96,9 +96,7 @@ class Child:
         _signal(process.pid, signal.SIGTERM, is_group=False)
         async with asyncio.TaskGroup() as group:
             waits = {group.create_task(process.wait()), group.create_task(hurried.wait())}
-            await asyncio.wait(
-                waits, timeout=grace_seconds, return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait(waits, timeout=grace_seconds, return_when=asyncio.FIRST_COMPLETED)
             for wait in waits:
                 wait.cancel()
         if process.returncode is None:

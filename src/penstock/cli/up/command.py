@@ -13,13 +13,16 @@ from penstock.cli.up.order import Order
 
 def up(  # noqa: PLR0913 - each is an option of the command line
     context: typer.Context,
+    *,
     model: Annotated[
         list[str] | None,
         typer.Option(help="A model to launch, by id or alias; may be given several times."),
     ] = None,
     attach: Annotated[
         list[str] | None,
-        typer.Option(metavar="URL", help="An engine that already runs; may be given several times."),
+        typer.Option(
+            metavar="URL", help="An engine that already runs; may be given several times."
+        ),
     ] = None,
     state: Annotated[
         Path, typer.Option(help="The folder where everything is kept between runs.")

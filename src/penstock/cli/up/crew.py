@@ -92,9 +92,7 @@ class Crew:
             self._say(f"engines that still run end by themselves within {seconds:.0f} s")
         await self._control.stop(_MARGIN_SECONDS, signals.hurried)
 
-    def _child(
-        self, *arguments: str, on_line: Callable[[bytes], None] | None = None
-    ) -> Child:
+    def _child(self, *arguments: str, on_line: Callable[[bytes], None] | None = None) -> Child:
         name = arguments[0]
         plan = ChildPlan(
             name=name,
@@ -103,9 +101,7 @@ class Crew:
             log=self._state.logs / f"{name}.log",
             on_line=on_line,
         )
-        return Child(
-            plan, self._clock, say=self._say, on_start=self._note, give_up=self._give_up
-        )
+        return Child(plan, self._clock, say=self._say, on_start=self._note, give_up=self._give_up)
 
     def _hear(self, line: bytes) -> None:
         assert self._signals is not None

@@ -1,4 +1,4 @@
-"""The account and key that `penstock up` hands out, the same ones in every run of a state folder."""
+"""The account and key that `penstock up` hands out: the same in every run of a state folder."""
 
 from penstock.cli.up.state import Credentials, UpState
 from penstock.policy import AccountBook, KeyBook

@@ -6,7 +6,9 @@ watches this process, and each engine's supervisor its keeper.
 """
 
 import asyncio
+import contextlib
 import shutil
+from collections.abc import AsyncIterator
 
 import msgspec
 from rich.markup import escape
@@ -30,6 +32,16 @@ from penstock.config import Config, environment_for, load
 from penstock.store import Store, migrate
 
 
+class _Plan(msgspec.Struct, frozen=True):
+    """All that is settled before anything starts."""
+
+    config: Config
+    environment: dict[str, str]
+    wanted: Wanted
+    caller: HttpCaller
+    postgres: OwnPostgres | None
+
+
 class Machine:
     """Made once, run once."""
 
@@ -44,32 +56,92 @@ class Machine:
         signals = StopSignals()
         with self._state.held():
             await end_leftovers(self._state)
-            loaded = load(self._order.file)
-            engine = loaded.config.engine
-            caller = HttpCaller(api_keys=engine.api_keys, ca_file=engine.ca_file)
-            chooser = Chooser(loaded.config, self._state.models, caller)
-            wanted = await asyncio.to_thread(
-                chooser.choose, self._order.models, self._order.attach
-            )
-            for note in wanted.notes:
-                self._say(note)
-            dsn = self._order.dsn or loaded.config.store.dsn
-            postgres = None if dsn else OwnPostgres(self._state.postgres, self._say)
-            if postgres is not None:
-                dsn = postgres.dsn
-            settings = settings_for(self._order, loaded, wanted, self._state, dsn)
-            environment = environment_for(settings, self._order.file)
-            config = load(self._order.file, environment).config
-            ingress = config.ingress
-            ports = {"--port": ingress.port, "--metrics-port": ingress.metrics_port}
-            check_ports(ingress.host, ports)
-            installation = _Installation(config, environment, wanted, caller, postgres)
-            try:
-                await self._start_postgres(postgres)
-                await self._serve(installation, signals)
-            finally:
-                if postgres is not None:
-                    await postgres.stop()
-                shutil.rmtree(self._state.run_folder, ignore_errors=True)
-                self._state.forget_running()
+            plan = await asyncio.to_thread(self._plan)
+            async with self._postgres_of(plan), self._run_folder():
+                applied = await migrate(plan.config.store.dsn)
+                if applied:
+                    self._say(f"database: {len(applied)} migrations applied")
+                await self._serve(plan, signals)
         self._say("stopped")
+
+    def _plan(self) -> _Plan:
+        order = self._order
+        loaded = load(order.file)
+        engine = loaded.config.engine
+        caller = HttpCaller(api_keys=engine.api_keys, ca_file=engine.ca_file)
+        wanted = Chooser(loaded.config, self._state.models, caller).choose(
+            order.models, order.attach
+        )
+        for note in wanted.notes:
+            self._say(note)
+        dsn = order.dsn or loaded.config.store.dsn
+        postgres = None if dsn else OwnPostgres(self._state.postgres, self._say)
+        dsn = postgres.dsn if postgres is not None else dsn
+        settings = settings_for(order, loaded, wanted, self._state, dsn)
+        environment = environment_for(settings, order.file)
+        config = load(order.file, environment).config
+        ingress = config.ingress
+        ports = {"--port": ingress.port, "--metrics-port": ingress.metrics_port}
+        check_ports(ingress.host, ports)
+        return _Plan(config, environment, wanted, caller, postgres)
+
+    @contextlib.asynccontextmanager
+    async def _postgres_of(self, plan: _Plan) -> AsyncIterator[None]:
+        if plan.postgres is None:
+            yield
+            return
+        self._say("starting Postgres")
+        await plan.postgres.start()
+        try:
+            yield
+        finally:
+            await plan.postgres.stop()
+
+    @contextlib.asynccontextmanager
+    async def _run_folder(self) -> AsyncIterator[None]:
+        # Emptied first: a killed run leaves its workers' sockets there.
+        folder = self._state.run_folder
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        try:
+            yield
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            self._state.forget_running()
+
+    async def _serve(self, plan: _Plan, signals: StopSignals) -> None:
+        config = plan.config
+        store = Store(config.store)
+        await store.open()
+        try:
+            credentials, is_new = await first_account(store, self._state)
+            with ProgressLine(self._console, self._clock) as progress:
+                crew = Crew(
+                    config, plan.environment, self._state,
+                    progress=progress, clock=self._clock, say=self._say,
+                )  # fmt: skip
+
+                async def announce() -> None:
+                    models = tuple(model.id for model in plan.wanted.models)
+                    await ReadyWait(config, store, models, plan.caller).wait()
+                    progress.close()
+                    ingress = config.ingress
+                    address = f"http://{local_address(ingress.host)}"
+                    metrics = f"{address}:{ingress.metrics_port}/metrics"
+                    Announcement(
+                        base_url=f"{address}:{ingress.port}",
+                        account=credentials.account,
+                        key=credentials.secret,
+                        model=models[0],
+                        models=models,
+                        state=str(self._state.root),
+                        metrics_url=metrics if ingress.metrics_port else None,
+                        pids=crew.pids,
+                    ).print(is_new=is_new, is_json=self._order.is_json)
+
+                await crew.run(signals, plan.postgres, announce)
+        finally:
+            await store.close()
+
+    def _say(self, text: str) -> None:
+        self._console.print(f"[dim]·[/] {escape(text)}", soft_wrap=True)

@@ -34,8 +34,9 @@ def settings_for(
         "catalogue.folder": wanted.catalogue_folder,
         "ingress.run_folder": str(state.run_folder),
     }
-    if order.port is not None:
-        fixed["ingress.port"] = order.port or free_port(loaded.config.ingress.host)
+    ingress = loaded.config.ingress
+    port = ingress.port if order.port is None else order.port
+    fixed["ingress.port"] = port or free_port(ingress.host)
     if order.metrics_port is not None:
         fixed["ingress.metrics_port"] = order.metrics_port
     if order.workers is not None:
@@ -45,8 +46,10 @@ def settings_for(
         "fleet.state_folder": str(state.fleet),
         "fleet.engine_home": wanted.engine_home,
         # The gateway has ended before replicas are drained, so there is little to wait for.
-        "fleet.drain_seconds": 15.0,
+        "fleet.drain_seconds": 5.0,
         "fleet.drain_settle_seconds": 1.5,
+        # One keeper, one Postgres, a few replicas: looking twice as often costs nothing.
+        "fleet.heartbeat_seconds": 0.5,
         "fleet.roster_poll_seconds": 0.5,
         # After a kill -9 of `up`: long enough for the next one to adopt a loaded engine.
         "fleet.orphan_seconds": 60.0,

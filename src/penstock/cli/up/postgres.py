@@ -20,13 +20,16 @@ class OwnPostgres:
         self.pid = 0
         self.started = 0
 
-    async def start(self) -> str:
-        dsn = await asyncio.to_thread(self._server.start)
+    @property
+    def dsn(self) -> str:
+        return self._server.dsn
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self._server.start)
         # The first line of the server's own note of itself.
         note = self._folder / "data" / "postmaster.pid"
         self.pid = int(note.read_text().split("\n", 1)[0])
         self.started = start_ticks(self.pid)
-        return dsn
 
     async def keep(self) -> None:
         """Start it again when it dies. The others go on without it until then."""

@@ -27,7 +27,9 @@ class ReadyWait:
         self._roster = RosterMirror(store, SystemClock(), config.fleet)
 
     async def wait(self) -> None:
-        while not await self._is_ready():
+        while True:
+            if await self._is_ready():
+                break
             await asyncio.sleep(_LOOK_SECONDS)
         # Every gateway worker has read by then what we have just read.
         await asyncio.sleep(self._poll_seconds + _MARGIN_SECONDS)

@@ -1,9 +1,9 @@
 """The state folder of `penstock up`: what stays between two runs, and what a run tells others.
 
-    up.lock       held while a run lasts
-    account.json  the first account and its key, secret included (mode 0600)
-    running.json  ports and processes of the present run; of the last one if that was killed
-    postgres/ fleet/ models/ logs/ run/
+up.lock       held while a run lasts
+account.json  the first account and its key, secret included (mode 0600)
+running.json  ports and processes of the present run; of the last one if that was killed
+postgres/ fleet/ models/ logs/ run/
 """
 
 import contextlib

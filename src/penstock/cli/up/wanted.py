@@ -6,7 +6,6 @@ from pathlib import Path
 import msgspec
 
 from penstock.catalogue import fill, load_catalogue
-from penstock.catalogue.settings import Settings as CatalogueSettings
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.http_call import HttpCaller
 from penstock.cli.up.attached import ServedModel, ask_engine, match, write_entry
@@ -36,9 +35,7 @@ class Chooser:
         # Entries are only ever written into our own folder, never into the operator's.
         self._own_folder = None if config.catalogue.folder else models_folder
         folder = config.catalogue.folder or str(models_folder)
-        self._settings: CatalogueSettings = msgspec.structs.replace(
-            config.catalogue, folder=folder
-        )
+        self._settings = msgspec.structs.replace(config.catalogue, folder=folder)
         self._engine_home = config.fleet.engine_home or _installed_engine()
         self._notes: list[str] = []
 

@@ -64,9 +64,10 @@ class ProcessProvider:
 
     def _look(self) -> tuple[Seen, ...]:
         boot = boot_id()
-        return tuple(
-            self._seen(file, boot) for file in self._folder.read_all() if file.provider == NAME
-        )
+        files = [file for file in self._folder.read_all() if file.provider == NAME]
+        present = {file.id for file in files}
+        self._told_at = {id_: at for id_, at in self._told_at.items() if id_ in present}
+        return tuple(self._seen(file, boot) for file in files)
 
     def _seen(self, file: ReplicaFile, boot: str) -> Seen:
         phase, detail = Phase.ENDED, ""
@@ -112,6 +113,7 @@ class ProcessProvider:
         file = self._folder.read(replica)
         if file is None or file.boot != boot_id():
             return
+        is_first_time = replica not in self._told_at
         told_at = self._told_at.setdefault(replica, self._clock.monotonic())
         waited = self._clock.monotonic() - told_at
         supervisor = (file.supervisor_pid, file.supervisor_started)
@@ -120,7 +122,9 @@ class ProcessProvider:
             if waited > file.stop_grace_seconds + _STUCK_SECONDS:
                 signal_process(*supervisor, signal.SIGKILL)
         elif self._is_engine_left(file):
-            signal_process(file.engine_pid, file.engine_started, signal.SIGTERM)
+            if is_first_time:
+                # Once: some servers take a second SIGTERM for "now".
+                signal_process(file.engine_pid, file.engine_started, signal.SIGTERM)
             if waited > file.stop_grace_seconds:
                 signal_group(file.engine_pid, signal.SIGKILL)
 

@@ -1,0 +1,147 @@
+"""Writes docs/reference/ from the code, so that it cannot drift: `make docs`. A test compares."""
+
+import inspect
+import re
+import sys
+from pathlib import Path
+from typing import get_type_hints
+
+import msgspec
+
+from penstock import errors
+from penstock.config import SECRET, Config
+from penstock.fleet.settings import WantedReplicas
+from penstock.ingress.error_response import WORKERS_AI
+from penstock.ingress.openapi import document
+from penstock.telemetry.metrics import METRICS
+
+REFERENCE = Path(__file__).parent / "reference"
+_FIELD = re.compile(r"^    (\w+): ")
+_MADE = "<!-- Generated from the code by `make docs`. Do not edit. -->\n\n"
+
+
+def pages() -> dict[str, str]:
+    """Every generated page by file name."""
+    made = {
+        "configuration.md": configuration(),
+        "metrics.md": metrics(),
+        "errors.md": error_codes(),
+        "endpoints.md": endpoints(),
+    }
+    return {name: _MADE + text.rstrip() + "\n" for name, text in made.items()}
+
+
+def configuration() -> str:
+    parts = [
+        "# Configuration\n",
+        "One TOML file (`--config`, `PENSTOCK_CONFIG`, `./penstock.toml` or "
+        "`/etc/penstock/penstock.toml`), and environment variables over it: "
+        "`PENSTOCK_INGRESS_PORT=9000` sets `ingress.port`. `penstock config show` prints each "
+        "value and where it came from.\n",
+    ]
+    for room in Config.__struct_fields__:
+        settings: type[msgspec.Struct] = get_type_hints(Config)[room]
+        parts.append(f"## `[{room}]`\n\n{_first_line(settings)}\n")
+        parts.append(_table(settings, f"{room}."))
+    parts.append(f"## `[[fleet.replicas]]`\n\n{_first_line(WantedReplicas)}\n")
+    parts.append(_table(WantedReplicas, ""))
+    return "\n".join(parts)
+
+
+def _table(settings: type[msgspec.Struct], prefix: str) -> str:
+    said = _comments(settings)
+    rows = ["| setting | default | what it is |", "|---|---|---|"]
+    for field in msgspec.structs.fields(settings):
+        name = f"{prefix}{field.name}"
+        default = _default(field)
+        secret = " Never printed." if name in SECRET else ""
+        rows.append(f"| `{name}` | {default} | {said[field.name]}{secret} |")
+    return "\n".join(rows) + "\n"
+
+
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    value: object = field.default
+    if value is msgspec.NODEFAULT:
+        factory = field.default_factory
+        if factory is msgspec.NODEFAULT:
+            return "required"
+        value = factory()
+    return f"`{msgspec.json.encode(value).decode()}`"
+
+
+def _comments(settings: type[msgspec.Struct]) -> dict[str, str]:
+    """The comment lines right above each field."""
+    said: dict[str, str] = {}
+    above: list[str] = []
+    for line in inspect.getsource(settings).splitlines():
+        if line.startswith("    # "):
+            above.append(line.removeprefix("    # "))
+            continue
+        field = _FIELD.match(line)
+        if field and above:
+            said[field.group(1)] = " ".join(above)
+        above = []
+    return said
+
+
+def metrics() -> str:
+    rows = ["| metric | what it counts |", "|---|---|"]
+    rows += [f"| `{name}` | {text} |" for name, text in METRICS.items()]
+    return (
+        "# Metrics\n\n`GET /metrics` on `ingress.metrics_port`, in Prometheus' text format; all "
+        "workers of a gateway added up. Labels: `model` and `account`; `outcome` on requests, "
+        "`reason` (an error's code) on errors. Requests that were refused before they were "
+        "understood have empty labels.\n\n" + "\n".join(rows)
+    )
+
+
+def error_codes() -> str:
+    parts = [
+        "# Errors\n",
+        "Every error names one of these codes, in `error.code` (OpenAI's shape, on all surfaces). "
+        "Under `/client/v4` the number in `errors[0].code` is Workers AI's own. "
+        "`x-should-retry` says whether trying again is safe; the openai and cloudflare SDKs obey "
+        "it. After the first byte of a stream the same error comes as the last event.\n",
+        "Workers AI's codes 3039, 5016, 5019 and 5035 are never sent: they speak of things that "
+        "do not exist here. 3021 and 3036 are reserved for rate and quota limits.\n",
+        "| code | `/v1` | `/client/v4` | retry | what it means |",
+        "|---|---|---|---|---|",
+        *(_error_row(kind) for kind in _tree(errors.Error)),
+    ]
+    return "\n".join(parts)
+
+
+def _error_row(kind: type[errors.Error]) -> str:
+    status, number = next(WORKERS_AI[k] for k in kind.__mro__ if k in WORKERS_AI)
+    retry = "yes" if kind.retryable else "no"
+    cells = (f"`{kind.code}`", kind.status, f"{status} / {number}", retry, _first_line(kind))
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def _tree(kind: type[errors.Error]) -> list[type[errors.Error]]:
+    return [kind, *(found for child in kind.__subclasses__() for found in _tree(child))]
+
+
+def endpoints() -> str:
+    rows = ["| method | path | what it does |", "|---|---|---|"]
+    for path, methods in document()["paths"].items():
+        rows += [f"| {m.upper()} | `{path}` | {about['summary']} |" for m, about in methods.items()]
+    return (
+        "# Endpoints\n\nThe whole description, with request and answer types, is at "
+        "`/openapi.json`. Keys go in `Authorization: Bearer` or `x-api-key`.\n\n" + "\n".join(rows)
+    )
+
+
+def _first_line(thing: object) -> str:
+    return (inspect.getdoc(thing) or "").splitlines()[0]
+
+
+def main() -> None:
+    REFERENCE.mkdir(exist_ok=True)
+    for name, text in pages().items():
+        (REFERENCE / name).write_text(text)
+        sys.stdout.write(f"docs/reference/{name}\n")
+
+
+if __name__ == "__main__":
+    main()

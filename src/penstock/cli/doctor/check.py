@@ -1,0 +1,34 @@
+"""What a check of the doctor's says."""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Verdict(StrEnum):
+    """`warn` works, but less well than it should; `fail` does not work."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One line. `advice` is what to do, empty when there is nothing."""
+
+    name: str
+    verdict: Verdict
+    finding: str
+    advice: str = ""
+
+
+def ok(name: str, finding: str) -> Check:
+    return Check(name, Verdict.OK, finding)
+
+
+def warn(name: str, finding: str, advice: str) -> Check:
+    return Check(name, Verdict.WARN, finding, advice)
+
+
+def fail(name: str, finding: str, advice: str) -> Check:
+    return Check(name, Verdict.FAIL, finding, advice)

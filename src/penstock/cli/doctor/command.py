@@ -1,0 +1,130 @@
+"""`penstock doctor`: gathers the checks, prints them, and fails when one fails."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import typer
+from rich.text import Text
+
+from penstock.catalogue import CatalogueError, load_catalogue
+from penstock.cli.database import find_dsn
+from penstock.cli.doctor.check import Check, Verdict, fail, ok, warn
+from penstock.cli.doctor.engines import Engine, check_engine
+from penstock.cli.doctor.host import check_descriptors, check_disk, check_ports
+from penstock.cli.doctor.postgres import check_postgres, unreachable
+from penstock.cli.exit_codes import CommandFailed, ExitCode
+from penstock.cli.http_call import HttpCaller
+from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
+from penstock.cli.output import print_json, print_table
+from penstock.cli.up.state import UpState
+from penstock.clock import SystemClock
+from penstock.config import Config
+from penstock.errors import StoreUnavailable
+from penstock.fleet.replica_files import StateFolder
+from penstock.fleet.roster import RosterMirror
+from penstock.records.replica import Replica, ReplicaState
+from penstock.store import Store
+
+_COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red"}
+
+
+def doctor(
+    context: typer.Context, state: StateOption = DEFAULT_STATE, json: JsonOption = False
+) -> None:
+    """Check Postgres, engines, ports, clock, disk; say what to do. Exit 1 when something fails."""
+    config = invocation(context).load().config
+    checks = asyncio.run(_look(config, UpState(state)))
+    if json:
+        print_json(checks)
+    else:
+        print_table(("", "what", "finding", "what to do"), (_row(check) for check in checks))
+    if any(check.verdict is Verdict.FAIL for check in checks):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+async def _look(config: Config, state: UpState) -> list[Check]:
+    checks, replicas = await _look_at_postgres(config, state)
+    checks.append(_catalogue(config))
+    caller = HttpCaller(api_keys=config.engine.api_keys, ca_file=config.engine.ca_file, seconds=60)
+    engines = _engines(config, state, replicas)
+    if not engines:
+        advice = "Start one with `penstock up`, or name some in fleet.replicas."
+        checks.append(warn("engines", "there is no replica", advice))
+    for engine in engines:
+        checks += await asyncio.to_thread(check_engine, caller, engine)
+    ingress = config.ingress
+    running = state.read_running()
+    if running is not None and state.is_held:
+        # The present run may have been given other ports than the configuration has.
+        ingress = msgspec.structs.replace(
+            ingress, host=running.host, port=running.port, metrics_port=running.metrics_port
+        )
+    checks += await asyncio.to_thread(check_ports, ingress)
+    checks.append(check_disk(state.root))
+    checks.append(check_descriptors(ingress))
+    return checks
+
+
+async def _look_at_postgres(
+    config: Config, state: UpState
+) -> tuple[list[Check], tuple[Replica, ...]]:
+    try:
+        dsn = find_dsn(config, state.root)
+    except CommandFailed as failure:
+        return [unreachable(str(failure))], ()
+    store = Store(msgspec.structs.replace(config.store, dsn=dsn))
+    await store.open()
+    try:
+        checks = await check_postgres(store, dsn, SystemClock())
+        if any(check.verdict is Verdict.FAIL for check in checks):
+            return checks, ()
+        roster = RosterMirror(store, SystemClock(), config.fleet)
+        await roster.load()
+        return checks, roster.all()
+    except StoreUnavailable as failure:
+        return [unreachable(failure.message)], ()
+    finally:
+        await store.close()
+
+
+def _catalogue(config: Config) -> Check:
+    try:
+        catalogue = load_catalogue(config.catalogue)
+    except CatalogueError as wrong:
+        return fail("catalogue", str(wrong), "Correct that entry; `penstock models check` helps.")
+    return ok("catalogue", f"{len(catalogue.models)} models")
+
+
+def _engines(config: Config, state: UpState, replicas: tuple[Replica, ...]) -> list[Engine]:
+    """Those of the roster, and attached ones that no keeper has taken over yet."""
+    commands = _commands(state.fleet) | _commands(Path(config.fleet.state_folder))
+    engines = {
+        replica.url: Engine(
+            url=replica.url,
+            model=replica.model,
+            served_name=replica.served_name,
+            is_ready=replica.state is not ReplicaState.STARTING,
+            argv=commands.get(replica.id, ()),
+        )
+        for replica in replicas
+        if replica.url
+    }
+    for wanted in config.fleet.replicas:
+        url = wanted.url.rstrip("/")
+        if url and url not in engines:
+            engines[url] = Engine(url=url, model=wanted.model)
+    return list(engines.values())
+
+
+def _commands(folder: Path) -> dict[str, tuple[str, ...]]:
+    """The command lines of the engines that a keeper of this machine has started."""
+    try:
+        return {file.id: file.argv for file in StateFolder(folder).read_all()}
+    except OSError:
+        return {}
+
+
+def _row(check: Check) -> tuple[str | Text, ...]:
+    verdict = Text(check.verdict, style=_COLOURS[check.verdict])
+    return verdict, check.name, check.finding, check.advice

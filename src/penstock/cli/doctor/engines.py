@@ -1,0 +1,124 @@
+"""Is each engine well, and does it run with the arguments that Penstock's promises stand on?"""
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from penstock.cli.doctor.check import Check, fail, ok, warn
+from penstock.cli.http_call import HttpCaller
+from penstock.errors import ReplicaUnreachable
+
+_PREFIX_CACHING = re.compile(rb'vllm:cache_config_info\{[^}]*enable_prefix_caching="(\w+)"')
+
+
+class Engine(msgspec.Struct, frozen=True):
+    """One engine to look at. `argv` is empty where somebody else has started it."""
+
+    url: str
+    model: str
+    served_name: str = ""
+    is_ready: bool = True
+    argv: tuple[str, ...] = ()
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens_details: dict[str, object] | None = None
+
+
+class _Completion(msgspec.Struct):
+    usage: _Usage | None = None
+
+
+class _Named(msgspec.Struct):
+    id: str
+
+
+class _Names(msgspec.Struct):
+    data: list[_Named] = []
+
+
+def check_engine(caller: HttpCaller, engine: Engine) -> list[Check]:
+    """Blocks for as long as one short answer takes."""
+    name = f"engine {engine.url}"
+    try:
+        health = caller.get(engine.url, "/health").status
+        if health != 200:
+            return [fail(name, f"/health answers {health}", "Look into the engine's log.")]
+        if not engine.is_ready:
+            return [warn(name, f"{engine.model} is not ready yet", "Wait for its keeper.")]
+        return [
+            ok(name, f"serves {engine.model}"),
+            _prompt_details(caller, engine),
+            _prefix_caching(caller, engine),
+            *_arguments(engine),
+        ]
+    except ReplicaUnreachable as failure:
+        advice = "Start the engine, or take it out of fleet.replicas."
+        return [fail(name, failure.message, advice)]
+
+
+def _prompt_details(caller: HttpCaller, engine: Engine) -> Check:
+    """Only an answer shows this flag, so one token is asked for."""
+    name = f"engine {engine.url} usage"
+    served = engine.served_name or _first_name(caller, engine.url)
+    body = {"model": served, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+    answer = caller.post(engine.url, "/v1/chat/completions", msgspec.json.encode(body))
+    if answer.status != 200:
+        text = answer.body[:200].decode(errors="replace")
+        return fail(
+            name, f"a request of one token gets {answer.status}: {text}", "Look into its log."
+        )
+    try:
+        usage = msgspec.json.decode(answer.body, type=_Completion).usage
+    except msgspec.DecodeError as wrong:
+        return fail(name, f"its answer cannot be read: {wrong}", "Is that an OpenAI server?")
+    if usage is None or usage.prompt_tokens_details is None:
+        return warn(
+            name,
+            "does not say how many tokens were cached",
+            "Start the engine with --enable-prompt-tokens-details.",
+        )
+    return ok(name, "says how many tokens were cached")
+
+
+def _prefix_caching(caller: HttpCaller, engine: Engine) -> Check:
+    name = f"engine {engine.url} prefix cache"
+    found = _PREFIX_CACHING.search(caller.get(engine.url, "/metrics").body)
+    if found is None:
+        return warn(name, "not visible in /metrics", "Make sure that prefix caching is on.")
+    if found[1] != b"True":
+        return warn(name, "is off", "Start the engine with --enable-prefix-caching.")
+    return ok(name, "is on")
+
+
+def _arguments(engine: Engine) -> list[Check]:
+    """What no answer shows: read off the command line of engines that our keeper started."""
+    if not engine.argv:
+        return []
+    name = f"engine {engine.url} arguments"
+    missing = [
+        argument
+        for argument, value in (("--shutdown-timeout", ""), ("--scheduling-policy", "priority"))
+        if not _has(engine.argv, argument, value)
+    ]
+    if missing:
+        advice = "Add them to the recipe (docs/catalogue.md says what each is for)."
+        return [warn(name, f"lacks {' and '.join(missing)}", advice)]
+    return [ok(name, "has --shutdown-timeout and --scheduling-policy priority")]
+
+
+def _has(argv: Sequence[str], argument: str, value: str) -> bool:
+    for index, word in enumerate(argv):
+        given = word.partition("=")[2] or "".join(argv[index + 1 : index + 2])
+        if word.partition("=")[0] == argument:
+            return value in {"", given}
+    return False
+
+
+def _first_name(caller: HttpCaller, url: str) -> str:
+    try:
+        names = msgspec.json.decode(caller.get(url, "/v1/models").body, type=_Names).data
+    except msgspec.DecodeError:
+        return ""
+    return names[0].id if names else ""

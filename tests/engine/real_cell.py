@@ -1,0 +1,58 @@
+"""What a test knows of a running `penstock up`: where it is, who may ask, and its engines."""
+
+import asyncio
+from pathlib import Path
+
+import httpx
+import msgspec
+
+from penstock.clock import SystemClock
+from penstock.fleet.roster import RosterMirror
+from penstock.fleet.settings import Settings as FleetSettings
+from penstock.records.replica import Replica
+from penstock.store import Settings, Store
+from penstock.store.embedded import EmbeddedPostgres
+
+TEXT_MODEL = "@local/huggingfacetb/smollm2-135m-instruct"
+VISION_MODEL = "@local/penstock/tiny-vision"
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """What `penstock up --json` says when it is ready."""
+
+    base_url: str
+    account: str
+    key: str
+    state: str
+    metrics_url: str
+
+    @property
+    def openai_url(self) -> str:
+        return f"{self.base_url}/v1"
+
+    @property
+    def workers_url(self) -> str:
+        return f"{self.base_url}/client/v4"
+
+    @property
+    def run_url(self) -> str:
+        return f"{self.workers_url}/accounts/{self.account}/ai/run"
+
+    def client(self) -> httpx.Client:
+        return httpx.Client(headers={"authorization": f"Bearer {self.key}"}, timeout=300)
+
+    def replicas(self) -> tuple[Replica, ...]:
+        return asyncio.run(self._replicas())
+
+    async def _replicas(self) -> tuple[Replica, ...]:
+        store = Store(Settings(dsn=EmbeddedPostgres(Path(self.state) / "postgres").dsn))
+        await store.open()
+        try:
+            roster = RosterMirror(store, SystemClock(), FleetSettings())
+            await roster.load()
+            return roster.all()
+        finally:
+            await store.close()
+
+    def engine(self, model: str) -> Replica:
+        return next(replica for replica in self.replicas() if replica.model == model)

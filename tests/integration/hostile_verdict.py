@@ -1,0 +1,109 @@
+"""Whether an answer is one that a gateway may give to a hostile request.
+
+Never a 500 of our own, always our request id, and an error in the shape of its surface.
+"""
+
+import json
+import re
+from typing import Any
+
+from tests.integration.hostile_shot import Answer, Malformed, Shot
+
+_UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_ERROR_KEYS = {"message", "type", "code", "param"}
+_ENVELOPE_KEYS = {"errors", "error", "success", "result", "messages"}
+# What is said when an engine fails; nothing else makes a 500.
+_ENGINE_CODES = frozenset({"engine_failed", "engine_lost", "deadline_passed"})
+_BUSY_CODES = frozenset(
+    {"out_of_capacity", "no_replica", "replica_unreachable", "overloaded", "store_unavailable"}
+)
+_PAGE_STATUSES = frozenset({200, 204, 304, 307})
+
+
+def judge(shot: Shot, answer: Answer) -> str:
+    """Raise Malformed, or say in a word how it was answered: for the tally."""
+    request_id = answer.headers.get("x-request-id", "")
+    if _UUID7.fullmatch(request_id) is None:
+        raise Malformed(f"{answer.status} without one of our request ids: {answer.headers}")
+    if shot.is_head or answer.status in _PAGE_STATUSES - {200}:
+        return str(answer.status)
+    if answer.media_type == "text/event-stream":
+        return _judge_stream(shot, answer)
+    if answer.media_type == "text/plain" and answer.status == 200:
+        return "preflight"
+    if answer.media_type != "application/json":
+        raise Malformed(f"{answer.status} is {answer.media_type!r}: {answer.body[:300]!r}")
+    value = _parsed(answer.body)
+    if answer.status == 200:
+        return "200"
+    if answer.status < 400:
+        raise Malformed(f"an unexpected status: {answer.status}")
+    return _judge_error(answer, value, request_id)
+
+
+def _judge_error(answer: Answer, value: Any, request_id: str) -> str:
+    if answer.status == 503 and value.keys() == {"status", "checks"}:
+        return "503 not ready"
+    code = _check_shape(answer, value, request_id)
+    if answer.headers.get("x-should-retry") not in ("true", "false"):
+        raise Malformed(f"{answer.status} does not say whether to retry")
+    if answer.status >= 500 and code not in _ENGINE_CODES | _BUSY_CODES:
+        raise Malformed(f"{answer.status} {code}: {answer.body[:500]!r}")
+    return f"{answer.status} {code}"
+
+
+def _check_shape(answer: Answer, value: Any, request_id: str) -> str:
+    is_envelope = "cf-ai-req-id" in answer.headers
+    if value.keys() != (_ENVELOPE_KEYS if is_envelope else {"error"}):
+        raise Malformed(f"{answer.status} in the wrong shape: {value}")
+    error = value["error"]
+    if error.keys() != _ERROR_KEYS or not error["message"] or not error["code"]:
+        raise Malformed(f"an error without its parts: {error}")
+    if is_envelope:
+        (first,) = value["errors"]
+        ends = first["message"].endswith(f"({request_id})")
+        if not ends or not isinstance(first["code"], int) or value["success"] is not False:
+            raise Malformed(f"an envelope without its parts: {value}")
+    return str(error["code"])
+
+
+def _judge_stream(shot: Shot, answer: Answer) -> str:
+    if answer.status != 200:
+        raise Malformed(f"a stream with status {answer.status}")
+    text = answer.body
+    if not text.endswith(b"data: [DONE]\n\n"):
+        raise Malformed(f"a stream that does not end in [DONE]: {text[-300:]!r}")
+    code = ""
+    for event in text.split(b"\n\n")[:-2]:
+        if event.startswith(b":"):
+            continue
+        if not event.startswith(b"data: "):
+            # Only an engine that was told to send nonsense may be behind this.
+            if not shot.is_engine_faulty:
+                raise Malformed(f"not an event: {event[:300]!r}")
+            continue
+        code = _judge_event(shot, event[len(b"data: ") :]) or code
+    return f"stream {code}".strip()
+
+
+def _judge_event(shot: Shot, data: bytes) -> str:
+    try:
+        value = json.loads(data)
+    except ValueError:
+        if not shot.is_engine_faulty:
+            raise Malformed(f"an event that is not JSON: {data[:300]!r}") from None
+        return ""
+    error = value.get("error") if isinstance(value, dict) else None
+    if not isinstance(error, dict):
+        return ""
+    code = str(error.get("code"))
+    if code == "internal_error":
+        raise Malformed(f"an error of our own in a stream: {data[:300]!r}")
+    return code
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError:
+        raise Malformed(f"not JSON: {body[:300]!r}") from None

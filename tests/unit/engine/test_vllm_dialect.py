@@ -1,0 +1,109 @@
+"""vLLM's body: the caller's fields as they came, less what is reserved, plus what is ours, once."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.engine.engine_line import make_request
+
+from penstock.engine.dialects.vllm import CHAT_PATH, chat_body
+from penstock.records.account import AccountId
+from penstock.records.request import InferenceRequest
+
+RESERVED = ["model", "stream_options", "priority", "cache_salt", "session_id"]
+PRIVATE = ["kv_transfer_params", "ec_transfer_params", "vllm_xargs", "request_id"]
+OURS = ["prompt_cache_key", "service_tier", "store", "metadata", "user", "options"]
+
+
+def sent(request: InferenceRequest) -> tuple[bytes, dict[str, Any]]:
+    body = b"".join(chat_body(request, "served"))
+    pairs: list[tuple[str, Any]] = json.loads(body, object_pairs_hook=list)
+    names = [name for name, _ in pairs]
+    assert len(names) == len(set(names)), "no name goes up twice"
+    return body, json.loads(body)
+
+
+def request_of(fields: dict[str, object], **facts: object) -> InferenceRequest:
+    body = {"messages": [{"role": "user", "content": "hi"}], **fields}
+    return make_request(body=json.dumps(body).encode(), **facts)  # type: ignore[arg-type]
+
+
+def names_of(request: InferenceRequest) -> Iterable[str]:
+    return sent(request)[1].keys()
+
+
+@pytest.mark.parametrize("name", RESERVED + PRIVATE + OURS)
+def test_reserved_name_of_the_caller_never_goes_up(name: str) -> None:
+    _, body = sent(request_of({name: "the caller's"}))
+    assert body.get(name) != "the caller's"
+
+
+def test_model_and_salt_are_ours() -> None:
+    _, body = sent(request_of({"model": "theirs", "cache_salt": "theirs"}))
+    assert body["model"] == "served"
+    assert body["cache_salt"] == "abcd"
+
+
+def test_stream_always_asks_for_usage_in_every_chunk() -> None:
+    fields: dict[str, object] = {"stream": True, "stream_options": {"include_usage": False}}
+    _, body = sent(request_of(fields, is_stream=True))
+    assert body["stream"] is True
+    assert body["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
+
+
+def test_request_that_is_no_stream_has_no_stream_options() -> None:
+    assert "stream_options" not in names_of(request_of({"stream_options": None}))
+
+
+def test_messages_and_tools_go_up_byte_for_byte() -> None:
+    messages = b'[ {"role" : "user", "content":"h\\u00e9 \\/ "} ]'
+    tools = b'[{"type":"function","function":{"name":"f","parameters":{"a":1.0e0}}} ]'
+    raw = b'{"tools":%s,"messages":%s,"temperature":0.70}' % (tools, messages)
+    body, _ = sent(make_request(body=raw))
+    assert messages in body
+    assert tools in body
+    assert b'"temperature":0.70' in body
+
+
+def test_session_goes_up_scoped_by_account_and_hidden() -> None:
+    request = request_of({}, session="ses_1")
+    other = request_of({}, session="ses_1", account=AccountId("other"))
+    again = request_of({"temperature": 0}, session="ses_1")
+    sessions = [sent(each)[1]["session_id"] for each in (request, other, again)]
+    assert sessions[0] == sessions[2]
+    assert sessions[0] != sessions[1]
+    assert "ses_1" not in sessions[0]
+    assert "session_id" not in names_of(request_of({}))
+
+
+@pytest.mark.parametrize("pair", [("a", "b\0c"), ("a\0b", "c")])
+def test_session_of_one_account_is_never_anothers(pair: tuple[str, str]) -> None:
+    account, session = pair
+    request = request_of({}, account=AccountId(account), session=session)
+    plain = request_of({}, account=AccountId("a"), session="c")
+    assert sent(request)[1]["session_id"] != sent(plain)[1]["session_id"]
+
+
+@settings(max_examples=40)
+@given(
+    st.dictionaries(
+        st.sampled_from([*RESERVED, *PRIVATE, *OURS, "n", "stop", "tools", "seed"]) | st.text(),
+        st.none() | st.booleans() | st.integers(0, 9) | st.text(max_size=5),
+        max_size=8,
+    )
+)
+def test_everything_else_goes_up_as_it_came(fields: dict[str, object]) -> None:
+    fields.pop("messages", None)
+    _, body = sent(request_of(fields))
+    dropped = {*RESERVED, *PRIVATE, *OURS}
+    expected = {name: value for name, value in fields.items() if name not in dropped}
+    for name in ("model", "cache_salt", "messages"):
+        body.pop(name)
+    assert body == expected
+
+
+def test_path_is_openais() -> None:
+    assert CHAT_PATH == "/v1/chat/completions"
