@@ -24,7 +24,6 @@ class Cell(msgspec.Struct, frozen=True):
     account: str
     key: str
     state: str
-    metrics_url: str
 
     @property
     def openai_url(self) -> str:

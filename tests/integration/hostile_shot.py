@@ -27,6 +27,8 @@ class Shot(msgspec.Struct, frozen=True):
     data: bytes
     # The head and the length of the body are in order: the connection must stay usable.
     is_framed: bool = True
+    # What follows the request may be taken for a second, broken one; then all may be dropped.
+    may_be_dropped: bool = False
     # HEAD is answered without a body.
     is_head: bool = False
     # The engine is told to fail, so that a 500 with the engine's code is in order.

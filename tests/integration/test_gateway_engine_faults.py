@@ -339,11 +339,16 @@ def test_a_kept_connection_that_the_engine_closed_is_not_noticed(cells: CellFact
             assert line["attempts"] == 1
 
 
-def test_a_kept_connection_that_is_cut_when_it_is_used_again(cell: Cell) -> None:
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_kept_connection_that_is_cut_when_it_is_used_again(pair: Engines, stream: bool) -> None:
     """Nothing was answered on it, so that the request is sent once more, on a new one."""
-    for stream in (False, True):
-        assert cell.chat(chat_body(PLAIN)).status_code == 200
-        body = chat_body(PLAIN, stream=stream)
-        for _ in range(3):
-            assert cell.chat(body).status_code == 200
-    assert cell.gateway.metric("penstock_in_flight") == 0
+    cell, engine, _ = pair
+    assert cell.chat(chat_body(PLAIN)).status_code == 200
+    engine.control(cut_before_head=True, times=1)
+    asked = engine.state().requests
+    answer = cell.chat(chat_body(PLAIN, stream=stream))
+    assert answer.status_code == 200
+    assert '"error"' not in answer.text
+    assert engine.state().requests == asked + 2
+    assert cell.gateway.request_line(answer.headers["x-request-id"])["attempts"] == 1
+    assert cell.gateway.metric("penstock_ejected_replicas") == 0

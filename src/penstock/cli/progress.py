@@ -4,12 +4,14 @@ On a terminal the line is rewritten in place; elsewhere it is printed when it sa
 and every ten seconds.
 """
 
+import re
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from penstock.clock import Clock
 from penstock.fleet.progress import ReplicaProgress
@@ -18,6 +20,9 @@ from penstock.records.replica import ReplicaId, ReplicaState
 
 _REPEAT_SECONDS = 10.0
 _LINE_CHARACTERS = 100
+_SPINNER_CHARACTERS = 3
+# Who, when and where, as vLLM begins its lines: a terminal has no room for it.
+_LOG_PREFIX = re.compile(r"^(\([^)]*\) )?(DEBUG|INFO|WARNING|ERROR) [\d-]+ [\d:]+ \[[^\]]*\] ")
 
 
 class ProgressLine:
@@ -62,7 +67,7 @@ class ProgressLine:
     def _show(self) -> None:
         text = starting_line(self._latest.values())
         if self._console.is_terminal:
-            self._status.update(text)
+            self._status.update(self._fitted(text))
             if not self._is_shown:
                 self._status.start()
                 self._is_shown = True
@@ -72,6 +77,12 @@ class ProgressLine:
         if phase != self._printed_phase or now - self._printed_at >= _REPEAT_SECONDS:
             self._printed_phase, self._printed_at = phase, now
             self._console.print(text, soft_wrap=True)
+
+    def _fitted(self, markup: str) -> Text:
+        """A line that is longer than the terminal could not be rewritten in place."""
+        text = Text.from_markup(markup)
+        text.truncate(self._console.width - _SPINNER_CHARACTERS, overflow="ellipsis")
+        return text
 
 
 def starting_line(replicas: Iterable[ReplicaProgress]) -> str:
@@ -87,7 +98,8 @@ def ended_line(news: ReplicaProgress) -> str:
 
 
 def _starting(news: ReplicaProgress) -> str:
-    words = escape((news.line or news.detail)[:_LINE_CHARACTERS])
+    line = _LOG_PREFIX.sub("", news.line)
+    words = escape((line or news.detail)[:_LINE_CHARACTERS])
     text = f"[cyan]starting[/] {escape(_short(news.model))} {news.elapsed_seconds:.0f} s"
     return f"{text} [dim]{words}[/]" if words else text
 

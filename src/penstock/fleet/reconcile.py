@@ -19,6 +19,7 @@ from penstock.fleet.act import Actor
 from penstock.fleet.health import EngineProbe
 from penstock.fleet.intent import Intent
 from penstock.fleet.known import Known, KnownReplica
+from penstock.fleet.loops import heed_cancel, wait_for_event
 from penstock.fleet.observe import Observer
 from penstock.fleet.plan import Stop, plan
 from penstock.fleet.progress import OnProgress, ReplicaProgress
@@ -147,7 +148,7 @@ class Keeper:
     async def _reconcile(self) -> None:
         while not self._stop.is_set():
             await self._guarded_step()
-            await _wait(self._stop, self._settings.heartbeat_seconds)
+            await wait_for_event(self._stop, self._settings.heartbeat_seconds)
 
     async def _end_replicas(self) -> None:
         """Drain and stop all; give up after the longest that this may take."""
@@ -196,7 +197,8 @@ class Keeper:
             else:
                 is_away = False
             # At once when something has changed: gateways shall know within two seconds.
-            await _wait(self._has_changed, self._settings.heartbeat_seconds)
+            heed_cancel()
+            await wait_for_event(self._has_changed, self._settings.heartbeat_seconds)
 
     async def _report(
         self, entries: dict[ReplicaId, KnownReplica], before: dict[ReplicaId, ReplicaState]
@@ -218,10 +220,3 @@ class Keeper:
                     entry.detail,
                 )
             )  # fmt: skip
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    """Until the event or the time. `wait_for` of Python 3.11 may lose a cancel."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()

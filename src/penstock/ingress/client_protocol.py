@@ -59,6 +59,7 @@ class ClientProtocol(HttpToolsProtocol):
         self._body_bytes = 0
         self._body_started = 0.0
         self._full_since = 0.0
+        self._is_held_up = False
         self._served: Exchange | None = None
         self._timer = door.wheel.after(self._settings.header_seconds, self._on_timer)
         self.url = b""
@@ -103,15 +104,21 @@ class ClientProtocol(HttpToolsProtocol):
         super().pause_writing()
         self._full_since = self._monotonic()
         self._timer.deadline = self._full_since + self._settings.client_stall_seconds
+        # Who does not read is not read from either: the next answers would pile up as well.
+        self.flow.pause_reading()
         if self._served is not None:
             self._served.fill()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         self._full_since = 0.0
-        self._timer.deadline = self._monotonic() + _FOREVER
+        self._timer.deadline = self._monotonic() + self._patience()
         if self._served is not None:
             self._served.drain()
+        if self._is_held_up:
+            self._go_on()
+        elif not self.pipeline:
+            self.flow.resume_reading()
 
     # httptools
 
@@ -176,10 +183,16 @@ class ClientProtocol(HttpToolsProtocol):
             return
         if self._phase is _SERVING and self.cycle.response_complete:
             self._phase = _HEAD
-            # Half a head may have come while this answer was being made.
-            settings = self._settings
-            wait = settings.header_seconds if self._head_bytes else settings.keep_alive_seconds
-            self._timer.deadline = self._monotonic() + wait
+        if self._full_since:
+            self._is_held_up = True
+        else:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """An answer is out: read on, and begin what came behind it."""
+        self._is_held_up = False
+        if self._phase is _HEAD:
+            self._timer.deadline = self._monotonic() + self._patience()
         self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
@@ -296,8 +309,17 @@ class ClientProtocol(HttpToolsProtocol):
         elif self._phase is _BODY and not self.pipeline and self._is_too_slow():
             self._refuse(BodyTooSlow())
         else:
-            wait = _BODY_GRACE_SECONDS if self._phase is _BODY else _FOREVER
-            self._timer = self._door.wheel.after(wait, self._on_timer)
+            self._timer = self._door.wheel.after(self._patience(), self._on_timer)
+
+    def _patience(self) -> float:
+        """How long the client may take for what it owes us."""
+        if self._phase is _SERVING:
+            return _FOREVER
+        if self._phase is _BODY:
+            return _BODY_GRACE_SECONDS
+        # Half a head may have come while an answer was being made.
+        settings = self._settings
+        return settings.header_seconds if self._head_bytes else settings.keep_alive_seconds
 
     def _is_too_slow(self) -> bool:
         elapsed = self._monotonic() - self._body_started

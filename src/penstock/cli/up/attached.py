@@ -64,7 +64,7 @@ def match(catalogue: Catalogue, served: tuple[ServedModel, ...]) -> Model | None
 def write_entry(folder: Path, served: ServedModel) -> Path:
     """An entry for an engine's own model, for people to edit."""
     name = _name_of(served.id)
-    path = folder / f"{re.sub(r'[^A-Za-z0-9._-]', '-', name)}.toml"
+    path = folder / f"attached-{re.sub(r'[^A-Za-z0-9._-]', '-', name)[:200]}.toml"
     path.write_text(_entry(name, served))
     return path
 

@@ -1,5 +1,7 @@
 """What `penstock up` was asked for, and the settings that all its processes get."""
 
+import os
+import zlib
 from pathlib import Path
 
 import msgspec
@@ -8,6 +10,10 @@ from penstock.cli.ports import free_port
 from penstock.cli.up.state import UpState
 from penstock.cli.up.wanted import Wanted
 from penstock.config import Loaded
+
+# The fleet's own range, less some ports at its end for the replicas of the last folder.
+_ENGINE_PORT_FIRST = 18000
+_ENGINE_PORTS = 900
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -48,10 +54,18 @@ def settings_for(
         # The gateway has ended before replicas are drained, so there is little to wait for.
         "fleet.drain_seconds": 5.0,
         "fleet.drain_settle_seconds": 1.5,
+        "fleet.stop_grace_seconds": 10.0,
         # One keeper, one Postgres, a few replicas: looking twice as often costs nothing.
         "fleet.heartbeat_seconds": 0.5,
         "fleet.roster_poll_seconds": 0.5,
         # After a kill -9 of `up`: long enough for the next one to adopt a loaded engine.
         "fleet.orphan_seconds": 60.0,
     }
+    if "fleet.port_last" not in loaded.sources:
+        habits["fleet.port_first"] = _first_engine_port(state)
     return {k: v for k, v in habits.items() if k not in loaded.sources} | fixed
+
+
+def _first_engine_port(state: UpState) -> int:
+    """Another one for each folder: an engine binds its port a minute after that was found free."""
+    return _ENGINE_PORT_FIRST + zlib.crc32(os.fsencode(state.root)) % _ENGINE_PORTS

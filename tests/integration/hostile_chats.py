@@ -1,0 +1,130 @@
+"""Requests for inference with an odd body, or to an engine that misbehaves; the head is in order."""
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+from tests.integration import hostile_bodies as bodies
+from tests.integration.gateway_cell import ABSENT, CHAT, NATIVE, PLAIN, PRIVATE, prompt
+from tests.integration.hostile_caller import V1, Caller
+from tests.integration.hostile_engines import scripts
+from tests.integration.hostile_json import Pair, deep, key, obj, text
+from tests.integration.hostile_shot import Shot
+
+_MODELS = (CHAT, CHAT, NATIVE, NATIVE, PLAIN)
+_ODD_MODELS = (
+    "", " ", "default", "x", "@cf/test/nobody", "@cf/test/chat ", "@CF/TEST/CHAT", "a//b", "/a",
+    "a/", "\0", "é", "%2F", "..", "../../etc/passwd", "@cf/test/chat\n", "a" * 300, "a/" * 200,
+    "\ud83d\ude00", "\ud800", "chat", PRIVATE, ABSENT,
+)  # fmt: skip
+_QUERIES = ("", "?rejectIfBusy=true", "?queueRequest=1", "?tags=%ff&&=", "?stream=1", "?a=b;c=d")
+_SAID = b'{"model":"<model>","messages":[{"role":"user","content":"x"}],'
+_DEEP_PLACES = (
+    b"<deep>",
+    b'{"model":"<model>","messages":<deep>}',
+    b'{"model":"<model>","messages":[<deep>]}',
+    b'{"model":<deep>,"messages":[]}',
+    b'{"model":"<model>","input":<deep>}',
+    b'{"model":"<model>","input":{"messages":<deep>}}',
+    b'{"model":"<model>","messages":[{"role":"user","content":<deep>}]}',
+    b'{"model":"<model>","messages":[{"role":"user","content":[<deep>]}]}',
+    b'{"model":"<model>","messages":[{"role":"user","content":[{"image_url":<deep>}]}]}',
+    b'{"model":"<model>","messages":[{"role":"user","content":[{"file":<deep>}]}]}',
+    b'{"model":"<model>","messages":[{"role":"user","content":[{"text":<deep>}]}]}',
+    b'{"model":"<model>","messages":[{"role":"user","content":"x","tool_calls":<deep>}]}',
+    _SAID + b'"tools":[<deep>]}',
+    _SAID + b'"tools":[{"name":"x","parameters":<deep>}]}',
+    _SAID + b'"response_format":<deep>}',
+    _SAID + b'"response_format":{"type":"json_schema","json_schema":{"schema":<deep>}}}',
+    _SAID + b'"response_format":{"type":"json_schema","json_schema":<deep>}}',
+    _SAID + b'"stream":true,"stream_options":<deep>}',
+    _SAID + b'"options":<deep>}',
+    _SAID + b'"unknown":<deep>}',
+    b'{"prompt":<deep>}',
+    b'{"prompt":"x","lora":<deep>}',
+)
+_streams = st.sampled_from([b"true", b"false"])
+_bases: SearchStrategy[list[Pair]] = st.builds(
+    lambda model, stream: [
+        (key("model"), text(model)),
+        (key("messages"), text(prompt())),
+        (key("stream"), stream),
+    ],
+    st.sampled_from(_MODELS),
+    _streams,
+)
+
+
+def odd_fields(caller: Caller) -> SearchStrategy[Shot]:
+    """Every field of a chat, on both of OpenAI's surfaces."""
+    targets = st.sampled_from([V1, caller.path("v1/chat/completions")])
+    return _posts(caller, "odd fields", targets, _bases.flatmap(bodies.spoiled_fields))
+
+
+def odd_messages(caller: Caller) -> SearchStrategy[Shot]:
+    """Roles, contents, media, tools and formats."""
+    runs = [caller.path(f"run/{model}") for model in (CHAT, NATIVE)]
+    targets = st.sampled_from([V1, V1, *runs])
+    return _posts(caller, "odd messages", targets, _bases.flatmap(bodies.spoiled_messages))
+
+
+def mangled_bodies(caller: Caller) -> SearchStrategy[Shot]:
+    """Valid bodies whose bytes were spoiled."""
+    targets = st.sampled_from([V1, caller.path(f"run/{CHAT}"), caller.path("run")])
+    return _posts(caller, "mangled bodies", targets, _bases.flatmap(bodies.mangled))
+
+
+def odd_models(caller: Caller) -> SearchStrategy[Shot]:
+    """Names of models, where any text may stand."""
+    names = st.one_of(st.sampled_from(_ODD_MODELS), st.text(max_size=30))
+    said = [(key("messages"), text(prompt())), (key("input"), b'{"prompt":"x"}')]
+    named = names.map(lambda name: obj([(key("model"), text(name)), *said]))
+    targets = st.sampled_from([V1, caller.path("run"), caller.path("v1/chat/completions")])
+    return _posts(caller, "odd models", targets, named)
+
+
+@st.composite
+def odd_runs(draw: DrawFn, caller: Caller) -> Shot:
+    """Workers AI's input: prompt or messages, with the model in the path or in the body."""
+    model = draw(st.sampled_from(_MODELS))
+    said = draw(st.sampled_from([(key("prompt"), b'"hi"'), (key("messages"), text(prompt()))]))
+    inner = draw(bodies.spoiled_fields([said, (key("stream"), draw(_streams))]))
+    if draw(st.booleans()):
+        name = model.replace("/", draw(st.sampled_from(["/", "%2F", "%2f"])))
+        target = caller.path(f"run/{name}{draw(st.sampled_from(_QUERIES))}")
+        return caller.post("odd runs", target, inner)
+    outer = draw(bodies.spoiled_fields([(key("model"), text(model)), (key("input"), inner)]))
+    return caller.post("odd runs", caller.path("run"), outer)
+
+
+@st.composite
+def deep_bodies(draw: DrawFn, caller: Caller) -> Shot:
+    """Nested to every limit, in every place that is looked into."""
+    model = draw(st.sampled_from([CHAT, NATIVE]))
+    place = draw(st.sampled_from(_DEEP_PLACES)).replace(b"<model>", model.encode())
+    runs = [caller.path("run"), caller.path(f"run/{model}")]
+    target = draw(st.sampled_from([V1, *runs]))
+    return caller.post("deep bodies", target, place.replace(b"<deep>", draw(deep)))
+
+
+@st.composite
+def faulty_engines(draw: DrawFn, caller: Caller) -> Shot:
+    """A request in order, to an engine that is told what to do wrong."""
+    model, is_stream = draw(st.sampled_from([CHAT, NATIVE])), draw(st.booleans())
+    pairs = [(key("model"), text(model)), (key("messages"), text(prompt(draw(scripts))))]
+    pairs.append((key("stream"), text(is_stream)))
+    if is_stream and draw(st.booleans()):
+        options = {"include_usage": True, "continuous_usage_stats": draw(st.booleans())}
+        pairs.append((key("stream_options"), text(options)))
+    if draw(st.booleans()):
+        pairs.append((key("n"), text(draw(st.sampled_from([2, 5])))))
+    if draw(st.booleans()):
+        pairs.append((key("response_format"), b'{"type":"json_object"}'))
+    paths = [caller.path(f"run/{model}"), caller.path("v1/chat/completions")]
+    target = draw(st.sampled_from([V1, *paths]))
+    shot = caller.post("faulty engines", target, obj(pairs))
+    return Shot(shot.kind, shot.data, is_engine_faulty=True)
+
+
+def _posts(
+    caller: Caller, kind: str, targets: SearchStrategy[bytes], found: SearchStrategy[bytes]
+) -> SearchStrategy[Shot]:
+    return st.builds(lambda target, body: caller.post(kind, target, body), targets, found)
