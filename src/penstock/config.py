@@ -126,14 +126,14 @@ def _variables(values: Mapping[str, object], file: Path | None) -> dict[str, str
 
 
 def toml(value: object) -> str:
-    """A value in TOML's own words, on one line. JSON's strings and numbers are TOML's too."""
+    """A value in TOML's own words, on one line. JSON's strings are TOML's, but for DEL."""
     plain = msgspec.to_builtins(value)
     if isinstance(plain, dict):
         pairs = (f"{toml(str(key))} = {toml(item)}" for key, item in plain.items())
         return f"{{{', '.join(pairs)}}}"
     if isinstance(plain, list | tuple):
         return f"[{', '.join(toml(item) for item in plain)}]"
-    return msgspec.json.encode(plain).decode()
+    return msgspec.json.encode(plain).decode().replace("\x7f", "\\u007f")
 
 
 def _find_file(file: Path | None, environ: Mapping[str, str]) -> Path | None:

@@ -6,19 +6,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 import pytest
 from tests.engine.real_cell import Cell
 
 READY_SECONDS = 420
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.timeout(600))
 
 
 @pytest.fixture(scope="session")

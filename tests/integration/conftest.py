@@ -11,7 +11,15 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
-from tests.integration.gateway_cell import CHAT, NATIVE, PLAIN, PRIVATE, Cell, CellFactory
+from tests.integration.gateway_cell import (
+    CHAT,
+    NATIVE,
+    PLAIN,
+    PRIVATE,
+    THINKER,
+    Cell,
+    CellFactory,
+)
 
 from penstock.store import Settings, Store, migrate
 from penstock.store.embedded import EmbeddedPostgres
@@ -105,7 +113,7 @@ def cells(
 def shared_cell(cells: CellFactory) -> Iterator[tuple[Cell, ScriptedEngine]]:
     """One gateway with default limits, for the tests that neither stop nor starve it."""
     with cells.open() as cell:
-        yield cell, cell.set_up(CHAT, PLAIN, NATIVE, PRIVATE)
+        yield cell, cell.set_up(CHAT, PLAIN, NATIVE, PRIVATE, THINKER)
 
 
 @pytest.fixture

@@ -35,6 +35,7 @@ NATIVE = "@cf/test/native"
 PAIR = "@cf/test/pair"
 PRIVATE = "@cf/test/private"
 ABSENT = "@cf/test/absent"
+THINKER = "@cf/test/thinker"
 
 _ALL = ["tools", "vision", "reasoning", "structured_output"]
 _ENTRIES: dict[str, tuple[str, list[str], list[str]]] = {
@@ -44,6 +45,7 @@ _ENTRIES: dict[str, tuple[str, list[str], list[str]]] = {
     PAIR: ("openai", _ALL, []),
     PRIVATE: ("openai", [], ["0" * 32]),
     ABSENT: ("openai", [], []),
+    THINKER: ("openai", ["reasoning"], []),
 }
 
 T = TypeVar("T")
@@ -225,6 +227,7 @@ async def _add_operator(store: Store) -> str:
 def _entry(model: str) -> str:
     family, capabilities, accounts = _ENTRIES[model]
     name = model.rsplit("/", 1)[1]
+    field = "reasoning_content" if model == THINKER else "reasoning"
     return f"""
 id = "{model}"
 aliases = ["{name}"]
@@ -233,6 +236,7 @@ family = "{family}"
 context_tokens = 100_000
 capabilities = {json.dumps(capabilities)}
 allowed_accounts = {json.dumps(accounts)}
+reasoning_field = "{field}"
 [prices]
 input_nanousd_per_mtok = 600_000_000
 output_nanousd_per_mtok = 3_000_000_000

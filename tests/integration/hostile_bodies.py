@@ -70,35 +70,32 @@ _url_values = st.builds(
 _any_media = st.one_of(_url_values, _url_values, odd)
 
 
-@st.composite
-def _part(draw: DrawFn) -> bytes:
-    name = draw(st.sampled_from(_MEDIA_KEYS))
-    pairs = [(key("type"), draw(st.sampled_from([text(name), b'"text"', b'"nope"', b"5", b"null"])))]
-    pairs.append((key(name), draw(_any_media)))
-    return obj(pairs)
+_part_types = st.sampled_from([b'"text"', b'"image_url"', b'"nope"', b"5", b"null"])
+_parts = st.tuples(_part_types, st.sampled_from(_MEDIA_KEYS).map(key), _any_media).map(
+    lambda part: obj([(key("type"), part[0]), (part[1], part[2])])
+)
 
 
-_content = st.one_of(
+def _array(values: list[bytes]) -> bytes:
+    return b"[" + b",".join(values) + b"]"
+
+
+_contents = st.one_of(
     st.sampled_from([b'"hello"', b"null", b'""']),
     odd,
-    st.lists(st.one_of(_part(), odd), min_size=1, max_size=3).map(lambda p: b"[" + b",".join(p) + b"]"),
+    st.lists(st.one_of(_parts, odd), min_size=1, max_size=3).map(_array),
 )
-
-
-@st.composite
-def _message(draw: DrawFn) -> bytes:
-    pairs = [(key("role"), draw(st.sampled_from(_ROLES))), (key("content"), draw(_content))]
-    if draw(st.booleans()):
-        name = draw(
-            st.sampled_from(["tool_calls", "tool_call_id", "name", "reasoning", "content", "role", "x"])
-        )
-        pairs.append((key(name), draw(odd)))
-    return obj(pairs)
-
-
-messages: SearchStrategy[bytes] = st.lists(_message(), min_size=1, max_size=3).map(
-    lambda found: b"[" + b",".join(found) + b"]"
+_MESSAGE_KEYS = ("tool_calls", "tool_call_id", "name", "reasoning", "content", "role", "x")
+_plain_messages = st.tuples(st.sampled_from(_ROLES), _contents).map(
+    lambda said: [(key("role"), said[0]), (key("content"), said[1])]
 )
+_extra_pairs = st.tuples(st.sampled_from(_MESSAGE_KEYS).map(key), odd)
+_messages = st.one_of(
+    _plain_messages.map(obj),
+    st.tuples(_plain_messages, _extra_pairs).map(lambda found: obj([*found[0], found[1]])),
+)
+messages: SearchStrategy[bytes] = st.lists(_messages, min_size=1, max_size=3).map(_array)
+
 _tool_pairs: SearchStrategy[Pair] = st.one_of(
     st.sampled_from(_TOOLS).map(lambda value: (key("tools"), value)),
     st.sampled_from(_CHOICES).map(lambda value: (key("tool_choice"), value)),
@@ -106,53 +103,60 @@ _tool_pairs: SearchStrategy[Pair] = st.one_of(
     odd.map(lambda value: (key("tools"), value)),
 )
 _field_pairs: SearchStrategy[Pair] = st.tuples(
-    st.one_of(st.sampled_from(FIELDS).map(key), st.sampled_from(_KNOWN).map(escaped_key)), odd
+    st.sampled_from([*map(key, FIELDS), *map(escaped_key, _KNOWN)]), odd
 )
+_changes = st.lists(
+    st.tuples(_field_pairs, st.sampled_from(["last", "first", "instead"])), min_size=1, max_size=3
+)
+_spaces = st.sampled_from([b"", b" ", b"\r\n\t"])
 
 
 @st.composite
 def spoiled_fields(draw: DrawFn, base: list[Pair]) -> bytes:
     """One to three fields of a valid body set to odd values: added, doubled or replaced."""
     pairs = list(base)
-    for pair in draw(st.lists(_field_pairs, min_size=1, max_size=3)):
-        how = draw(st.sampled_from(["last", "first", "instead"]))
+    for pair, how in draw(_changes):
         if how == "instead":
             pairs = [kept for kept in pairs if kept[0] != pair[0]]
         pairs.insert(0 if how == "first" else len(pairs), pair)
-    return obj(pairs, draw(st.sampled_from([b"", b" ", b"\r\n\t"])))
+    return obj(pairs, draw(_spaces))
+
+
+_some_tool_pairs = st.lists(_tool_pairs, max_size=2)
 
 
 @st.composite
 def spoiled_messages(draw: DrawFn, base: list[Pair]) -> bytes:
     """Odd messages, parts, media, tools and formats."""
     pairs = [pair for pair in base if pair[0] != key("messages")]
-    pairs.append((key("messages"), draw(messages)))
-    pairs += draw(st.lists(_tool_pairs, max_size=2))
-    return obj(pairs)
+    return obj([*pairs, (key("messages"), draw(messages)), *draw(_some_tool_pairs)])
+
+
+_places = st.integers(0, 10**6)
+_junk = st.one_of(st.binary(min_size=1, max_size=8), odd)
+_spoilers = st.sampled_from(["flip", "cut", "insert", "swap", "around", "code", "drop"])
+_WRAPS = (b"\xef\xbb\xbf%b", b"[%b]", b"%b%b", b"%b\x00", b"\x00%b", b'"%b"', b"%b,", b" \n%b ")
+_CODINGS = ("utf-16", "utf-32", "utf-7", "cp037", "utf-16-be")
 
 
 @st.composite
 def mangled(draw: DrawFn, base: list[Pair]) -> bytes:
     """A valid body whose bytes were spoiled on the way."""
-    body = obj(base)
-    place = draw(st.integers(0, len(body)))
-    junk = draw(st.one_of(st.binary(min_size=1, max_size=8), odd))
-    how = draw(st.sampled_from(["flip", "cut", "insert", "swap", "around", "code", "drop"]))
+    body, how, number = obj(base), draw(_spoilers), draw(_places)
+    place = number % len(body)
     if how == "flip":
         flipped = bytearray(body)
-        flipped[place - 1] ^= draw(st.integers(1, 255))
+        flipped[place] ^= 1 + number % 255
         return bytes(flipped)
     if how == "cut":
         return body[:place]
     if how == "insert":
-        return body[:place] + junk + body[place:]
+        return body[:place] + draw(_junk) + body[place:]
     if how == "swap":
         return body[place:] + body[:place]
     if how == "around":
-        wraps = [b"\xef\xbb\xbf%b", b"[%b]", b"%b%b", b"%b\x00", b"\x00%b", b'"%b"', b"%b,", b" \n%b "]
-        wrap = draw(st.sampled_from(wraps))
-        return wrap % ((body,) * wrap.count(b"%b"))
+        wrap = _WRAPS[number % len(_WRAPS)]
+        return wrap % ((body,) * wrap.count(b"%b")) + b" " * (number % 7)
     if how == "code":
-        coding = draw(st.sampled_from(["utf-16", "utf-32", "utf-7", "cp037", "utf-16-be"]))
-        return body.decode().encode(coding)
-    return body[:place] + body[place + draw(st.integers(1, 9)) :]
+        return body.decode().encode(_CODINGS[number % len(_CODINGS)])[: 40 + place]
+    return body[:place] + body[place + 1 + number % 9 :]

@@ -56,7 +56,7 @@ class HostileCell:
         # Warm, so that what a worker makes once is not counted as growth.
         for _ in range(20):
             self.check_that_it_serves()
-        traffic.settle()
+        traffic.close()
         self._first = self.vitals()
 
     def check_that_it_serves(self) -> None:
@@ -84,10 +84,10 @@ class HostileCell:
 
     def check_aftermath(self) -> str:
         """The worker lives, serves, holds no more than before, and wrote of no crash."""
-        self.traffic.settle()
+        self.traffic.close()
         self.wait_until_quiet()
         self.check_that_it_serves()
-        self.traffic.settle()
+        self.traffic.close()
         now = self.vitals()
         first = self._first
         assert now.pids == first.pids, "a worker was lost"

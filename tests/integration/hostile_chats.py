@@ -41,14 +41,22 @@ _DEEP_PLACES = (
     b'{"prompt":<deep>}',
     b'{"prompt":"x","lora":<deep>}',
 )
+_whether = st.booleans()
 _streams = st.sampled_from([b"true", b"false"])
+_models = st.sampled_from(_MODELS)
+_both = st.sampled_from([CHAT, NATIVE])
+_queries = st.sampled_from(_QUERIES)
+_slashes = st.sampled_from(["/", "%2F", "%2f"])
+_inputs = st.sampled_from([(key("prompt"), b'"hi"'), (key("messages"), text(prompt()))])
+_deep_places = st.sampled_from(_DEEP_PLACES)
+_faulty_choices = st.sampled_from([None, None, 2, 5])
 _bases: SearchStrategy[list[Pair]] = st.builds(
     lambda model, stream: [
         (key("model"), text(model)),
         (key("messages"), text(prompt())),
         (key("stream"), stream),
     ],
-    st.sampled_from(_MODELS),
+    _models,
     _streams,
 )
 
@@ -84,12 +92,11 @@ def odd_models(caller: Caller) -> SearchStrategy[Shot]:
 @st.composite
 def odd_runs(draw: DrawFn, caller: Caller) -> Shot:
     """Workers AI's input: prompt or messages, with the model in the path or in the body."""
-    model = draw(st.sampled_from(_MODELS))
-    said = draw(st.sampled_from([(key("prompt"), b'"hi"'), (key("messages"), text(prompt()))]))
-    inner = draw(bodies.spoiled_fields([said, (key("stream"), draw(_streams))]))
-    if draw(st.booleans()):
-        name = model.replace("/", draw(st.sampled_from(["/", "%2F", "%2f"])))
-        target = caller.path(f"run/{name}{draw(st.sampled_from(_QUERIES))}")
+    model = draw(_models)
+    inner = draw(bodies.spoiled_fields([draw(_inputs), (key("stream"), draw(_streams))]))
+    if draw(_whether):
+        name = model.replace("/", draw(_slashes))
+        target = caller.path(f"run/{name}{draw(_queries)}")
         return caller.post("odd runs", target, inner)
     outer = draw(bodies.spoiled_fields([(key("model"), text(model)), (key("input"), inner)]))
     return caller.post("odd runs", caller.path("run"), outer)
@@ -98,8 +105,8 @@ def odd_runs(draw: DrawFn, caller: Caller) -> Shot:
 @st.composite
 def deep_bodies(draw: DrawFn, caller: Caller) -> Shot:
     """Nested to every limit, in every place that is looked into."""
-    model = draw(st.sampled_from([CHAT, NATIVE]))
-    place = draw(st.sampled_from(_DEEP_PLACES)).replace(b"<model>", model.encode())
+    model = draw(_both)
+    place = draw(_deep_places).replace(b"<model>", model.encode())
     runs = [caller.path("run"), caller.path(f"run/{model}")]
     target = draw(st.sampled_from([V1, *runs]))
     return caller.post("deep bodies", target, place.replace(b"<deep>", draw(deep)))
@@ -108,15 +115,15 @@ def deep_bodies(draw: DrawFn, caller: Caller) -> Shot:
 @st.composite
 def faulty_engines(draw: DrawFn, caller: Caller) -> Shot:
     """A request in order, to an engine that is told what to do wrong."""
-    model, is_stream = draw(st.sampled_from([CHAT, NATIVE])), draw(st.booleans())
+    model, is_stream = draw(_both), draw(_whether)
     pairs = [(key("model"), text(model)), (key("messages"), text(prompt(draw(scripts))))]
     pairs.append((key("stream"), text(is_stream)))
-    if is_stream and draw(st.booleans()):
-        options = {"include_usage": True, "continuous_usage_stats": draw(st.booleans())}
+    if is_stream and draw(_whether):
+        options = {"include_usage": True, "continuous_usage_stats": draw(_whether)}
         pairs.append((key("stream_options"), text(options)))
-    if draw(st.booleans()):
-        pairs.append((key("n"), text(draw(st.sampled_from([2, 5])))))
-    if draw(st.booleans()):
+    if (choices := draw(_faulty_choices)) is not None:
+        pairs.append((key("n"), text(choices)))
+    if draw(_whether):
         pairs.append((key("response_format"), b'{"type":"json_object"}'))
     paths = [caller.path(f"run/{model}"), caller.path("v1/chat/completions")]
     target = draw(st.sampled_from([V1, *paths]))

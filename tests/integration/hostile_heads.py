@@ -89,14 +89,17 @@ targets: SearchStrategy[bytes] = st.one_of(
     st.sampled_from(ODD_TARGETS),
     st.sampled_from(ODD_TARGETS),
     st.binary(min_size=1, max_size=30).map(lambda tail: b"/" + tail),
-    st.text(max_size=20).map(lambda tail: b"/v1/models/" + tail.encode("utf-8", "surrogatepass")),
+    st.text(max_size=8).map(lambda tail: b"/v1/models/" + tail.encode("utf-8", "surrogatepass")),
 )
+
+
+_framings = st.sampled_from(_FRAMINGS)
 
 
 @st.composite
 def framed(draw: DrawFn, body: bytes) -> tuple[bytes, bytes]:
     """What the head says about the body, and the body as it is sent."""
-    said, how = draw(st.sampled_from(_FRAMINGS))
+    said, how = draw(_framings)
     count = said.count(b"%d")
     line = said % ((len(body),) * count) if count else said
     return line, chunked(body, how)

@@ -46,8 +46,8 @@ deep: SearchStrategy[bytes] = st.builds(
               st.sampled_from([_DEEP_MAX, 20_000])),
 )  # fmt: skip
 
-_texts = st.text(max_size=20).map(lambda text: json.dumps(text).encode())
-_plain_texts = st.text(max_size=20).map(
+_texts = st.text(max_size=6).map(lambda text: json.dumps(text).encode())
+_plain_texts = st.text(max_size=6).map(
     lambda text: json.dumps(text, ensure_ascii=False).encode("utf-8", "surrogatepass")
 )
 _numbers = st.one_of(st.integers(), st.floats()).map(lambda number: json.dumps(number).encode())
@@ -56,7 +56,7 @@ _small = st.recursive(
     lambda inner: st.one_of(
         st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)
     ),
-    max_leaves=5,
+    max_leaves=4,
 ).map(lambda value: json.dumps(value).encode())
 
 # Mostly the fixed list: it is what was found to hurt somewhere, and it costs nothing to draw.

@@ -29,19 +29,38 @@ _RUN_TAILS = (
 )  # fmt: skip
 
 
+_whether = st.booleans()
+_pages = st.sampled_from(PAGES)
+_own_pages = st.sampled_from(["", "", "models/search", "models/search", "models/schema", "v1/models"])
+_queries = st.sampled_from(_QUERIES)
+_wrongs = st.lists(st.sampled_from(_PARTS), min_size=1, max_size=2)
+_odd_lines = st.lists(heads.lines, min_size=1, max_size=3)
+_framed_methods = st.sampled_from([b"POST", b"POST", b"POST", b"GET", b"PUT"])
+_framed_targets = st.sampled_from([V1, b"", b"/v1/models", b"/healthz"])
+_framed_lines = st.sampled_from([(), (b"expect: 100-continue",), (b"connection: close",)])
+_plain_versions = st.sampled_from([HTTP, HTTP, b"HTTP/1.0"])
+_target_methods = st.sampled_from([b"POST", b"POST", b"GET", b"HEAD", b"OPTIONS", b"DELETE"])
+_odd_accounts = st.sampled_from([b"<own>", b"<own>", b"<own>x", b"", b"%2e", b"%ff", b"x" * 300])
+_run_tails = st.sampled_from(_RUN_TAILS)
+_page_methods = st.sampled_from([b"GET", b"GET", b"GET", b"HEAD", b"OPTIONS", b"POST", b"PUT"])
+_page_bodies = st.sampled_from([b"", b"", b"x", b"{}", b"y" * 90_000])
+_some_page_lines = st.lists(st.sampled_from(_PAGE_LINES), max_size=2)
+
+
 @st.composite
 def odd_heads(draw: DrawFn, caller: Caller) -> Shot:
     """One or two things wrong with a head; the rest of the request is in order."""
-    wrong = draw(st.sets(st.sampled_from(_PARTS), min_size=1, max_size=2))
-    is_post = draw(st.booleans())
-    target = draw(st.sampled_from([V1, caller.path(f"run/{CHAT}")] if is_post else PAGES))
+    wrong, is_post = draw(_wrongs), draw(_whether)
+    target = draw(_pages)
+    if is_post:
+        target = V1 if draw(_whether) else caller.path(f"run/{CHAT}")
     method = b"POST" if is_post else b"GET"
     if "method" in wrong:
         method = draw(heads.methods)
     version = draw(heads.versions) if "version" in wrong else HTTP
     lines = [caller.key_line] if "host" in wrong else [b"host: x", caller.key_line]
     if "lines" in wrong:
-        lines += draw(st.lists(heads.lines, min_size=1, max_size=3))
+        lines += draw(_odd_lines)
     body = PLAIN_BODY if is_post else b""
     if is_post:
         lines.append(b"content-length: %d" % len(body))
@@ -54,10 +73,8 @@ def odd_heads(draw: DrawFn, caller: Caller) -> Shot:
 def odd_framings(draw: DrawFn, caller: Caller) -> Shot:
     """Lengths and chunks that contradict each other or the body."""
     said, body = draw(heads.framed(PLAIN_BODY))
-    method = draw(st.sampled_from([b"POST", b"POST", b"POST", b"GET", b"PUT"]))
-    target = draw(st.sampled_from([V1, caller.path(f"run/{NATIVE}"), b"/v1/models", b"/healthz"]))
-    version = draw(st.sampled_from([HTTP, HTTP, b"HTTP/1.0"]))
-    extra = draw(st.sampled_from([[], [b"expect: 100-continue"], [b"connection: close"]]))
+    method, version, extra = draw(_framed_methods), draw(_plain_versions), draw(_framed_lines)
+    target = draw(_framed_targets) or caller.path(f"run/{NATIVE}")
     data = heads.head(method, target, version, b"host: x", caller.key_line, said, *extra) + body
     return Shot("odd framings", data, is_framed=False, may_be_dropped=True)
 
@@ -65,13 +82,10 @@ def odd_framings(draw: DrawFn, caller: Caller) -> Shot:
 @st.composite
 def odd_targets(draw: DrawFn, caller: Caller) -> Shot:
     """Paths of all kinds, and odd accounts and models in the paths that have them."""
-    method = draw(st.sampled_from([b"POST", b"POST", b"GET", b"HEAD", b"OPTIONS", b"DELETE"]))
-    target = draw(heads.targets)
-    if draw(st.booleans()):
-        own = caller.account.encode()
-        accounts = st.sampled_from([own, own, own.upper(), b"", b"%2e", b"%ff", b"x" * 300])
-        tail = draw(st.sampled_from(_RUN_TAILS)) % target
-        target = b"/client/v4/accounts/" + draw(accounts) + tail
+    method, target = draw(_target_methods), draw(heads.targets)
+    if draw(_whether):
+        account = draw(_odd_accounts).replace(b"<own>", caller.account.encode())
+        target = b"/client/v4/accounts/" + account + draw(_run_tails) % target
     body = PLAIN_BODY if method == b"POST" else b""
     length = b"content-length: %d" % len(body)
     data = heads.head(method, target, HTTP, b"host: x", caller.key_line, length) + body
@@ -81,12 +95,10 @@ def odd_targets(draw: DrawFn, caller: Caller) -> Shot:
 @st.composite
 def odd_pages(draw: DrawFn, caller: Caller) -> Shot:
     """Pages with odd queries and headers, and a body that nobody asked for."""
-    method = draw(st.sampled_from([b"GET", b"GET", b"GET", b"HEAD", b"OPTIONS", b"POST", b"PUT"]))
-    own = [caller.path(tail) for tail in ("models/search", "models/schema", "v1/models")]
-    target = draw(st.sampled_from([*PAGES, *own, own[0], own[1]])) + draw(st.sampled_from(_QUERIES))
-    lines = draw(st.lists(st.sampled_from(_PAGE_LINES), max_size=2))
-    body = draw(st.sampled_from([b"", b"", b"x", b"{}", b"y" * 90_000]))
-    lines.append(b"content-length: %d" % len(body))
+    method, lines, body = draw(_page_methods), draw(_some_page_lines), draw(_page_bodies)
+    own = draw(_own_pages)
+    target = (caller.path(own) if own else draw(_pages)) + draw(_queries)
+    lines = [*lines, b"content-length: %d" % len(body)]
     data = heads.head(method, target, HTTP, b"host: x", caller.key_line, *lines) + body
     return Shot("odd pages", data, is_head=method == b"HEAD")
 

@@ -33,6 +33,9 @@ def judge(shot: Shot, answer: Answer) -> str:
         return "preflight"
     if answer.media_type != "application/json":
         raise Malformed(f"{answer.status} is {answer.media_type!r}: {answer.body[:300]!r}")
+    if answer.status == 200 and shot.is_engine_faulty:
+        # Not ours: what an engine says goes through as it is.
+        return "200 of a faulty engine"
     value = _parsed(answer.body)
     if answer.status == 200:
         return "200"

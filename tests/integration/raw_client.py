@@ -34,7 +34,7 @@ class RawClient:
         except OSError:
             self.socket.close()
             raise
-        self._held = b""
+        self._held = bytearray()
 
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
@@ -42,20 +42,19 @@ class RawClient:
     def read_some(self) -> bytes:
         """Whatever comes next; b"" when the other side has closed."""
         if self._held:
-            data, self._held = self._held, b""
-            return data
+            return self._take(len(self._held))
         return self.socket.recv(65536)
 
     def read_until(self, mark: bytes) -> bytes:
         """Everything up to and including `mark`."""
-        while mark not in self._held:
+        searched = 0
+        while (found := self._held.find(mark, searched)) < 0:
+            searched = max(0, len(self._held) - len(mark))
             data = self.socket.recv(65536)
             if not data:
                 raise ConnectionError(f"closed before {mark!r}, after {self._held[-300:]!r}")
             self._held += data
-        end = self._held.index(mark) + len(mark)
-        data, self._held = self._held[:end], self._held[end:]
-        return data
+        return self._take(found + len(mark))
 
     def read_exactly(self, size: int) -> bytes:
         while len(self._held) < size:
@@ -63,8 +62,7 @@ class RawClient:
             if not data:
                 raise ConnectionError(f"closed after {len(self._held)} of {size} bytes")
             self._held += data
-        data, self._held = self._held[:size], self._held[size:]
-        return data
+        return self._take(size)
 
     def read_to_the_end(self) -> bytes:
         """All that comes until the other side closes."""
@@ -96,6 +94,11 @@ class RawClient:
         else:
             body = self.read_to_the_end()
         return RawAnswer(version, status, headers, body)
+
+    def _take(self, size: int) -> bytes:
+        data = bytes(self._held[:size])
+        del self._held[:size]
+        return data
 
     def is_closed(self) -> bool:
         """Whether the other side has closed; waits for it, at most the time-out."""

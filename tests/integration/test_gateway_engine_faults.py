@@ -1,4 +1,4 @@
-"""Engines that die, cut, lie or talk nonsense: what the client sees, and where the next one goes."""
+"""Engines that die, cut, lie or talk nonsense: what the client sees, where the next one goes."""
 
 import base64
 import json

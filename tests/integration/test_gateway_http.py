@@ -1,4 +1,4 @@
-"""HTTP/1.1 as clients really speak it: old versions, pipelines, Expect, kept and closed connections."""
+"""HTTP/1.1 as clients really speak it: old versions, pipelines, Expect, kept connections."""
 
 import json
 import time
@@ -158,7 +158,9 @@ def test_a_chunked_body_is_taken(cell: Cell, client: RawClient) -> None:
         assert client.read_answer().status == 200
 
 
-@pytest.mark.parametrize("header", ["Authorization: bearer {}", "AUTHORIZATION: Bearer  {}", "X-API-Key: {}"])
+@pytest.mark.parametrize(
+    "header", ["Authorization: bearer {}", "AUTHORIZATION: Bearer  {}", "X-API-Key: {}"]
+)
 def test_the_key_is_found_however_it_is_sent(cell: Cell, client: RawClient, header: str) -> None:
     content = json.dumps(chat_body()).encode()
     lines = [f"POST {_V1} HTTP/1.1", "host: x", header.format(cell.key)]

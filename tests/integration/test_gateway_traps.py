@@ -10,6 +10,7 @@ from tests.integration.gateway_cell import (
     ABSENT,
     CHAT,
     NATIVE,
+    THINKER,
     Cell,
     chat_body,
     events_of,
@@ -101,14 +102,26 @@ def test_trap_4_json_schema_bare_and_wrapped(
         assert sent == {"type": "json_schema", "json_schema": wanted}
 
 
-def test_trap_5_reasoning_is_passed_on(cell: Cell) -> None:
-    """What the engine calls it is what the caller gets: a stream is not rewritten (rule 5)."""
-    body = chat_body(script={"reasoning": "think first", "text": "done"})
-    message = cell.chat(body).json()["choices"][0]["message"]
-    assert (message["reasoning"], message["content"]) == ("think first", "done")
+@pytest.mark.parametrize(
+    ("model", "name", "other"),
+    [(CHAT, "reasoning", "reasoning_content"), (THINKER, "reasoning_content", "reasoning")],
+)
+def test_trap_5_reasoning_has_the_name_that_clients_of_the_model_look_for(
+    cell: Cell, model: str, name: str, other: str
+) -> None:
+    script = {"reasoning": "think first", "text": '"reasoning": done'}
+    body = chat_body(model, script)
+    for path in ("/v1/chat/completions", cell.path("v1/chat/completions")):
+        message = cell.post(path, body).json()["choices"][0]["message"]
+        assert (message[name], message["content"]) == ("think first", '"reasoning": done')
+        assert other not in message
     events = events_of(cell.chat({**body, "stream": True}).text)[:-1]
     deltas = [json.loads(event)["choices"][0]["delta"] for event in events]
-    assert "".join(delta.get("reasoning") or "" for delta in deltas) == "think first"
+    assert "".join(delta.get(name) or "" for delta in deltas) == "think first"
+    assert "".join(delta.get("content") or "" for delta in deltas) == '"reasoning": done'
+    assert not any(other in delta for delta in deltas)
+    run = cell.run_model(model, body).json()["result"]["choices"][0]["message"]
+    assert run[name] == "think first"
 
 
 def test_trap_5_either_spelling_of_reasoning_is_accepted(

@@ -225,3 +225,23 @@ def test_the_store_works_on_the_gateways_event_loop(dsn: str) -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(use()) == 1
+
+
+async def test_no_cancel_is_lost_while_waiting_for_a_connection(dsn: str) -> None:
+    """Without care 1 in 8 was: the pool's own wait drops one that comes with its result."""
+    store = Store(Settings(dsn=dsn, pool_size_max=1))
+    await store.open()
+    await _count_accounts(store)
+
+    async def loop_for_ever() -> None:
+        while True:
+            await _count_accounts(store)
+
+    for turn in range(150):
+        tasks = [asyncio.get_running_loop().create_task(loop_for_ever()) for _ in range(2)]
+        await asyncio.sleep(0.002 + turn % 7 * 0.0005)
+        for task in tasks:
+            task.cancel()
+        _, running = await asyncio.wait(tasks, timeout=5)
+        assert not running
+    await store.close()

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.database import opened
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, print_json, print_table
+from penstock.cli.postgres import opened
 from penstock.policy import AccountBook
 from penstock.records.account import Account
 

@@ -5,9 +5,9 @@ import asyncio
 import typer
 
 from penstock import app
-from penstock.cli.database import require_dsn
 from penstock.cli.options import ParentOption, invocation
 from penstock.cli.parent_watch import end_with_parent
+from penstock.cli.postgres import require_dsn
 from penstock.cli.stop_signals import StopSignals
 from penstock.clock import SystemClock
 from penstock.config import Config

@@ -7,11 +7,11 @@ from types import FrameType
 
 import typer
 
-from penstock.cli.database import require_dsn
 from penstock.cli.exit_codes import CommandFailed
 from penstock.cli.options import ParentOption, invocation
 from penstock.cli.parent_watch import end_with_parent
 from penstock.cli.ports import check_ports
+from penstock.cli.postgres import require_dsn
 from penstock.config import export
 from penstock.ingress.server import make_run_folder, remove_run_folder, run_gateway
 from penstock.ingress.settings import Settings

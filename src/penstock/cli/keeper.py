@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from penstock import app
-from penstock.cli.database import require_dsn
 from penstock.cli.options import JsonOption, ParentOption, invocation
 from penstock.cli.output import error_console, print_json
 from penstock.cli.parent_watch import watch_parent
+from penstock.cli.postgres import require_dsn
 from penstock.cli.progress import ProgressLine
 from penstock.cli.stop_signals import StopSignals
 from penstock.clock import SystemClock

@@ -6,10 +6,10 @@ from typing import Annotated
 import msgspec
 import typer
 
-from penstock.cli.database import opened
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, error_console, print_json, print_table
+from penstock.cli.postgres import opened
 from penstock.policy import KeyBook
 from penstock.records.account import AccountId, Key, Role
 

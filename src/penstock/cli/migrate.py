@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.database import find_dsn
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, print_json
+from penstock.cli.postgres import find_dsn
 from penstock.store import migrate as apply
 from penstock.store import pending
 

@@ -9,7 +9,6 @@ import logging
 
 from penstock.clock import Clock
 from penstock.errors import StoreUnavailable
-from penstock.fleet.loops import heed_cancel
 from penstock.fleet.roster import give_up
 from penstock.fleet.settings import Settings
 from penstock.store.pool import Store
@@ -42,7 +41,6 @@ class Reaper:
         """Until cancelled, which is what losing the leadership must do."""
         while True:
             await self.step()
-            heed_cancel()
             await asyncio.sleep(self._interval)
 
     async def step(self) -> int:

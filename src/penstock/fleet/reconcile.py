@@ -19,7 +19,6 @@ from penstock.fleet.act import Actor
 from penstock.fleet.health import EngineProbe
 from penstock.fleet.intent import Intent
 from penstock.fleet.known import Known, KnownReplica
-from penstock.fleet.loops import heed_cancel, wait_for_event
 from penstock.fleet.observe import Observer
 from penstock.fleet.plan import Stop, plan
 from penstock.fleet.progress import OnProgress, ReplicaProgress
@@ -28,6 +27,7 @@ from penstock.fleet.publish import Publisher
 from penstock.fleet.replica_files import StateFolder
 from penstock.fleet.roster import RosterTable
 from penstock.fleet.settings import Settings
+from penstock.fleet.waiting import wait_for_event
 from penstock.fleet.wants import limits_of, recipes_of, wants_of
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
 from penstock.store.pool import Store
@@ -197,7 +197,6 @@ class Keeper:
             else:
                 is_away = False
             # At once when something has changed: gateways shall know within two seconds.
-            heed_cancel()
             await wait_for_event(self._has_changed, self._settings.heartbeat_seconds)
 
     async def _report(

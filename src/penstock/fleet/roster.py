@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from penstock.clock import Clock
 from penstock.errors import GenerationStale, StoreUnavailable
-from penstock.fleet.loops import heed_cancel
 from penstock.fleet.settings import Settings
 from penstock.records.model import ModelId
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
@@ -190,7 +189,6 @@ class RosterMirror:
                 self.failures += 1
                 self._is_behind = True
                 _log.exception("roster loop failed", extra={"action": "roster_loop_failed"})
-            heed_cancel()
             await asyncio.sleep(self._poll_seconds)
 
     def _apply(self, replicas: dict[ReplicaId, Replica], revision: int) -> None:

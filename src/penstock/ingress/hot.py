@@ -6,6 +6,7 @@ without an answer, a log line and a count.
 
 import asyncio
 import logging
+from typing import Final
 
 from penstock.clock import Clock, TimerWheel, new_id
 from penstock.errors import Aborted, Error, InternalError
@@ -20,6 +21,10 @@ from penstock.records.model import Family
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd, RequestId
 from penstock.serving.request_path import RequestPath
 from penstock.wire.response_format import is_structured
+
+# What scripts in a browser may read of our headers.
+EXPOSED_HEADERS: Final = ("x-request-id", "retry-after", "x-should-retry")
+_EXPOSED: Final = b"access-control-expose-headers: %s\r\n" % ", ".join(EXPOSED_HEADERS).encode()
 
 logger = logging.getLogger(__name__)
 
@@ -118,6 +123,9 @@ class HotDoor:
     def _fail(self, exchange: Exchange, error: Error, request_id: str, end: RequestEnd) -> None:
         end.outcome = Outcome.FAILED
         end.error_code = error.code
+        if exchange.response_complete:
+            # The answer was out when this came: nothing more may be written behind it.
+            return
         if exchange.is_started:
             exchange.write(error_response.event(error, request_id))
             exchange.end_stream()
@@ -156,7 +164,7 @@ def _sink_for(
 def _cors_line(allowed: tuple[str, ...], headers: list[tuple[bytes, bytes]]) -> bytes:
     origin = next((value for name, value in headers if name == b"origin"), b"")
     if "*" in allowed:
-        return b"access-control-allow-origin: *\r\n"
+        return b"access-control-allow-origin: *\r\n" + _EXPOSED
     if origin and origin.decode("latin-1") in allowed:
-        return b"access-control-allow-origin: %s\r\nvary: Origin\r\n" % origin
+        return b"access-control-allow-origin: %s\r\nvary: Origin\r\n%s" % (origin, _EXPOSED)
     return b""

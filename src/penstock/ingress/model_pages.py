@@ -1,6 +1,5 @@
 """`/v1/models` and Workers AI's model search and schema. Lists models with a replica."""
 
-import hashlib
 import uuid
 from collections.abc import Callable
 
@@ -111,4 +110,4 @@ def _positive(text: str | None, default: int, name: str) -> int:
 
 def _uuid_of(model: Model) -> str:
     """A stable id for a model, since Workers AI's are UUIDs and ours are names."""
-    return str(uuid.UUID(bytes=hashlib.sha256(model.id.encode()).digest()[:16], version=8))
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, model.id))

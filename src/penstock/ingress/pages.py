@@ -13,6 +13,7 @@ from starlette.types import Lifespan
 
 from penstock.errors import Error, InternalError, MethodNotAllowed, NotFound
 from penstock.ingress.health import HealthPages
+from penstock.ingress.hot import EXPOSED_HEADERS
 from penstock.ingress.json_pages import RequestIds, crash_page, error_page, json_response
 from penstock.ingress.model_pages import ModelPages
 from penstock.ingress.openapi import document
@@ -57,7 +58,7 @@ def build_pages(
             allow_origins=list(settings.cors_origins),
             allow_methods=["GET", "POST", "DELETE", "OPTIONS"],
             allow_headers=["*"],
-            expose_headers=["x-request-id", "retry-after", "x-should-retry"],
+            expose_headers=EXPOSED_HEADERS,
         )
         middleware.append(cors)
     return Starlette(

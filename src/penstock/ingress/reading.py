@@ -16,7 +16,8 @@ from penstock.records.account import Key
 from penstock.records.model import Capability, Family, Model
 from penstock.records.request import InferenceRequest, RequestId
 from penstock.wire.chat import MODEL, ChatRequest, read_chat
-from penstock.wire.json_body import Fields, read_fields
+from penstock.wire.json_body import Fields
+from penstock.wire.large_body import read_body
 from penstock.wire.workers_ai import chat_fields
 
 _BEARER: Final = b"bearer "
@@ -82,13 +83,16 @@ class RequestReader:
         self, request_id: RequestId, route: Route, headers: CallerHeaders, key: Key, body: bytes
     ) -> InferenceRequest:
         headers.refuse_encoding()
-        fields = read_fields(body)
+        parsed = read_body(body)
+        fields = parsed.fields
         model = self._find_model(route, fields)
         salt = self._keys.salt_for(key.account.id) if key.account is not None else ""
         grant = authorize(key, model, salt, route.account)
         if route.surface is Surface.WORKERS_RUN:
             fields = chat_fields(_unwrapped(route, fields), model)
-        chat = read_chat(fields, self._media_hosts)
+        # What came one level down has its own messages, whatever stands beside it.
+        messages = parsed.messages if fields is parsed.fields else None
+        chat = read_chat(fields, self._media_hosts, messages)
         _require(model, chat)
         return InferenceRequest(
             id=request_id,

@@ -4,6 +4,7 @@ Promises: `open` never waits for Postgres; every wait has an end; whatever goes 
 connection or server is `errors.StoreUnavailable`. It knows no table: SQL lives in the owning room.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, LiteralString
@@ -11,6 +12,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg_pool import AsyncConnectionPool
 
+from penstock.errors import StoreUnavailable
 from penstock.store.connection import Connection, complete_dsn, naming_failures, severed_after
 from penstock.store.lock import HeldLock, hold
 from penstock.store.settings import Settings
@@ -83,11 +85,17 @@ class Store:
         repeated after it must bear being done twice.
         """
         assert self._pool is not None, "the store is not open"
-        with naming_failures():
-            async with self._pool.connection() as connection:
-                with severed_after(connection, self._settings.transaction_seconds):
-                    async with connection.transaction():
-                        yield Transaction(connection)
+        asked = _cancels_asked()
+        try:
+            with naming_failures():
+                async with self._pool.connection() as connection:
+                    _heed_cancel(asked)
+                    with severed_after(connection, self._settings.transaction_seconds):
+                        async with connection.transaction():
+                            yield Transaction(connection)
+        except StoreUnavailable:
+            _heed_cancel(asked)
+            raise
 
     def hold_lock(self, name: str) -> AbstractAsyncContextManager[HeldLock]:
         """Wait until this process is the only holder of `name`, on a connection of its own."""
@@ -110,3 +118,19 @@ class Store:
         # One round trip per transaction, so that a server's restart costs no caller an error.
         with severed_after(connection, self._settings.acquire_seconds):
             await connection.execute("")
+
+
+def _cancels_asked() -> int:
+    task = asyncio.current_task()
+    return task.cancelling() if task is not None else 0
+
+
+def _heed_cancel(asked_before: int) -> None:
+    """Raise a cancel that was dropped while waiting for a connection.
+
+    `asyncio.wait_for` of Python 3.11 drops a cancel that arrives together with its result, and the
+    pool waits with it: 1 in 8 cancels of tasks that shared one connection was lost, and a loop that
+    lost its own ran for ever.
+    """
+    if _cancels_asked() > asked_before:
+        raise asyncio.CancelledError

@@ -8,7 +8,7 @@ from msgspec import Meta, Raw
 from penstock.errors import InvalidRequest
 from penstock.records.model import Capability
 from penstock.wire.json_body import DEPTH_MAX, Field, Fields, is_container, refuse_deep
-from penstock.wire.messages import look_through
+from penstock.wire.messages import look_at, look_through
 from penstock.wire.response_format import normalised
 
 
@@ -58,13 +58,18 @@ _NOTHING: Final = frozenset[Capability]()
 _LOOKED_AT = frozenset({"messages", "model", "stream", "n", "response_format"})
 
 
-def read_chat(fields: Fields, media_hosts: frozenset[str]) -> ChatRequest:
-    """Read and check one chat request. `fields` is changed: options are taken out of it."""
-    messages = fields.get("messages")
-    if messages is None:
+def read_chat(
+    fields: Fields, media_hosts: frozenset[str], messages: list[Fields] | None = None
+) -> ChatRequest:
+    """Read and check one chat request. `fields` is changed: options are taken out of it.
+
+    `messages` are those of the fields where they are decoded already.
+    """
+    raw = fields.get("messages")
+    if raw is None:
         raise InvalidRequest("`messages` is required.", param="messages")
     needs = _NOTHING
-    if look_through(messages, media_hosts):
+    if look_through(raw, media_hosts) if messages is None else look_at(messages, media_hosts):
         needs = needs | {Capability.VISION}
     if _TOOLS.read(fields):
         needs = needs | {Capability.TOOLS}

@@ -27,12 +27,7 @@ _fields_decoder = msgspec.json.Decoder(Fields)
 
 def read_fields(body: bytes) -> Fields:
     """The body's top-level fields. A name given twice keeps its last value: none is doubled."""
-    if not body:
-        raise MissingBody
-    if body.startswith(_BOM):
-        raise InvalidRequest("The body starts with a byte order mark: send plain UTF-8.")
-    if not body.isascii():
-        _refuse_other_than_utf8(body)
+    check_text(body)
     try:
         return _fields_decoder.decode(body)
     except msgspec.ValidationError as bad:
@@ -41,6 +36,16 @@ def read_fields(body: bytes) -> Fields:
         raise InvalidRequest(f"The body is not valid JSON: {bad}") from None
     except RecursionError:
         raise InvalidRequest(_too_deep()) from None
+
+
+def check_text(body: bytes) -> None:
+    """Refuse what is no JSON text at all, before anything reads it."""
+    if not body:
+        raise MissingBody
+    if body.startswith(_BOM):
+        raise InvalidRequest("The body starts with a byte order mark: send plain UTF-8.")
+    if not body.isascii():
+        _refuse_other_than_utf8(body)
 
 
 def write_fields(fields: Fields) -> bytes:

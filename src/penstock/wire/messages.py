@@ -34,13 +34,18 @@ _url_decoder = msgspec.json.Decoder(_Url | str | None)
 
 
 def look_through(raw: Raw, media_hosts: frozenset[str]) -> bool:
-    """Check every message; say whether any carries an image."""
+    """Decode and check every message; say whether any carries an image."""
     try:
         messages = _messages_decoder.decode(raw)
     except msgspec.DecodeError as bad:
         raise InvalidRequest(f"`messages`: {bad}", param="messages") from None
     except RecursionError:
         raise InvalidRequest("`messages` is nested too deep.", param="messages") from None
+    return look_at(messages, media_hosts)
+
+
+def look_at(messages: list[Fields], media_hosts: frozenset[str]) -> bool:
+    """The same for messages that are decoded already."""
     if not messages:
         raise InvalidRequest("`messages` is empty: send at least one message.", param="messages")
     has_image = False

@@ -40,7 +40,7 @@ def chat_fields(fields: Fields, model: Model) -> Fields:
         message = {"role": "user", "content": Raw(bytes(fields.pop("prompt")))}
         fields["messages"] = Raw(msgspec.json.encode([message]))
     if model.family is Family.NATIVE:
-        if not _is_given(fields, "max_tokens"):
+        if not (_is_given(fields, "max_tokens") or _is_given(fields, "max_completion_tokens")):
             fields["max_tokens"] = _NATIVE_OUTPUT_TOKENS
         _wrap_flat_tools(fields)
     for name in ("prompt", "raw", "lora"):

@@ -8,7 +8,6 @@ import typer
 from rich.text import Text
 
 from penstock.catalogue import CatalogueError, load_catalogue
-from penstock.cli.database import find_dsn
 from penstock.cli.doctor.check import Check, Verdict, fail, ok, warn
 from penstock.cli.doctor.engines import Engine, check_engine
 from penstock.cli.doctor.host import check_descriptors, check_disk, check_ports
@@ -17,6 +16,7 @@ from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.http_call import HttpCaller
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import print_json, print_table
+from penstock.cli.postgres import find_dsn
 from penstock.cli.up.state import UpState
 from penstock.clock import SystemClock
 from penstock.config import Config

@@ -54,10 +54,12 @@ def ask_engine(caller: HttpCaller, url: str) -> tuple[ServedModel, ...]:
 
 def match(catalogue: Catalogue, served: tuple[ServedModel, ...]) -> Model | None:
     """The catalogue's model for what is served: by id or alias, or by a recipe's served name."""
-    names = [each.id for each in served if each.id != DEFAULT_NAME]
+    names = [each.id for each in served]
     for name in names:
-        with contextlib.suppress(NotFound):
-            return catalogue.find(name)
+        # To us this word means something else than to the engine.
+        if name != DEFAULT_NAME:
+            with contextlib.suppress(NotFound):
+                return catalogue.find(name)
     return next((m for m in catalogue.models if m.recipe.served_name in names), None)
 
 
@@ -72,7 +74,8 @@ def write_entry(folder: Path, served: ServedModel) -> Path:
 def _entry(name: str, served: ServedModel) -> str:
     context = served.max_model_len or _CONTEXT_TOKENS
     output = max(1, min(_OUTPUT_TOKENS_MAX, context // 4))
-    command = ["vllm", "serve", served.id, "--port", "{port}", "--enable-prompt-tokens-details"]
+    # The name that we gave it: the engine's own may hold anything, a placeholder's braces too.
+    command = ["vllm", "serve", name, "--port", "{port}", "--enable-prompt-tokens-details"]
     return (
         "# Made by `penstock up --attach` out of what the engine says. Edit it as you like: it is\n"
         "# not written again while it is here.\n"

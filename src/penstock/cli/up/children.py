@@ -85,7 +85,8 @@ class Child:
             pause = min(_PAUSE_FIRST_SECONDS * 2 ** (failures - 1), _PAUSE_SECONDS_MAX)
             self._say(f"{how}; starting it again in {pause:.1f} s (log: {self.plan.log})")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await self._stopping.wait()
 
     async def stop(self, grace_seconds: float, hurried: asyncio.Event) -> None:
         """SIGTERM; SIGKILL to its whole group when the grace is over or someone is in a hurry."""
@@ -121,7 +122,8 @@ class Child:
                 reading = group.create_task(self._read(process))
                 while process.returncode is None:
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(process.wait(), _LOOK_SECONDS)
+                        async with asyncio.timeout(_LOOK_SECONDS):
+                            await process.wait()
                     _bound(plan.log)
                 reading.cancel()
         finally:

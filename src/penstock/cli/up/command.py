@@ -28,12 +28,20 @@ def up(  # noqa: PLR0913 - each is an option of the command line
         Path, typer.Option(help="The folder where everything is kept between runs.")
     ] = DEFAULT_STATE,
     port: Annotated[
-        int | None, typer.Option(help="The gateway's port; 0 = any free one. [8787]")
+        int | None,
+        typer.Option(
+            help="The gateway's port; 0 = any free one; ingress.port (8787) if not given."
+        ),
     ] = None,
     metrics_port: Annotated[
-        int | None, typer.Option(help="The port of /metrics; 0 = none. [8788]")
+        int | None,
+        typer.Option(
+            help="The port of /metrics; 0 = none; ingress.metrics_port (8788) if not given."
+        ),
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Gateway workers. [1]")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Gateway workers; ingress.workers (1) if not given.")
+    ] = None,
     dsn: Annotated[
         str | None, typer.Option(help="Use this Postgres instead of an embedded one.")
     ] = None,

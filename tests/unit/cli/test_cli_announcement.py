@@ -1,0 +1,45 @@
+"""What is printed when everything is ready."""
+
+import json
+import shlex
+
+import msgspec
+import pytest
+
+from penstock.cli.up.announcement import Announcement, curl_line
+
+ANNOUNCEMENT = Announcement(
+    base_url="http://127.0.0.1:8787",
+    account="a" * 32,
+    key="psk_secret",
+    model='it\'s "odd"',
+    models=('it\'s "odd"', "other"),
+    state="/srv/[red]",
+    metrics_url=None,
+    pids={"up": 1},
+)
+
+
+def test_curl_line_means_to_a_shell_what_it_should() -> None:
+    words = shlex.split(curl_line(ANNOUNCEMENT))
+    assert words[:2] == ["curl", "http://127.0.0.1:8787/v1/chat/completions"]
+    assert "Authorization: Bearer psk_secret" in words
+    body = json.loads(words[words.index("-d") + 1])
+    assert body["model"] == ANNOUNCEMENT.model
+    assert body["messages"][0]["role"] == "user"
+
+
+def test_people_see_where_and_who_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    ANNOUNCEMENT.print(is_new=True, is_json=False)
+    shown = capsys.readouterr().out
+    assert "http://127.0.0.1:8787/v1\n" in shown
+    assert f"/client/v4/accounts/{'a' * 32}/ai\n" in shown
+    assert "made now and kept in /srv/[red]/account.json" in shown
+    assert f"\n{curl_line(ANNOUNCEMENT)}\n" in shown
+
+
+def test_scripts_get_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    ANNOUNCEMENT.print(is_new=False, is_json=True)
+    shown = capsys.readouterr().out
+    assert shown.count("\n") == 1
+    assert msgspec.json.decode(shown, type=Announcement) == ANNOUNCEMENT

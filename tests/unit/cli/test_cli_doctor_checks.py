@@ -1,0 +1,92 @@
+"""Single checks of the doctor's, as far as they need no network."""
+
+import json
+import resource
+from pathlib import Path
+
+import pytest
+from tests.unit.cli.conftest import Penstock
+
+from penstock.cli.doctor import engines, postgres
+from penstock.cli.doctor.check import Check, Verdict
+from penstock.cli.doctor.host import check_descriptors, check_disk
+from penstock.ingress.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("number", "verdict"), [(140_010, "fail"), (150_000, "ok"), (180_001, "ok")]
+)
+def test_postgres_is_15_or_newer(number: int, verdict: str) -> None:
+    assert postgres._version(number).verdict == verdict
+
+
+def test_missing_migrations_fail_with_the_command_to_run() -> None:
+    check = postgres._migrations(["0002_roster.sql"])
+    assert check.verdict is Verdict.FAIL
+    assert "penstock migrate" in check.advice
+
+
+@pytest.mark.parametrize(("skew", "verdict"), [(0.0, "ok"), (0.9, "ok"), (1.1, "warn")])
+def test_clock_skew_over_a_second_warns(skew: float, verdict: str) -> None:
+    assert postgres._clock(skew).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("argv", "verdicts"),
+    [
+        ((), []),
+        (("vllm", "--shutdown-timeout", "60", "--scheduling-policy", "priority"), ["ok"]),
+        (("vllm", "--shutdown-timeout=60", "--scheduling-policy=priority"), ["ok"]),
+        (("vllm", "--shutdown-timeout", "60", "--scheduling-policy", "fcfs"), ["warn"]),
+        (("vllm", "--scheduling-policy", "priority"), ["warn"]),
+    ],
+)
+def test_arguments_are_read_off_the_command_line(
+    argv: tuple[str, ...], verdicts: list[str]
+) -> None:
+    engine = engines.Engine(url="http://h:1", model="m", argv=argv)
+    assert [check.verdict for check in engines._arguments(engine)] == verdicts
+
+
+def test_too_few_descriptors_for_the_connections_allowed_warn() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert check_descriptors(Settings(connections_max=1)).verdict is Verdict.OK
+    if hard != resource.RLIM_INFINITY:
+        many = check_descriptors(Settings(connections_max=min(hard, 10**6)))
+        assert many.verdict is Verdict.WARN
+        assert "ulimit" in many.advice
+
+
+def test_disk_is_looked_at_where_the_folder_will_be(tmp_path: Path) -> None:
+    check = check_disk(tmp_path / "not" / "yet")
+    assert check.name == "disk"
+    assert str(tmp_path) in check.finding
+
+
+def test_doctor_without_a_postgres_fails_and_goes_on(
+    penstock: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_INGRESS_METRICS_PORT", "0")
+    shown = penstock("doctor", "--json")
+    assert shown.exit_code == 1
+    checks = [Check(**each) for each in json.loads(shown.stdout)]
+    by_name = {check.name: check.verdict for check in checks}
+    assert by_name["postgres"] == "fail"
+    assert by_name["catalogue"] == "ok"
+    assert by_name["engines"] == "warn"
+    assert by_name["disk"] in {"ok", "warn"}
+    table = penstock("doctor").stdout
+    assert "penstock up" in table
+    assert all(check.name in table for check in checks)
+
+
+def test_doctor_names_the_entry_that_is_wrong(
+    penstock: Penstock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.toml").write_text("id = 3")
+    monkeypatch.setenv("PENSTOCK_CATALOGUE_FOLDER", str(tmp_path))
+    monkeypatch.setenv("PENSTOCK_STORE_DSN", "host=/nowhere connect_timeout=1")
+    checks = {each["name"]: each for each in json.loads(penstock("doctor", "--json").stdout)}
+    assert checks["catalogue"]["verdict"] == "fail"
+    assert "a.toml" in checks["catalogue"]["finding"]
+    assert checks["postgres"]["verdict"] == "fail"

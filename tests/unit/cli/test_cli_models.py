@@ -1,0 +1,91 @@
+"""`penstock models`: the catalogue for people and for scripts, and a check of your entries."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.cli.conftest import Penstock
+
+from penstock.catalogue import Settings, load_catalogue
+
+GOOD = """
+id = "@acme/good"
+aliases = ["good"]
+family = "openai"
+context_tokens = 8192
+[recipe]
+command = ["serve", "--port", "{port}"]
+"""
+
+
+@pytest.mark.parametrize("arguments", [("models",), ("models", "list")])
+def test_list_names_every_model(arguments: tuple[str, ...], penstock: Penstock) -> None:
+    shown = penstock(*arguments)
+    assert shown.exit_code == 0
+    for model in load_catalogue(Settings()).models:
+        assert model.id in shown.stdout
+
+
+def test_list_as_json_has_prices_as_integers(penstock: Penstock) -> None:
+    models = {each["id"]: each for each in json.loads(penstock("models", "list", "--json").stdout)}
+    prices = models["@cf/moonshotai/kimi-k2.5"]["prices"]
+    assert prices["input_nanousd_per_mtok"] == 600_000_000
+
+
+def test_show_finds_a_model_by_alias(penstock: Penstock) -> None:
+    shown = penstock("models", "show", "kimi-k2.5")
+    assert shown.exit_code == 0
+    assert "@cf/moonshotai/kimi-k2.5" in shown.stdout
+    assert "--tool-call-parser kimi_k2" in shown.stdout
+    plain = json.loads(penstock("models", "show", "kimi-k2.5", "--json").stdout)
+    assert plain["recipe"]["gpus"] == 8
+
+
+def test_unknown_model_is_exit_code_4(penstock: Penstock) -> None:
+    assert penstock("models", "show", "no-such-model").exit_code == 4
+
+
+def test_check_accepts_a_good_folder(penstock: Penstock, tmp_path: Path) -> None:
+    (tmp_path / "good.toml").write_text(GOOD)
+    assert penstock("models", "check", str(tmp_path)).exit_code == 0
+
+
+def test_check_tells_of_every_wrong_entry(penstock: Penstock, tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(GOOD.replace("context_tokens", "contxt_tokens"))
+    (tmp_path / "b.toml").write_text(GOOD)
+    (tmp_path / "c.toml").write_text("id = [")
+    (tmp_path / "d.toml").write_bytes(b"id = '\xff'")
+    shown = penstock("models", "check", str(tmp_path), "--json")
+    assert shown.exit_code == 1
+    problems = json.loads(shown.stdout)["problems"]
+    assert [Path(problem.split(":")[0].split(",")[0]).name for problem in problems] == [
+        "a.toml",
+        "c.toml",
+        "d.toml",
+    ]
+    told = penstock("models", "check", str(tmp_path))
+    assert told.exit_code == 1
+    assert "Did you mean `context_tokens`?" in told.stderr
+
+
+def test_check_tells_of_two_entries_that_clash(penstock: Penstock, tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(GOOD)
+    (tmp_path / "b.toml").write_text(GOOD.replace("@acme/good", "@acme/other"))
+    shown = penstock("models", "check", str(tmp_path))
+    assert shown.exit_code == 1
+    assert "already a name of" in shown.stderr
+
+
+def test_check_needs_a_folder(penstock: Penstock) -> None:
+    assert penstock("models", "check").exit_code == 2
+    assert penstock("models", "check", "nowhere").exit_code == 1
+
+
+def test_wrong_entry_stops_the_list_with_exit_code_2(
+    penstock: Penstock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.toml").write_text(GOOD.replace("openai", "opnai"))
+    monkeypatch.setenv("PENSTOCK_CATALOGUE_FOLDER", str(tmp_path))
+    shown = penstock("models")
+    assert shown.exit_code == 2
+    assert "a.toml" in shown.stderr

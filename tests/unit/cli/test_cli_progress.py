@@ -1,0 +1,62 @@
+"""The line about replicas that come up."""
+
+import io
+
+from rich.console import Console
+
+from penstock.cli.progress import ProgressLine, starting_line
+from penstock.fleet.progress import ReplicaProgress
+from penstock.records.model import ModelId
+from penstock.records.replica import ReplicaId, ReplicaState
+from penstock.testing import ManualClock
+
+VLLM_LINE = "(Worker pid=7) INFO 11-15 03:59:05 [runner.py:68] Loading weights: [50%]"
+
+
+def news(
+    state: ReplicaState = ReplicaState.STARTING, *, line: str = VLLM_LINE, detail: str = ""
+) -> ReplicaProgress:
+    model = ModelId("@cf/moonshotai/kimi-k2.5")
+    return ReplicaProgress(ReplicaId("r1"), model, state, 42.4, "http://h:1", line, detail)
+
+
+def pipe() -> tuple[Console, io.StringIO]:
+    file = io.StringIO()
+    return Console(file=file, width=1000), file
+
+
+def test_line_has_elapsed_time_and_the_engines_last_words() -> None:
+    console, file = pipe()
+    console.print(starting_line([news()]))
+    assert file.getvalue() == "starting kimi-k2.5 42 s Loading weights: [50%]\n"
+
+
+def test_elsewhere_than_on_a_terminal_it_repeats_itself_every_ten_seconds() -> None:
+    console, file = pipe()
+    clock = ManualClock()
+    with ProgressLine(console, clock) as line:
+        for _ in range(25):
+            line.take(news())
+            clock.advance(1.0)
+    assert file.getvalue().count("starting kimi-k2.5") == 3
+
+
+def test_change_of_state_is_told_at_once_with_its_reason() -> None:
+    console, file = pipe()
+    with ProgressLine(console, ManualClock()) as line:
+        line.take(news(ReplicaState.GONE, detail="exit code 1: [Errno 2]"))
+        line.take(news(ReplicaState.READY))
+    assert file.getvalue() == "gone kimi-k2.5: exit code 1: [Errno 2]\nready kimi-k2.5\n"
+
+
+def test_on_a_terminal_it_stays_within_one_line() -> None:
+    file = io.StringIO()
+    console = Console(file=file, width=40, force_terminal=True, color_system=None)
+    with ProgressLine(console, ManualClock()) as line:
+        line.take(news(line="x" * 500))
+        line.take(news(ReplicaState.READY))
+    shown = file.getvalue()
+    assert "starting kimi-k2.5 42 s" in shown
+    assert "…" in shown
+    assert "x" * 40 not in shown
+    assert "ready kimi-k2.5\n" in shown
