@@ -20,6 +20,29 @@ _FIELD = re.compile(r"^    (\w+): ")
 _MADE = "<!-- Generated from the code by `make docs`. Do not edit. -->\n\n"
 
 
+_HEADERS = """
+
+## Headers that are read
+
+| header | what it does |
+|---|---|
+| `x-session-affinity`, `x-session-id`, `session-id` | The conversation this request belongs to; the first one that is there counts, then `prompt_cache_key` in the body. |
+| `x-request-id` | Your own id for the request: kept in our log line, never used as a key. |
+| `x-penstock-reject-if-busy: true` | Answer 429 at once instead of waiting for a free slot; also `options.rejectIfBusy` in the body and `?rejectIfBusy=true`. |
+| `x-penstock-cost: 1` | On a stream: say the cost in a comment (`: cost-usd 0.000123000`) before `[DONE]`. |
+
+## Headers of answers
+
+| header | what it says |
+|---|---|
+| `x-request-id` | Our id of the request, on every answer; also in the log, at the engine, and in error events. |
+| `cf-ai-req-id` | The same, under `/client/v4`. |
+| `x-penstock-cost-usd` | What an answer that was not streamed cost, by the catalogue's prices. |
+| `x-should-retry` | On errors: whether trying again is safe. |
+| `retry-after` | On errors: seconds after which trying again makes sense. |
+"""  # noqa: E501 - a table's row is one line
+
+
 def pages() -> dict[str, str]:
     """Every generated page by file name."""
     made = {
@@ -128,7 +151,9 @@ def endpoints() -> str:
         rows += [f"| {m.upper()} | `{path}` | {about['summary']} |" for m, about in methods.items()]
     return (
         "# Endpoints\n\nThe whole description, with request and answer types, is at "
-        "`/openapi.json`. Keys go in `Authorization: Bearer` or `x-api-key`.\n\n" + "\n".join(rows)
+        "`/openapi.json`. Keys go in `Authorization: Bearer` or `x-api-key`.\n\n"
+        + "\n".join(rows)
+        + _HEADERS
     )
 
 

@@ -1,4 +1,4 @@
-"""A real gateway as a child process, set up by environment variables as an operator would.
+"""`penstock gateway` as a child process, set up by environment variables as an operator would.
 
 It ends by the pid it was started with; its log is a file that a test can read.
 """
@@ -17,17 +17,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
+
+from penstock.telemetry.metrics import Snapshot
+
 _START_SECONDS = 30.0
 _STOP_SECONDS = 30.0
-_MAIN = """
-from pathlib import Path
-from penstock.config import load
-from penstock.ingress.server import run_gateway
-
-if __name__ == "__main__":
-    settings = load().config.ingress
-    run_gateway("penstock.app:gateway", settings, Path(settings.run_folder))
-"""
 _SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 
 # Short, so that tests need not wait for what a production gateway is patient with.
@@ -72,11 +67,11 @@ class GatewayProcess:
             "ingress.run_folder": str(run_folder),
             **self._settings,
         }
-        main = self._folder / "gateway_main.py"
-        main.write_text(_MAIN)
+        # The gateway ends with this process, should that be killed before it can end the gateway.
+        command = [sys.executable, "-m", "penstock", "gateway", "--parent-pid", str(os.getpid())]
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, str(main)],
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -118,6 +113,16 @@ class GatewayProcess:
         """The processes that serve requests: one per socket in the run folder that is alive."""
         pids = [int(path.stem) for path in (self._folder / "run").glob("*.sock")]
         return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+    def worker_snapshot(self, pid: int) -> Snapshot:
+        """One worker's own numbers, before they are added to the others'."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(5)
+            connection.connect(str(self._folder / "run" / f"{pid}.sock"))
+            parts = []
+            while data := connection.recv(65536):
+                parts.append(data)
+        return msgspec.json.decode(b"".join(parts), type=Snapshot)
 
     @property
     def log_file(self) -> Path:

@@ -115,8 +115,8 @@ def deep_bodies(draw: DrawFn, caller: Caller) -> Shot:
 @st.composite
 def faulty_engines(draw: DrawFn, caller: Caller) -> Shot:
     """A request in order, to an engine that is told what to do wrong."""
-    model, is_stream = draw(_both), draw(_whether)
-    pairs = [(key("model"), text(model)), (key("messages"), text(prompt(draw(scripts))))]
+    model, is_stream, script = draw(_both), draw(_whether), draw(scripts)
+    pairs = [(key("model"), text(model)), (key("messages"), text(prompt(script)))]
     pairs.append((key("stream"), text(is_stream)))
     if is_stream and draw(_whether):
         options = {"include_usage": True, "continuous_usage_stats": draw(_whether)}
@@ -128,7 +128,8 @@ def faulty_engines(draw: DrawFn, caller: Caller) -> Shot:
     paths = [caller.path(f"run/{model}"), caller.path("v1/chat/completions")]
     target = draw(st.sampled_from([V1, *paths]))
     shot = caller.post("faulty engines", target, obj(pairs))
-    return Shot(shot.kind, shot.data, is_engine_faulty=True)
+    is_slow = any(name.startswith("stall") for name in script)
+    return Shot(shot.kind, shot.data, is_engine_faulty=True, is_engine_slow=is_slow)
 
 
 def _posts(

@@ -33,6 +33,8 @@ class Shot(msgspec.Struct, frozen=True):
     is_head: bool = False
     # The engine is told to fail, so that a 500 with the engine's code is in order.
     is_engine_faulty: bool = False
+    # The engine is told to stall, so that a timeout is in order.
+    is_engine_slow: bool = False
     # The caller goes away this long after sending; None waits for the answer.
     leaves_after: float | None = None
 

@@ -13,7 +13,8 @@ _UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-
 _ERROR_KEYS = {"message", "type", "code", "param"}
 _ENVELOPE_KEYS = {"errors", "error", "success", "result", "messages"}
 # What is said when an engine fails; nothing else makes a 500.
-_ENGINE_CODES = frozenset({"engine_failed", "engine_lost", "deadline_passed"})
+_ENGINE_CODES = frozenset({"engine_failed", "engine_lost"})
+_SLOW = "deadline_passed"
 _BUSY_CODES = frozenset(
     {"out_of_capacity", "no_replica", "replica_unreachable", "overloaded", "store_unavailable"}
 )
@@ -41,21 +42,30 @@ def judge(shot: Shot, answer: Answer) -> str:
         return "200"
     if answer.status < 400:
         raise Malformed(f"an unexpected status: {answer.status}")
-    return _judge_error(answer, value, request_id)
+    return _judge_error(shot, answer, value)
 
 
-def _judge_error(answer: Answer, value: Any, request_id: str) -> str:
+def _judge_error(shot: Shot, answer: Answer, value: Any) -> str:
     if answer.status == 503 and value.keys() == {"status", "checks"}:
         return "503 not ready"
-    code = _check_shape(answer, value, request_id)
+    code = _check_shape(answer, value)
+    _check_code(shot, code)
     if answer.headers.get("x-should-retry") not in ("true", "false"):
         raise Malformed(f"{answer.status} does not say whether to retry")
-    if answer.status >= 500 and code not in _ENGINE_CODES | _BUSY_CODES:
+    if answer.status >= 500 and code not in _ENGINE_CODES | _BUSY_CODES | {_SLOW}:
         raise Malformed(f"{answer.status} {code}: {answer.body[:500]!r}")
     return f"{answer.status} {code}"
 
 
-def _check_shape(answer: Answer, value: Any, request_id: str) -> str:
+def _check_code(shot: Shot, code: str) -> None:
+    if code == "internal_error":
+        raise Malformed("an error of our own")
+    if code == _SLOW and not shot.is_engine_slow:
+        # Whatever waits for an engine that has answered, or was never asked, is lost.
+        raise Malformed("a timeout where nothing was slow")
+
+
+def _check_shape(answer: Answer, value: Any) -> str:
     is_envelope = "cf-ai-req-id" in answer.headers
     if value.keys() != (_ENVELOPE_KEYS if is_envelope else {"error"}):
         raise Malformed(f"{answer.status} in the wrong shape: {value}")
@@ -64,7 +74,7 @@ def _check_shape(answer: Answer, value: Any, request_id: str) -> str:
         raise Malformed(f"an error without its parts: {error}")
     if is_envelope:
         (first,) = value["errors"]
-        ends = first["message"].endswith(f"({request_id})")
+        ends = first["message"].endswith(f"({answer.headers['x-request-id']})")
         if not ends or not isinstance(first["code"], int) or value["success"] is not False:
             raise Malformed(f"an envelope without its parts: {value}")
     return str(error["code"])
@@ -100,8 +110,7 @@ def _judge_event(shot: Shot, data: bytes) -> str:
     if not isinstance(error, dict):
         return ""
     code = str(error.get("code"))
-    if code == "internal_error":
-        raise Malformed(f"an error of our own in a stream: {data[:300]!r}")
+    _check_code(shot, code)
     return code
 
 

@@ -63,7 +63,8 @@ def test_tools_to_a_model_without_them_name_tools(cell: Cell, tools: list[Any]) 
 
 
 def test_no_tools_are_no_tools(cell: Cell) -> None:
-    for tools in ([], None):
+    none_at_all: list[list[Any] | None] = [[], None]
+    for tools in none_at_all:
         assert cell.chat(chat_body(PLAIN, tools=tools)).status_code == 200
 
 
@@ -120,7 +121,7 @@ def test_media_from_elsewhere_is_refused(cell: Cell, engine: ScriptedEngine, url
         rb'[{"role":"user","content":[{"type":"image_url","image_url":{"url":"\u0068ttp://x/"}}]}]',
         rb'[{"role":"user","content":[{"image_url":{"url":"http://x/"}}]}]',
         rb'[{"role":"user","content":[{"type":"text","text":"a","image_url":"http://x/"}]}]',
-        rb'[ {"role":"user", "content" : [ {"type":"image_url","image_url":{"url":"http://x/"}} ] } ]',
+        rb'[ {"role":"user", "content" : [ {"type":"x","image_url":{"url":"http://x/"}} ] } ]',
         rb'[{"role":"tool","content":[{"type":"image_url","image_url":{"url":"http://x/"}}]}]',
         rb'[{"role":"user","content":"a","content":[{"image_url":{"url":"http://x/"}}]}]',
         rb'[{"role":"user","content":[{"image_url":{"url":"data:,"},"image_url":"http://x/"}]}]',

@@ -1,9 +1,10 @@
-"""What an operator sees: one log line per request, nothing secret in it, and metrics that add up."""
+"""What an operator sees: one log line per request, no secret in it, and metrics that add up."""
 
 import json
 import re
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.integration.gateway_answers import check_request_id
@@ -82,7 +83,7 @@ def test_what_could_not_be_read_leaves_its_line_too(watched: Cell) -> None:
 def test_no_prompt_no_answer_and_no_key_is_ever_logged(watched: Cell) -> None:
     said = "plugh-the-answer"
     text = f"{_SECRET} é"
-    scripts = [
+    scripts: list[dict[str, Any]] = [
         {"text": said},
         {"text": said, "cut_after": 3},
         {"status": 500},

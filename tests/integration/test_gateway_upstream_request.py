@@ -102,7 +102,11 @@ def test_nothing_is_added_that_is_not_needed(cell: Cell, engine: ScriptedEngine)
 
 
 def test_unknown_fields_are_the_engines_to_judge(cell: Cell, engine: ScriptedEngine) -> None:
-    extra: dict[str, Any] = {"chat_template_kwargs": {"a": False}, "repetition_penalty": 1.1, "x_new": [1]}
+    extra: dict[str, Any] = {
+        "chat_template_kwargs": {"a": False},
+        "repetition_penalty": 1.1,
+        "x_new": [1],
+    }
     assert cell.chat(chat_body(**extra)).status_code == 200
     received = json.loads(_last(engine)[0])
     assert {name: received[name] for name in extra} == extra

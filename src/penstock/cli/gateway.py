@@ -1,7 +1,10 @@
 """`penstock gateway`: HTTP in, SSE out, until SIGTERM."""
 
+import contextlib
+import os
 import resource
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -16,6 +19,8 @@ from penstock.config import export
 from penstock.ingress.server import make_run_folder, remove_run_folder, run_gateway
 from penstock.ingress.settings import Settings
 from penstock.telemetry import log
+
+_FAILED = "The gateway could not start; the log says why."
 
 
 def gateway(context: typer.Context, parent_pid: ParentOption = 0) -> None:
@@ -43,13 +48,44 @@ def _serve(settings: Settings, file: Path | None) -> None:
     # Workers read their own configuration: theirs must be the same as ours.
     export({"ingress.run_folder": str(folder)}, file)
     try:
-        run_gateway("penstock.cli.gateway_worker:worker", settings, folder)
+        with _signal_numbers(is_kept=settings.workers > 1) as received:
+            run_gateway("penstock.cli.gateway_worker:worker", settings, folder)
+    except SystemExit as left:
+        # uvicorn's own code for a failed start is the one that stands for Postgres here.
+        if left.code:
+            raise CommandFailed(_FAILED) from None
+        raise
     finally:
         if is_ours:
             remove_run_folder(folder)
-    if settings.workers == 1:
-        # One worker that was told to end has left through the signal; this one gave up by itself.
-        raise CommandFailed("The gateway could not start; the log says why.")
+    if not {signal.SIGTERM, signal.SIGINT} & set(received):
+        raise CommandFailed(_FAILED)
+
+
+@contextlib.contextmanager
+def _signal_numbers(*, is_kept: bool) -> Iterator[list[int]]:
+    """The signals that came meanwhile, after the block.
+
+    uvicorn's parent of several workers returns in the same way when it was told to end and when
+    its workers could not start. One worker alone needs the wake-up for its own loop, and leaves by
+    an exception.
+    """
+    numbers: list[int] = []
+    if not is_kept:
+        yield numbers
+        return
+    receiver, sender = os.pipe()
+    os.set_blocking(sender, False)
+    os.set_blocking(receiver, False)
+    before = signal.set_wakeup_fd(sender, warn_on_full_buffer=False)
+    try:
+        yield numbers
+    finally:
+        signal.set_wakeup_fd(before)
+        with contextlib.suppress(BlockingIOError):
+            numbers += os.read(receiver, 4096)
+        os.close(receiver)
+        os.close(sender)
 
 
 def _raise_file_limit() -> None:

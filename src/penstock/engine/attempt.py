@@ -193,7 +193,7 @@ class Attempt:
             self.usage = wire.counts()
         self.first_data_at = self._clock.monotonic()
         try:
-            self._sink.whole(body)
+            self._sink.whole(body, self.usage)
         except EngineFailed as failure:
             # The answer is JSON, but not a chat completion.
             return failure

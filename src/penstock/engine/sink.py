@@ -7,6 +7,8 @@ what the hot path cannot afford: while `is_full` the engine's connection is not 
 from collections.abc import Callable
 from typing import Protocol
 
+from penstock.records.usage import Usage
+
 
 class Sink(Protocol):
     """One answer's way out."""
@@ -24,5 +26,5 @@ class Sink(Protocol):
     def push(self, events: bytes) -> None:
         """One or more whole events of a stream."""
 
-    def whole(self, answer: bytes) -> None:
-        """The whole answer of a request that is not streamed."""
+    def whole(self, answer: bytes, usage: Usage | None) -> None:
+        """The whole answer of a request that is not streamed, and what the engine counted."""

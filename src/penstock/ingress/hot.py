@@ -16,7 +16,13 @@ from penstock.ingress.exchange import JSON, Exchange
 from penstock.ingress.reading import CallerHeaders, RequestReader
 from penstock.ingress.routes import Route, Surface, find_route, surface_of
 from penstock.ingress.settings import Settings
-from penstock.ingress.sinks import ClientSink, EnvelopeSink, NativeJsonSink, NativeSink
+from penstock.ingress.sinks import (
+    ClientSink,
+    EnvelopeSink,
+    NativeJsonSink,
+    NativeSink,
+    Shape,
+)
 from penstock.records.model import Family
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd, RequestId
 from penstock.serving.request_path import RequestPath
@@ -64,7 +70,7 @@ class HotDoor:
             key = await self._reader.authenticate(headers)
             request = self._reader.read(request_id, route, headers, key, exchange.take_body())
             self._endings.begin(request)
-            await self._run(request, route, exchange, end)
+            await self._run(request, route, headers, exchange, end)
         except Error as error:
             self._fail(exchange, error, request_id, end)
         except asyncio.CancelledError:
@@ -98,9 +104,21 @@ class HotDoor:
         return self._default_headers[1]
 
     async def _run(
-        self, request: InferenceRequest, route: Route, exchange: Exchange, end: RequestEnd
+        self,
+        request: InferenceRequest,
+        route: Route,
+        headers: CallerHeaders,
+        exchange: Exchange,
+        end: RequestEnd,
     ) -> None:
-        sink = _sink_for(request, route, exchange, self._headers(request.id, exchange))
+        shape = Shape(
+            headers=self._headers(request.id, exchange),
+            prices=request.model.prices,
+            is_chunked=exchange.speaks_chunked,
+            renames_reasoning=request.model.reasoning_field == "reasoning_content",
+            tells_cost=request.is_stream and headers.wants_cost(),
+        )
+        sink = _sink_for(request, route)(exchange, shape)
         if not request.is_stream:
             await self._path.run(request, sink, end)
             return
@@ -110,7 +128,7 @@ class HotDoor:
         finally:
             if sink.keepalive is not None:
                 sink.keepalive.cancel()
-        exchange.end_stream()
+        sink.finish(end.usage)
 
     def _hold_open(self, sink: ClientSink) -> None:
         def comment() -> None:
@@ -145,20 +163,12 @@ class HotDoor:
         return lines
 
 
-def _sink_for(
-    request: InferenceRequest, route: Route, exchange: Exchange, headers: bytes
-) -> ClientSink:
-    kind = ClientSink
-    if route.surface is Surface.WORKERS_RUN:
-        kind = EnvelopeSink
-        if request.model.family is Family.NATIVE:
-            kind = NativeJsonSink if is_structured(request.body) else NativeSink
-    return kind(
-        exchange,
-        headers,
-        is_chunked=exchange.speaks_chunked,
-        renames_reasoning=request.model.reasoning_field == "reasoning_content",
-    )
+def _sink_for(request: InferenceRequest, route: Route) -> type[ClientSink]:
+    if route.surface is not Surface.WORKERS_RUN:
+        return ClientSink
+    if request.model.family is not Family.NATIVE:
+        return EnvelopeSink
+    return NativeJsonSink if is_structured(request.body) else NativeSink
 
 
 def _cors_line(allowed: tuple[str, ...], headers: list[tuple[bytes, bytes]]) -> bytes:

@@ -103,7 +103,8 @@ class ModelPages:
 def _positive(text: str | None, default: int, name: str) -> int:
     if text is None:
         return default
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= 10**6:
+    is_number = text.isascii() and text.isdigit() and len(text) <= 7
+    if not is_number or not 1 <= int(text) <= 10**6:
         raise InvalidRequest(f"`{name}` must be a whole number from 1 to 1000000.", param=name)
     return int(text)
 

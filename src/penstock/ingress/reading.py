@@ -63,6 +63,9 @@ class CallerHeaders:
                 f"Content encoding `{_label(encoding)}` is not supported: send plain JSON."
             )
 
+    def wants_cost(self) -> bool:
+        return self._by_name.get(b"x-penstock-cost", b"") in (b"1", b"true")
+
     def rejects_if_busy(self) -> bool:
         return _label(self._by_name.get(b"x-penstock-reject-if-busy", b"")).lower() in _TRUE
 

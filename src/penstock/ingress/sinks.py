@@ -3,7 +3,12 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from penstock.ingress.exchange import JSON, Exchange
+from penstock.metering import cost_nanousd, usd
+from penstock.records.model import Prices
+from penstock.records.usage import Usage
 from penstock.wire.native_stream import native_events
 from penstock.wire.workers_ai import envelope, native_json_result, native_result
 
@@ -14,25 +19,28 @@ if TYPE_CHECKING:
 # Unescaped quotes: these bytes are a key wherever they stand, never a model's words.
 _REASONING = b'"reasoning":'
 _REASONING_CONTENT = b'"reasoning_content":'
+_DONE = b"data: [DONE]\n\n"
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """How one caller wants its answer, beside the surface's own shape."""
+
+    headers: bytes
+    prices: Prices
+    is_chunked: bool = True
+    renames_reasoning: bool = False
+    tells_cost: bool = False
 
 
 class ClientSink:
     """OpenAI's shape: bytes go through as they are."""
 
-    __slots__ = ("_exchange", "_headers", "_is_chunked", "_renames_reasoning", "keepalive")
+    __slots__ = ("_exchange", "_owes_done", "_shape", "keepalive")
 
-    def __init__(
-        self,
-        exchange: Exchange,
-        headers: bytes,
-        *,
-        is_chunked: bool,
-        renames_reasoning: bool = False,
-    ) -> None:
+    def __init__(self, exchange: Exchange, shape: Shape) -> None:
         self._exchange = exchange
-        self._renames_reasoning = renames_reasoning
-        self._headers = headers
-        self._is_chunked = is_chunked
+        self._shape = shape
+        self._owes_done = False
         self.keepalive: Timer | None = None
 
     @property
@@ -43,26 +51,43 @@ class ClientSink:
         self._exchange.when_drained(resume)
 
     def begin(self) -> None:
-        self._exchange.start_stream(self._headers, is_chunked=self._is_chunked)
+        self._exchange.start_stream(self._shape.headers, is_chunked=self._shape.is_chunked)
 
     def push(self, events: bytes) -> None:
         if self.keepalive is not None:
             self.keepalive.cancel()
             self.keepalive = None
             self.begin()
-        if self._renames_reasoning:
+        if self._shape.renames_reasoning:
             events = events.replace(_REASONING, _REASONING_CONTENT)
+        if self._shape.tells_cost and events.endswith(_DONE):
+            # The cost goes before the end mark, and is known when the request is over.
+            events = events[: -len(_DONE)]
+            self._owes_done = True
         self._exchange.write(self.shape_events(events))
 
-    def whole(self, answer: bytes) -> None:
-        if self._renames_reasoning:
+    def finish(self, usage: Usage | None) -> None:
+        """The request is over: say what it cost, if that was asked for."""
+        if self._owes_done:
+            cost = b"" if usage is None else b": cost-usd %s\n\n" % self._cost(usage)
+            self._exchange.write(cost + _DONE)
+        self._exchange.end_stream()
+
+    def whole(self, answer: bytes, usage: Usage | None) -> None:
+        if self._shape.renames_reasoning:
             answer = answer.replace(_REASONING, _REASONING_CONTENT)
-        self._exchange.answer(200, JSON + self._headers, self.shape_whole(answer))
+        headers = JSON + self._shape.headers
+        if usage is not None:
+            headers += b"x-penstock-cost-usd: %s\r\n" % self._cost(usage)
+        self._exchange.answer(200, headers, self.shape_whole(answer))
 
     def comment(self) -> None:
         """Hold the line while the engine reads a long prompt."""
         self.begin()
         self._exchange.write(b": keepalive\n\n")
+
+    def _cost(self, usage: Usage) -> bytes:
+        return usd(cost_nanousd(usage, self._shape.prices)).encode()
 
     def shape_events(self, events: bytes) -> bytes:
         return events

@@ -12,6 +12,7 @@ from penstock.records.account import AccountId, KeyId
 from penstock.records.model import Family, Model, ModelId, Recipe
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
 from penstock.records.request import InferenceRequest, RequestId
+from penstock.records.usage import Usage
 from penstock.testing.manual_clock import ManualClock
 from penstock.wire.json_body import read_fields
 
@@ -108,6 +109,7 @@ class Collector:
         self.begun = 0
         self.events: list[bytes] = []
         self.answer: bytes | None = None
+        self.usage: Usage | None = None
         self.resume: Callable[[], None] | None = None
 
     def when_drained(self, resume: Callable[[], None]) -> None:
@@ -125,5 +127,6 @@ class Collector:
     def push(self, events: bytes) -> None:
         self.events.append(events)
 
-    def whole(self, answer: bytes) -> None:
+    def whole(self, answer: bytes, usage: Usage | None) -> None:
         self.answer = answer
+        self.usage = usage

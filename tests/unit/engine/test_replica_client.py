@@ -238,8 +238,8 @@ async def test_single_event_over_the_limit_is_refused(lines: Lines) -> None:
 
 async def test_sink_that_cannot_shape_the_answer_fails_the_request(lines: Lines) -> None:
     class Picky(Collector):
-        def whole(self, answer: bytes) -> None:
-            del answer
+        def whole(self, answer: bytes, usage: Usage | None) -> None:
+            del answer, usage
             raise EngineFailed("not a completion")
 
     line = await lines.open(answer_whole)

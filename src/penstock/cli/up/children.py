@@ -117,6 +117,9 @@ class Child:
             )
         self._process = process
         self._on_start()
+        if self._stopping.is_set():
+            # `stop` came while it was being started, and found nobody to tell.
+            _signal(process.pid, signal.SIGTERM, is_group=False)
         try:
             async with asyncio.TaskGroup() as group:
                 reading = group.create_task(self._read(process))

@@ -1,6 +1,7 @@
 """Control, keeper and gateway of one run: started together, ended in order."""
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Awaitable, Callable
 
@@ -105,8 +106,11 @@ class Crew:
 
     def _hear(self, line: bytes) -> None:
         assert self._signals is not None
-        if not self._signals.asked.is_set():
-            self._progress.take(msgspec.json.decode(line, type=ReplicaProgress))
+        # Whatever else a keeper prints is no news, and no reason to end everything.
+        with contextlib.suppress(msgspec.DecodeError):
+            news = msgspec.json.decode(line, type=ReplicaProgress)
+            if not self._signals.asked.is_set():
+                self._progress.take(news)
 
     def _note(self) -> None:
         """Write down who runs, for `doctor` and for the run after a kill -9."""
