@@ -37,6 +37,7 @@ _HEADERS = """
 |---|---|
 | `x-request-id` | Our id of the request, on every answer; also in the log, at the engine, and in error events. |
 | `cf-ai-req-id` | The same, under `/client/v4`. |
+| `x-caller-request-id` | The `x-request-id` that you sent. |
 | `x-penstock-cost-usd` | What an answer that was not streamed cost, by the catalogue's prices. |
 | `x-should-retry` | On errors: whether trying again is safe. |
 | `retry-after` | On errors: seconds after which trying again makes sense. |

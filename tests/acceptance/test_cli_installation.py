@@ -29,6 +29,8 @@ from penstock.config import environment_for
 from penstock.store.embedded import EmbeddedPostgres
 from penstock.testing import ScriptedEngine
 
+pytestmark = pytest.mark.timeout(600)
+
 
 @pytest.fixture(autouse=True)
 def _log_stays_as_it_was() -> Iterator[None]:

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.acceptance.cli_run import (
     Up,
@@ -23,6 +24,8 @@ from tests.acceptance.cli_run import (
 )
 
 from penstock.testing import ScriptedEngine
+
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(autouse=True)
@@ -116,6 +119,30 @@ def test_launched_engine_is_adopted_after_a_kill_and_ended_by_sigterm(
     assert chat(ready) == 200
     assert [pid for pid in pids_with(state) if _is_engine(pid)] == engines
     assert second.signal(signal.SIGTERM) == 0
+    assert pids_with(state) == []
+
+
+def test_streams_finish_unless_it_is_asked_to_end_twice(
+    start: Callable[..., Up], state: Path, engine: ScriptedEngine
+) -> None:
+    up = start("--attach", engine.url, "--json")
+    ready = up.ready()
+    words = '@script {"tokens": 1000, "interval": 0.1}'
+    body = {"model": "default", "stream": True, "messages": [{"role": "user", "content": words}]}
+    url = f"{ready['base_url']}/v1/chat/completions"
+    headers = {"authorization": f"Bearer {ready['key']}"}
+    with httpx.stream("POST", url, headers=headers, json=body) as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        up.process.send_signal(signal.SIGINT)
+        until(lambda: any("stopping" in line for line in up.err), 5.0)
+        # The gateway takes nothing new, and this stream goes on.
+        assert all(
+            line == "" or line.startswith("data: ")
+            for line, _ in zip(lines, range(20), strict=False)
+        )
+        assert up.process.poll() is None
+        assert up.signal(signal.SIGINT) == 0
     assert pids_with(state) == []
 
 

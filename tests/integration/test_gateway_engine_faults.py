@@ -10,6 +10,7 @@ import httpx
 import pytest
 from tests.integration.gateway_answers import check_envelope, check_openai
 from tests.integration.gateway_cell import (
+    ABSENT,
     CHAT,
     NATIVE,
     PAIR,
@@ -219,14 +220,14 @@ def test_the_only_replica_resets_before_answering(cell: Cell, stream: bool) -> N
     assert "127.0.0.1" not in message
 
 
-def test_the_only_replica_refuses_connections(cells: CellFactory) -> None:
-    with cells.open() as cell:
-        cell.set_up()
-        cell.enroll(f"http://127.0.0.1:{free_port()}", CHAT)
-        cell.wait_for_replicas(CHAT, 1)
-        answer = cell.chat(chat_body())
-        message = check_openai(answer, 503, "replica_unreachable", retry=True, retry_after=True)
-        assert "127.0.0.1" not in message
+def test_the_only_replica_refuses_connections(cell: Cell) -> None:
+    nobody = cell.enroll(f"http://127.0.0.1:{free_port()}", ABSENT)
+    cell.wait_for_replicas(ABSENT, 1)
+    answer = cell.chat(chat_body(ABSENT))
+    message = check_openai(answer, 503, "replica_unreachable", retry=True, retry_after=True)
+    assert "127.0.0.1" not in message
+    cell.withdraw(nobody)
+    cell.wait_for_replicas(ABSENT, 0)
 
 
 def test_work_that_began_and_was_lost_is_not_to_be_repeated(cell: Cell) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
-import httpx
 import msgspec
 import pytest
 from tests.integration.gateway_answers import check_envelope, check_openai, check_request_id
@@ -210,7 +209,7 @@ def test_a_preflight_is_answered(browsed: Cell) -> None:
 
 
 def test_answers_may_be_read_by_listed_origins_only(browsed: Cell) -> None:
-    asked: list[Callable[[dict[str, str]], httpx.Response]] = [
+    asked: list[Callable[[dict[str, str]], Any]] = [
         lambda headers: browsed.post(_V1, chat_body(), headers=headers),
         lambda headers: browsed.post(_V1, chat_body(stream=True), headers=headers),
         lambda headers: browsed.post(_V1, chat_body("nobody"), headers=headers),

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.integration.gateway_cell import CHAT, SERVED, Cell, CellFactory, chat_body
+from tests.integration.gateway_cell import ABSENT, CHAT, SERVED, Cell, CellFactory, chat_body
 
 from penstock.testing import ScriptedEngine
 
@@ -82,15 +82,17 @@ def _compare(cell: Cell, engine: ScriptedEngine, body: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["two", "plain", "tools", "two with usage"])
-def test_the_first_stream_of_a_replica(cells: CellFactory, name: str) -> None:
+def test_the_first_stream_of_a_replica(pair: tuple[Cell, ScriptedEngine], name: str) -> None:
     """The engine's fingerprint is not known yet, and must still be where the engine puts it."""
-    with cells.open() as cell:
-        engine = cell.set_up(CHAT)
-        body = chat_body(script={"text": _WORDS}, stream=True, **_BODIES[name])
-        first = _through(cell, body)
-        assert first == _direct(cell, engine, body)
-        # By now the cached tokens differ from the first time, on both ways alike.
-        assert _through(cell, body) == _direct(cell, engine, body)
+    cell, engine = pair
+    replica = cell.enroll(engine.url, ABSENT)
+    cell.wait_for_replicas(ABSENT, 1)
+    body = chat_body(ABSENT, {"text": _WORDS}, stream=True, **{"n": 1, **_BODIES[name]})
+    assert _through(cell, body) == _direct(cell, engine, body)
+    # By now the cached tokens differ from the first time, on both ways alike.
+    assert _through(cell, body) == _direct(cell, engine, body)
+    cell.withdraw(replica)
+    cell.wait_for_replicas(ABSENT, 0)
 
 
 @pytest.mark.parametrize("shape", _SHAPES)
@@ -135,16 +137,16 @@ def test_what_is_in_a_tool_call_does_not_look_like_usage(
     _compare(*pair, chat_body(stream=True, tools=tools, tool_choice="required"))
 
 
-def test_usage_is_counted_whatever_the_caller_asked_for(cells: CellFactory) -> None:
-    with cells.open() as cell:
-        cell.set_up(CHAT)
-        for name in ("plain", "usage", "two", "two continuous"):
-            script = {"tokens": 5}
-            answer = cell.chat(chat_body(script=script, stream=True, **_BODIES[name]))
-            line = cell.gateway.request_line(answer.headers["x-request-id"])
-            assert line["output_tokens"] == (10 if "two" in name else 5)
-            assert line["prompt_tokens"] > 0
-            assert line["cached_tokens"] >= 0
+def test_usage_is_counted_whatever_the_caller_asked_for(
+    pair: tuple[Cell, ScriptedEngine],
+) -> None:
+    cell, _ = pair
+    for name in ("plain", "usage", "two", "two continuous"):
+        answer = cell.chat(chat_body(script={"tokens": 5}, stream=True, **_BODIES[name]))
+        line = cell.gateway.request_line(answer.headers["x-request-id"])
+        assert line["output_tokens"] == (10 if "two" in name else 5)
+        assert line["prompt_tokens"] > 0
+        assert line["cached_tokens"] >= 0
 
 
 def test_a_cut_stream_is_counted_to_its_last_event(pair: tuple[Cell, ScriptedEngine]) -> None:

@@ -6,12 +6,15 @@ a time, content-length bodies up, any framing down.
 """
 
 import asyncio
+import logging
 from typing import Protocol, cast
 
 import httptools
 from msgspec import Raw
 
 from penstock.errors import EngineFailed, Error, ReplicaUnreachable
+
+logger = logging.getLogger(__name__)
 
 
 class Receiver(Protocol):
@@ -96,9 +99,12 @@ class Connection(asyncio.Protocol):
         self._answered = True
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._lose(EngineFailed("The engine's answer is not HTTP."))
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as bad:
+            if isinstance(bad, httptools.HttpParserCallbackError):
+                logger.exception("receiver crashed", extra={"action": "crash"})
             self.abort()
+            # Also when it has had its last callback: if that one failed, nobody else would tell it.
+            receiver.on_lost(EngineFailed("The engine's answer is not HTTP."), answered=True)
             return
         if self._receiver is receiver:
             receiver.on_read_end()

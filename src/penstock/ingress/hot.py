@@ -112,7 +112,7 @@ class HotDoor:
         end: RequestEnd,
     ) -> None:
         shape = Shape(
-            headers=self._headers(request.id, exchange),
+            headers=self._headers(request.id, exchange, request.caller_request_id),
             prices=request.model.prices,
             is_chunked=exchange.speaks_chunked,
             renames_reasoning=request.model.reasoning_field == "reasoning_content",
@@ -152,10 +152,14 @@ class HotDoor:
         status, _ = error_response.status_and_number(error, is_workers_ai=is_workers_ai)
         lines = b"".join(b"%s: %s\r\n" % pair for pair in error_response.headers(error))
         body = error_response.body(error, request_id, is_workers_ai=is_workers_ai)
-        exchange.answer(status, JSON + self._headers(request_id, exchange) + lines, body)
+        caller_id = CallerHeaders(exchange.headers).caller_request_id()
+        lines = self._headers(request_id, exchange, caller_id) + lines
+        exchange.answer(status, JSON + lines, body)
 
-    def _headers(self, request_id: str, exchange: Exchange) -> bytes:
+    def _headers(self, request_id: str, exchange: Exchange, caller_request_id: str) -> bytes:
         lines = b"x-request-id: %s\r\n" % request_id.encode()
+        if caller_request_id:
+            lines += b"x-caller-request-id: %s\r\n" % caller_request_id.encode("latin-1")
         if exchange.target.startswith(b"/client"):
             lines += b"cf-ai-req-id: %s\r\n" % request_id.encode()
         if self.settings.cors_origins:

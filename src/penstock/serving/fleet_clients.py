@@ -20,6 +20,8 @@ class FleetClients:
     def to(self, replica: Replica) -> ReplicaClient:
         client = self._clients.get(replica.id)
         if client is None or client.replica.url != replica.url:
+            if client is not None:
+                client.close()
             client = ReplicaClient(replica, self._settings, self._wheel, self._clock)
             self._clients[replica.id] = client
         return client
