@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.integration.gateway_cell import ABSENT, CHAT, SERVED, Cell, CellFactory, chat_body
+from tests.integration.gateway_cell import CHAT, PAIR, SERVED, Cell, CellFactory, chat_body
 
 from penstock.testing import ScriptedEngine
 
@@ -85,14 +85,14 @@ def _compare(cell: Cell, engine: ScriptedEngine, body: dict[str, Any]) -> None:
 def test_the_first_stream_of_a_replica(pair: tuple[Cell, ScriptedEngine], name: str) -> None:
     """The engine's fingerprint is not known yet, and must still be where the engine puts it."""
     cell, engine = pair
-    replica = cell.enroll(engine.url, ABSENT)
-    cell.wait_for_replicas(ABSENT, 1)
-    body = chat_body(ABSENT, {"text": _WORDS}, stream=True, **{"n": 1, **_BODIES[name]})
+    replica = cell.enroll(engine.url, PAIR)
+    cell.wait_for_replicas(PAIR, 1)
+    body = chat_body(PAIR, {"text": _WORDS}, stream=True, **{"n": 1, **_BODIES[name]})
     assert _through(cell, body) == _direct(cell, engine, body)
     # By now the cached tokens differ from the first time, on both ways alike.
     assert _through(cell, body) == _direct(cell, engine, body)
     cell.withdraw(replica)
-    cell.wait_for_replicas(ABSENT, 0)
+    cell.wait_for_replicas(PAIR, 0)
 
 
 @pytest.mark.parametrize("shape", _SHAPES)

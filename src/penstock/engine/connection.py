@@ -88,7 +88,6 @@ class Connection(asyncio.Protocol):
         # uvloop sets TCP_NODELAY on every TCP transport by itself.
         self._transport = cast("asyncio.Transport", transport)
         self.is_usable = True
-        self._on_idle.opened()
 
     def data_received(self, data: bytes) -> None:
         receiver = self._receiver
@@ -171,9 +170,7 @@ class Connection(asyncio.Protocol):
 
 
 class IdleCallback(Protocol):
-    """The pool's ear: a connection was opened, fell idle, or is closed."""
-
-    def opened(self) -> None: ...
+    """The pool's ear: a connection fell idle, or is closed."""
 
     def idle(self, connection: Connection) -> None: ...
 

@@ -21,14 +21,14 @@ class ConnectionPool:
         self._settings = settings
         self._clock = clock
         self._idle: list[Connection] = []
-        self._open = 0
+        self._open: set[Connection] = set()
         self._ssl = _tls_context(settings) if parts.scheme == "https" else None
         self.path = parts.path.rstrip("/")
         self.host_header = parts.netloc.rpartition("@")[2]
 
     @property
     def open_connections(self) -> int:
-        return self._open
+        return len(self._open)
 
     def take_idle(self) -> Connection | None:
         """An idle connection, without waiting; None when there is none fresh enough."""
@@ -56,10 +56,11 @@ class ConnectionPool:
         except (OSError, TimeoutError) as failure:
             # The reason holds the engine's address: it is for our log, not for the caller.
             raise ReplicaUnreachable("No connection to the engine.") from failure
+        if not connection.is_usable:
+            raise ReplicaUnreachable("The engine closed the connection at once.")
+        # Not counted in connection_made: uvloop tells of no loss when opening was cancelled.
+        self._open.add(connection)
         return connection
-
-    def opened(self) -> None:
-        self._open += 1
 
     def idle(self, connection: Connection) -> None:
         if len(self._idle) >= self._settings.idle_connections_max:
@@ -69,7 +70,7 @@ class ConnectionPool:
         self._idle.append(connection)
 
     def closed(self, connection: Connection) -> None:
-        self._open -= 1
+        self._open.discard(connection)
         # take_idle drops dead ones too; removing here keeps the list short while nothing is asked.
         if connection in self._idle:
             self._idle.remove(connection)

@@ -116,7 +116,9 @@ class Observer:
                 url = by_id[replica].url
                 if entry.replica.url != url:
                     entry.replica = msgspec.structs.replace(entry.replica, url=url)
-                if self._is_due(entry):
+                if not by_id[replica].is_reachable:
+                    self._note(entry, is_well=False)
+                elif self._is_due(entry):
                     group.create_task(self._ask(entry))
 
     def _is_due(self, entry: KnownReplica) -> bool:
@@ -127,12 +129,15 @@ class Observer:
 
     async def _ask(self, entry: KnownReplica) -> None:
         url = entry.replica.url
-        entry.asked_at = self._clock.monotonic()
         is_well = await self._probe.is_healthy(url)
         if is_well and entry.replica.state is ReplicaState.STARTING:
             is_well = await self._learn_name(entry)
         if entry.replica.state is ReplicaState.DRAINING:
             entry.running = await self._probe.running(url) if is_well else None
+        self._note(entry, is_well=is_well)
+
+    def _note(self, entry: KnownReplica, *, is_well: bool) -> None:
+        entry.asked_at = self._clock.monotonic()
         entry.is_healthy = is_well
         if is_well:
             entry.silent_since = None

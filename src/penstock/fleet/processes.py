@@ -81,6 +81,33 @@ def signal_process(pid: int, started: int, number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
+def group_listens_on(group: int, port: int) -> bool:
+    """Whether the server on this port is one of the group's: another's may have come first."""
+    sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
+    return any(sockets & _open_sockets(pid) for pid in _members(group))
+
+
+def _listening_inodes(port: int) -> list[str]:
+    inodes = []
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for line in (_PROC / "net" / table).read_text().splitlines()[1:]:
+                fields = line.split()
+                is_listening = fields[3] == "0A"
+                if is_listening and int(fields[1].rpartition(":")[2], 16) == port:
+                    inodes.append(fields[9])
+    return inodes
+
+
+def _open_sockets(pid: int) -> set[str]:
+    found = set()
+    with contextlib.suppress(OSError):
+        for descriptor in (_PROC / str(pid) / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                found.add(str(descriptor.readlink()))
+    return found
+
+
 def _members(group: int) -> list[int]:
     pids = [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]
     found = []

@@ -1,9 +1,8 @@
 """A client to a tiny engine, on a clock that the test owns, and what such tests hand to it."""
 
-import asyncio
 from collections.abc import Callable
 
-from tests.unit.engine.tiny_engine import Answer, TinyEngine
+from tests.unit.engine.tiny_engine import Answer, TinyEngine, until
 
 from penstock.clock import TimerWheel
 from penstock.engine.replica import ReplicaClient
@@ -67,16 +66,14 @@ class Lines:
         return line
 
     async def close(self) -> None:
-        for line in self._lines:
-            assert line.armed_timers() == 0, "a timer was left armed"
-            line.client.close()
-            for _ in range(200):
-                if not line.client.open_connections:
-                    break
-                await asyncio.sleep(0.001)
-            assert line.client.open_connections == 0, "a connection was left open"
-        for line in self._lines:
-            await line.engine.stop()
+        try:
+            for line in self._lines:
+                assert line.armed_timers() == 0, "a timer was left armed"
+                line.client.close()
+                await until(lambda line=line: line.client.open_connections == 0)  # type: ignore[misc]
+        finally:
+            for line in self._lines:
+                await line.engine.stop()
 
 
 def make_request(

@@ -20,6 +20,8 @@ class Seen(msgspec.Struct, frozen=True):
     phase: Phase
     # Why it ended, for people; empty while it lives.
     detail: str = ""
+    # Whether what answers at `url` is this replica; asking another's server would prove nothing.
+    is_reachable: bool = True
 
 
 class Provider(Protocol):

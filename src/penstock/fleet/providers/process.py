@@ -20,6 +20,7 @@ from penstock.fleet.intent import Phase, Want
 from penstock.fleet.processes import (
     boot_id,
     group_is_ours,
+    group_listens_on,
     is_running,
     signal_group,
     signal_process,
@@ -52,6 +53,7 @@ class ProcessProvider:
         self._clock = clock
         self._next_port = settings.port_first
         self._told_at: dict[ReplicaId, float] = {}
+        self._listening: set[ReplicaId] = set()
 
     async def observe(self) -> tuple[Seen, ...]:
         return await asyncio.to_thread(self._look)
@@ -67,6 +69,7 @@ class ProcessProvider:
         files = [file for file in self._folder.read_all() if file.provider == NAME]
         present = {file.id for file in files}
         self._told_at = {id_: at for id_, at in self._told_at.items() if id_ in present}
+        self._listening &= present
         return tuple(self._seen(file, boot) for file in files)
 
     def _seen(self, file: ReplicaFile, boot: str) -> Seen:
@@ -82,7 +85,16 @@ class ProcessProvider:
             phase = Phase.ORPHANED
         else:
             detail = "its processes are gone"
-        return Seen(file.id, file.want, file.model, file.generation, file.url, phase, detail)
+        is_reachable = phase is not Phase.ENDED and self._is_listening(file)
+        return Seen(
+            file.id, file.want, file.model, file.generation, file.url, phase, detail, is_reachable
+        )
+
+    def _is_listening(self, file: ReplicaFile) -> bool:
+        """Whether it is our engine that answers there. Once it does, nobody else can."""
+        if file.id not in self._listening and group_listens_on(file.engine_pid, file.port):
+            self._listening.add(file.id)
+        return file.id in self._listening
 
     def _begin(self, replica: ReplicaId, want: Want) -> None:
         if self._folder.read(replica) is not None:
