@@ -1,6 +1,6 @@
 """The gateway under hostile fire: quick limits, two engines, and what it must look like afterwards."""
 
-import time
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -104,6 +104,7 @@ class HostileCell:
 
 @contextmanager
 def hostile_cell(cells: CellFactory, settings: Settings | None = None) -> Iterator[HostileCell]:
+    _raise_file_limit()
     with cells.open({**_QUICK, **(settings or {})}) as cell:
         first = cell.set_up(*_MODELS)
         second = cell.add_engine()
@@ -114,6 +115,12 @@ def hostile_cell(cells: CellFactory, settings: Settings | None = None) -> Iterat
             yield HostileCell(cell, [first, second], traffic)
 
 
+def _raise_file_limit() -> None:
+    """For thousands of connections, here and in the children, which inherit it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def _own_descriptors(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
@@ -122,7 +129,3 @@ def _rss(pid: int) -> int:
     fields = Path(f"/proc/{pid}/statm").read_text().split()
     return int(fields[1]) * 4096
 
-
-def pause(seconds: float) -> None:
-    """Let time pass on purpose."""
-    time.sleep(seconds)

@@ -28,8 +28,8 @@ class Traffic:
 
     def __init__(self, port: int) -> None:
         self._port = port
-        self._loop = uvloop.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self.loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._idle: list[_Pipe] = []
         self.tally: Counter[str] = Counter()
         self.sent: Counter[str] = Counter()
@@ -48,7 +48,7 @@ class Traffic:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run something in the traffic's own loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
     async def _fire(self, shots: Sequence[Shot], at_once: int) -> list[str]:
         outcomes = [""] * len(shots)
@@ -123,9 +123,9 @@ class Traffic:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
-        self._loop.close()
+        self.loop.close()
 
 
 async def _is_closed(reader: asyncio.StreamReader, shot: Shot) -> bool:

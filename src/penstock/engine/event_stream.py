@@ -21,7 +21,8 @@ _NESTED_USAGE = re.compile(rb',"usage":\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}')
 _NO_CHOICES = b'"choices":[]'
 _FINISHED = b'"finish_reason":"'
 _FINGERPRINT = re.compile(rb',"system_fingerprint":"(?:[^"\\]|\\.)*"')
-_INDEX = re.compile(rb'"choices":\[\{"index":(\d+)')
+# Three digits: `n` is at most 128, and int() fails on thousands of them.
+_INDEX = re.compile(rb'"choices":\[\{"index":(\d{1,3})')
 _DONE = b"data: [DONE]\n\n"
 _ERROR = b'data: {"error":'
 

@@ -59,7 +59,7 @@ def test_very_long_message_is_cut() -> None:
     assert 100 < len(error_for(400, body).message) < 10_000
 
 
-@settings(max_examples=80)
+@settings(max_examples=80, deadline=None)
 @given(st.integers(100, 999), st.binary(max_size=60))
 def test_any_answer_that_is_not_200_is_one_of_our_errors(status: int, body: bytes) -> None:
     error = error_for(status, body)

@@ -87,7 +87,7 @@ def test_session_of_one_account_is_never_anothers(pair: tuple[str, str]) -> None
     assert sent(request)[1]["session_id"] != sent(plain)[1]["session_id"]
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from([*RESERVED, *PRIVATE, *OURS, "n", "stop", "tools", "seed"]) | st.text(),
@@ -97,12 +97,26 @@ def test_session_of_one_account_is_never_anothers(pair: tuple[str, str]) -> None
 )
 def test_everything_else_goes_up_as_it_came(fields: dict[str, object]) -> None:
     fields.pop("messages", None)
+    fields["max_tokens"] = 7
     _, body = sent(request_of(fields))
     dropped = {*RESERVED, *PRIVATE, *OURS}
     expected = {name: value for name, value in fields.items() if name not in dropped}
     for name in ("model", "cache_salt", "messages"):
         body.pop(name)
     assert body == expected
+
+
+@pytest.mark.parametrize("fields", [{}, {"max_tokens": None}, {"max_completion_tokens": None}])
+def test_answer_without_a_limit_gets_the_catalogues(fields: dict[str, object]) -> None:
+    request = request_of(fields)
+    assert sent(request)[1]["max_tokens"] == request.model.default_output_tokens
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+def test_limit_of_the_caller_goes_up_alone(name: str) -> None:
+    _, body = sent(request_of({name: 5}))
+    assert [body.get(n) for n in ("max_tokens", "max_completion_tokens")].count(5) == 1
+    assert ("max_tokens" in body) != ("max_completion_tokens" in body)
 
 
 def test_path_is_openais() -> None:

@@ -290,7 +290,7 @@ messages_like = st.lists(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(values | messages_like, st.sampled_from([NO_HOSTS, HOSTS]))
 @example(image("http://["), HOSTS)
 def test_any_json_is_read_or_refused_and_nothing_else(value: object, hosts: frozenset[str]) -> None:

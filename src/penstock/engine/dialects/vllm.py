@@ -19,6 +19,8 @@ _DROPPED = frozenset({
     "prompt_cache_key", "service_tier", "store", "metadata", "user", "options",
     "kv_transfer_params", "ec_transfer_params", "vllm_xargs",
 })  # fmt: skip
+_OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens")
+_NULL = Raw(b"null")
 _ASK_FOR_USAGE = Raw(b'{"include_usage":true,"continuous_usage_stats":true}')
 
 
@@ -30,6 +32,9 @@ def chat_body(request: InferenceRequest, served_name: str) -> list[bytes | Raw]:
     """
     body = {name: value for name, value in request.body.items() if name not in _DROPPED}
     messages = body.pop("messages")
+    if all(bytes(body.get(name, _NULL)) == b"null" for name in _OUTPUT_LIMITS):
+        # vLLM would go on to the end of the context; where less is left it stops there by itself.
+        body["max_tokens"] = Raw(b"%d" % request.model.default_output_tokens)
     body["model"] = Raw(msgspec.json.encode(served_name))
     body["cache_salt"] = Raw(b'"%s"' % request.cache_salt.encode())
     if request.is_stream:
