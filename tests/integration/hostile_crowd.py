@@ -54,7 +54,7 @@ async def flood(port: int, start: bytes, piece: bytes, bytes_max: int) -> Ending
         try:
             writer.write(start)
             await writer.drain()
-            while ending.bytes_taken < bytes_max and not answer.done():
+            while ending.bytes_taken < bytes_max:
                 writer.write(pieces)
                 await writer.drain()
                 ending.bytes_taken += len(pieces)

@@ -87,7 +87,7 @@ def test_reserved_names_are_ours(cell: Cell, engine: ScriptedEngine) -> None:
     assert cell.chat(body).status_code == 200
     received = json.loads(_last(engine)[0])
     assert received.keys() == {
-        "model", "messages", "stream", "stream_options", "cache_salt", "session_id",
+        "model", "messages", "stream", "stream_options", "cache_salt", "session_id", "max_tokens",
     }  # fmt: skip
     assert received["model"] == SERVED
     assert received["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
@@ -97,8 +97,31 @@ def test_reserved_names_are_ours(cell: Cell, engine: ScriptedEngine) -> None:
 
 
 def test_nothing_is_added_that_is_not_needed(cell: Cell, engine: ScriptedEngine) -> None:
-    assert cell.chat(chat_body()).status_code == 200
-    assert json.loads(_last(engine)[0]).keys() == {"model", "messages", "cache_salt"}
+    assert cell.chat(chat_body(max_tokens=5)).status_code == 200
+    wanted = {"model", "messages", "cache_salt", "max_tokens"}
+    assert json.loads(_last(engine)[0]).keys() == wanted
+
+
+@pytest.mark.parametrize(
+    ("said", "sent"),
+    [
+        ({}, {"max_tokens": 4096}),
+        ({"max_tokens": None}, {"max_tokens": 4096}),
+        ({"max_tokens": 9}, {"max_tokens": 9}),
+        ({"max_completion_tokens": 9}, {"max_completion_tokens": 9}),
+        (
+            {"max_completion_tokens": 9, "max_tokens": 8},
+            {"max_completion_tokens": 9, "max_tokens": 8},
+        ),
+    ],
+)
+def test_an_answer_without_a_limit_gets_the_catalogues(
+    cell: Cell, engine: ScriptedEngine, said: dict[str, Any], sent: dict[str, int]
+) -> None:
+    assert cell.chat(chat_body(**said)).status_code == 200
+    received = json.loads(_last(engine)[0])
+    limits = {name: value for name, value in received.items() if name.startswith("max_")}
+    assert {name: value for name, value in limits.items() if value is not None} == sent
 
 
 def test_unknown_fields_are_the_engines_to_judge(cell: Cell, engine: ScriptedEngine) -> None:
@@ -171,6 +194,14 @@ def test_the_request_id_is_ours_through_everything(cell: Cell, engine: ScriptedE
     assert last["id"] == f"chatcmpl-{request_id}" == answer.json()["id"]
     line = cell.gateway.request_line(request_id)
     assert line["caller_request"] == "the-callers"
+
+
+def test_the_callers_own_id_is_echoed_beside_ours(cell: Cell) -> None:
+    for body in (chat_body(), chat_body(stream=True), chat_body("nobody")):
+        answer = cell.post(_V1, body, headers={"x-request-id": "theirs-1"})
+        assert answer.headers["x-caller-request-id"] == "theirs-1"
+        check_request_id(answer.headers)
+    assert "x-caller-request-id" not in cell.chat(chat_body()).headers
 
 
 def test_every_surface_sends_the_same_kind_of_body(cell: Cell, engine: ScriptedEngine) -> None:

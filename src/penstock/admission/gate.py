@@ -28,6 +28,8 @@ class Gate:
         self._settings = settings
         self._wheel = wheel
         self._waiting: dict[ModelId, deque[asyncio.Future[None]]] = {}
+        # Models of which one was let in and has not come yet: its slot does not count as taken.
+        self._coming: set[ModelId] = set()
 
     def has_room(self, model: ModelId) -> bool:
         """Whether a request may go on at once: a slot is free and nobody waits before it."""
@@ -43,11 +45,15 @@ class Gate:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting.append(turn)
         timer = self._wheel.after(settings.wait_seconds_max, lambda: _give_up(turn, settings))
+        # A slot may have come free while those before were leaving, with nobody left to tell.
+        self._let_in(model)
         try:
             await turn
+            self._coming.discard(model)
         except BaseException:
             # Left, or gave up. If the turn had come just before, it goes to the next in line.
             if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self._coming.discard(model)
                 self._let_in(model)
             raise
         finally:
@@ -57,7 +63,7 @@ class Gate:
             self._drop_if_empty(model)
 
     def let_next(self, model: ModelId) -> None:
-        """A slot may be free: a request ended, or one that was let in has taken its own."""
+        """A slot may be free: a request ended, or one that was let in has come."""
         if model in self._waiting:
             self._let_in(model)
 
@@ -70,17 +76,19 @@ class Gate:
         return {model: len(turns) for model, turns in self._waiting.items()}
 
     def _let_in(self, model: ModelId) -> None:
+        if model in self._coming:
+            # One at a time, or two would be let in for one slot: the one that comes calls let_next.
+            return
         waiting = self._waiting.get(model)
         while waiting and self._capacity.free(model):
             turn = waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
-                # One at a time: its slot counts as taken only when it has picked a replica;
-                # then it calls let_next itself.
+                self._coming.add(model)
                 return
 
     def _drop_if_empty(self, model: ModelId) -> None:
-        if not self._waiting.get(model):
+        if not self._waiting.get(model) and model not in self._coming:
             self._waiting.pop(model, None)
 
 

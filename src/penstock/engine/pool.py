@@ -22,6 +22,7 @@ class ConnectionPool:
         self._clock = clock
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
+        self._is_closed = False
         self._ssl = _tls_context(settings) if parts.scheme == "https" else None
         self.path = parts.path.rstrip("/")
         self.host_header = parts.netloc.rpartition("@")[2]
@@ -63,7 +64,7 @@ class ConnectionPool:
         return connection
 
     def idle(self, connection: Connection) -> None:
-        if len(self._idle) >= self._settings.idle_connections_max:
+        if self._is_closed or len(self._idle) >= self._settings.idle_connections_max:
             connection.abort()
             return
         connection.idle_since = self._clock.monotonic()
@@ -74,6 +75,11 @@ class ConnectionPool:
         # take_idle drops dead ones too; removing here keeps the list short while nothing is asked.
         if connection in self._idle:
             self._idle.remove(connection)
+
+    def close(self) -> None:
+        """Let go of all that is idle; what is in use is closed when its answer is complete."""
+        self._is_closed = True
+        self.close_idle()
 
     def close_idle(self) -> None:
         for connection in self._idle:

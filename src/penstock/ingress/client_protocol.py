@@ -80,11 +80,10 @@ class ClientProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._phase is not _BODY:
-            if self._phase is _HEAD and not self._head_bytes:
-                # The first bytes of a request; until now the keep-alive time ran.
-                self._timer.deadline = self._monotonic() + self._settings.header_seconds
-            self._head_bytes += len(data)
+        if self._phase is _HEAD and not self._head_bytes:
+            # The first bytes of a request; until now the keep-alive time ran.
+            self._timer.deadline = self._monotonic() + self._settings.header_seconds
+        self._head_bytes += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError:
@@ -97,7 +96,8 @@ class ClientProtocol(HttpToolsProtocol):
             return
         if self._phase is _BODY:
             self._check_length()
-        elif self._head_bytes > self._settings.header_bytes_max:
+        if self._head_bytes > self._settings.header_bytes_max:
+            # A head without end, or a body's chunk extensions or trailers, which are as long.
             self._refuse(HeadersTooLarge())
 
     def pause_writing(self) -> None:
@@ -112,6 +112,8 @@ class ClientProtocol(HttpToolsProtocol):
     def resume_writing(self) -> None:
         super().resume_writing()
         self._full_since = 0.0
+        if self.transport.is_closing():
+            return
         self._timer.deadline = self._monotonic() + self._patience()
         if self._served is not None:
             self._served.drain()
@@ -129,7 +131,9 @@ class ClientProtocol(HttpToolsProtocol):
         self.expect_100_continue = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.append((name.lower(), value))
+        # Trailers come the same way, and must not pass for headers.
+        if self._phase is not _BODY:
+            self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         # A head that came with few enough bytes around it needs no counting.
@@ -140,9 +144,9 @@ class ClientProtocol(HttpToolsProtocol):
         self._body_started = self._monotonic()
         self._timer.deadline = self._body_started + _BODY_GRACE_SECONDS
         if is_long and _size(self.url, self.headers) > self._settings.header_bytes_max:
-            self._refuse(HeadersTooLarge())
+            self._refuse_all(HeadersTooLarge())
         elif len(self.connections) > self._settings.connections_max:
-            self._refuse(Overloaded(retry_after_seconds=1))
+            self._refuse_all(Overloaded(retry_after_seconds=1))
         elif is_hot(self.parser.get_method(), self.url):
             self._begin_exchange()
         else:
@@ -150,8 +154,11 @@ class ClientProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
+        self._head_bytes = 0
         exchange = self._exchange()
         if exchange is None:
+            if self._body_bytes > self._settings.body_bytes_max:
+                self._refuse_all(self._too_large())
             super().on_body(body)
             return
         if exchange.response_complete:
@@ -159,16 +166,21 @@ class ClientProtocol(HttpToolsProtocol):
         exchange.add_body(body)
         self._door.body_bytes += len(body)
         if exchange.body_bytes > self._settings.body_bytes_max:
-            self._refuse(self._too_large())
+            self._refuse_all(self._too_large())
         elif self._door.body_bytes > self._settings.bodies_bytes_max:
-            self._refuse(Overloaded(retry_after_seconds=1))
+            self._refuse_all(Overloaded(retry_after_seconds=1))
 
     def on_message_complete(self) -> None:
         self._phase = _SERVING
+        self._head_bytes = 0
         self._timer.deadline = self._body_started + _FOREVER
         exchange = self._exchange()
         if exchange is None:
             super().on_message_complete()
+            if self.cycle.response_complete:
+                # A page answers by its head alone: the body came after the answer.
+                self._phase = _HEAD
+                self._timer.deadline = self._monotonic() + self._patience()
             return
         exchange.is_whole = True
         if exchange.is_active and not exchange.response_complete:
@@ -180,6 +192,7 @@ class ClientProtocol(HttpToolsProtocol):
         """uvicorn's own, but that the idle time runs on our one timer."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
+            self._linger()
             return
         if self._phase is _SERVING and self.cycle.response_complete:
             self._phase = _HEAD
@@ -189,13 +202,15 @@ class ClientProtocol(HttpToolsProtocol):
             self._go_on()
 
     def _go_on(self) -> None:
-        """An answer is out: read on, and begin what came behind it."""
+        """An answer is out: begin what came behind it, or read on."""
         self._is_held_up = False
         if self._phase is _HEAD:
             self._timer.deadline = self._monotonic() + self._patience()
-        self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
+        if not self.pipeline:
+            # Not before: each answer would let in another read full of requests.
+            self.flow.resume_reading()
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:  # noqa: ANN401 - uvicorn's own signature
         if not isinstance(cycle, Exchange):
@@ -233,7 +248,7 @@ class ClientProtocol(HttpToolsProtocol):
         try:
             super().on_headers_complete()
         except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
-            self._refuse(InvalidRequest("The request's target is not a valid URL."))
+            self._refuse_all(InvalidRequest("The request's target is not a valid URL."))
 
     def _ignore_upgrade(self, rest: bytes) -> None:
         """Read a request as if it had not asked for another protocol, as a server may.
@@ -303,7 +318,7 @@ class ClientProtocol(HttpToolsProtocol):
             self.transport.abort()
         elif self._phase is _HEAD and not self._head_bytes:
             # Idle, or connected and never said anything.
-            self.transport.close()
+            self._close()
         elif self._phase is _HEAD:
             self._refuse(BodyTooSlow("The request's headers came too slowly."))
         elif self._phase is _BODY and not self.pipeline and self._is_too_slow():
@@ -333,17 +348,39 @@ class ClientProtocol(HttpToolsProtocol):
         exchange = self._exchange()
         if exchange is None or exchange.response_complete:
             if self.cycle is not None and not self.cycle.response_complete:
-                self.transport.close()
+                self._close()
                 return
             exchange = Exchange(self, self.url, self.headers or [])
         self._forget_body(exchange)
         is_behind_another = bool(self.pipeline)
         if exchange.task is not None or is_behind_another or self.transport.is_closing():
             # A request before this one is being served: its answer cannot be told from a refusal.
-            self.transport.close()
+            self._close()
             return
         exchange.keep_alive = False
         self._door.refuse(exchange, error)
+
+    def _refuse_all(self, error: Error) -> None:
+        """Refuse from within the parser, and stop it: what follows in this read is not read."""
+        self._refuse(error)
+        raise error
+
+    def _close(self) -> None:
+        self.transport.close()
+        self._linger()
+
+    def _linger(self) -> None:
+        """Closing waits until all is written; a client that does not read must not hold it up."""
+        self._timer.cancel()
+        unread = self.transport.get_write_buffer_size()
+
+        def look_again() -> None:
+            if self.transport.get_write_buffer_size() < unread:
+                self._linger()
+            else:
+                self.transport.abort()
+
+        self._timer = self._door.wheel.after(self._settings.client_stall_seconds, look_again)
 
 
 def _size(url: bytes, headers: list[tuple[bytes, bytes]]) -> int:

@@ -5,14 +5,10 @@ cost more per chunk than everything else we do with it (docs/decisions/0002-http
 uvicorn still owns the connection: parsing, pipelining, keep-alive, graceful shutdown.
 """
 
+import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from penstock.ingress.client_protocol import ClientProtocol
+from typing import Final, Protocol
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -22,6 +18,16 @@ EVENT_STREAM: Final = (
     b"content-type: text/event-stream; charset=utf-8\r\n"
     b"cache-control: no-cache\r\nx-accel-buffering: no\r\n"
 )
+
+
+class ClientConnection(Protocol):
+    """What an exchange needs of the connection that it is on."""
+
+    transport: asyncio.Transport
+
+    def date_header(self) -> bytes: ...
+
+    def on_response_complete(self) -> None: ...
 
 
 class _NobodyWaits:
@@ -40,7 +46,7 @@ class Exchange:
     )  # fmt: skip
     message_event = _NobodyWaits()
 
-    def __init__(self, protocol: "ClientProtocol", target: bytes, headers: Headers) -> None:
+    def __init__(self, protocol: ClientConnection, target: bytes, headers: Headers) -> None:
         self._protocol = protocol
         self._body: list[bytes] = []
         self._on_drained: Callable[[], None] | None = None

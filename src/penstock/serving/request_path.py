@@ -50,6 +50,8 @@ class RequestPath:
             try:
                 await self._try_one(request, sink, end, failed)
             except NoReplica:
+                # Let in, and took no slot: whoever waits behind must be told the same.
+                self._gate.let_next(request.model.id)
                 if failure is None:
                     raise
                 # Nobody else is there to ask. What the last one said is the answer: it alone

@@ -38,11 +38,12 @@ class JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "event": record.getMessage(),
             "logger": record.name,
-            **fields_of(record),
         }
+        for name, value in fields_of(record).items():
+            line.setdefault(name, value)
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line, enc_hook=str).decode()
+        return _encode(line).decode()
 
 
 class TextLines(logging.Formatter):
@@ -50,8 +51,23 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S")
-        fields = " ".join(f"{name}={value}" for name, value in fields_of(record).items())
+        fields = " ".join(f"{name}={_text(value)}" for name, value in fields_of(record).items())
         line = f"{at} {record.levelname.lower():7} {record.getMessage()} {fields}".rstrip()
         if record.exc_info:
             line = f"{line}\n{self.formatException(record.exc_info)}"
         return line
+
+
+def _encode(line: dict[str, object]) -> bytes:
+    try:
+        return msgspec.json.encode(line, enc_hook=str)
+    except Exception:  # noqa: BLE001 - a field that cannot be encoded must not cost the whole line
+        return msgspec.json.encode({name: _text(value) for name, value in line.items()})
+
+
+def _text(value: object) -> str:
+    """A field's text, whatever it is: half of a surrogate pair, or a thing that has none."""
+    try:
+        return str(value).encode(errors="backslashreplace").decode()
+    except Exception:  # noqa: BLE001 - a foreign __str__ may raise anything
+        return f"<{type(value).__name__}>"

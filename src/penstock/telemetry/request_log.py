@@ -64,6 +64,6 @@ class RequestLog:
         try:
             self._out.write(lines)
             self._out.flush()
-        except OSError:
-            # A log that cannot be written must not stop the requests it is about.
+        except (OSError, ValueError):
+            # A log that is full or closed must not stop the requests it is about.
             return
