@@ -8,7 +8,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, get_type_hints
+from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -65,9 +65,7 @@ def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> 
     found = _find_file(file, environ)
     if found is not None:
         tree = _read_file(found)
-        for room, values in tree.items():
-            names = values if isinstance(values, dict) else {}
-            sources.update({f"{room}.{name}": str(found) for name in names})
+        sources = _names_in(tree, str(found))
     for variable, text in sorted(environ.items()):
         if not variable.startswith(PREFIX) or variable in {FILE_VARIABLE, CACHE_VARIABLE}:
             continue
@@ -154,21 +152,42 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: {unreadable.strerror}") from None
 
 
+def _names_in(tree: dict[str, Any], file: str) -> dict[str, str]:
+    """Every name in a file, with the file as its source."""
+    sources = {}
+    for room, values in tree.items():
+        names = _names_of(room, file)
+        if not isinstance(values, dict):
+            raise ConfigError(f"{file}: `{room}` is a room: write its settings under [{room}].")
+        for name in values:
+            _refuse_unknown(room, name, names, file)
+            sources[f"{room}.{name}"] = file
+    return sources
+
+
 def _name_of(variable: str) -> tuple[str, str]:
     room, _, name = variable.removeprefix(PREFIX).lower().partition("_")
+    _refuse_unknown(room, name, _names_of(room, variable), variable)
+    return room, name
+
+
+def _names_of(room: str, source: str) -> tuple[str, ...]:
     rooms = Config.__struct_fields__
     if room not in rooms:
-        raise ConfigError(f"{variable}: no room `{room}`; there are {', '.join(rooms)}.")
-    names = getattr(Config(), room).__struct_fields__
+        raise ConfigError(f"{source}: no room `{room}`; there are {', '.join(rooms)}.")
+    names: tuple[str, ...] = getattr(Config(), room).__struct_fields__
+    return names
+
+
+def _refuse_unknown(room: str, name: str, names: tuple[str, ...], source: str) -> None:
     if name not in names:
-        raise ConfigError(f"{variable}: `{room}` has no `{name}`; it has {', '.join(names)}.")
-    return room, name
+        raise ConfigError(f"{source}: `{room}` has no `{name}`; it has {', '.join(names)}.")
 
 
 def _value_of(variable: str, text: str, room: str, name: str) -> object:
     """Text stays text where a string is wanted; anything else is written as in TOML."""
     wanted = get_type_hints(type(getattr(Config(), room)), include_extras=True)[name]
-    if wanted is str:
+    if wanted is str or (get_origin(wanted) is Annotated and get_args(wanted)[0] is str):
         return text
     try:
         return tomllib.loads(f"value = {text}")["value"]
@@ -177,7 +196,8 @@ def _value_of(variable: str, text: str, room: str, name: str) -> object:
             # A bare word for a choice (`info`), without TOML's quotes.
             return msgspec.convert(text, wanted)
         except msgspec.ValidationError as wrong:
-            raise ConfigError(f"{variable}={text!r}: {wrong}") from None
+            said = "" if f"{room}.{name}" in SECRET else f"={text!r}"
+            raise ConfigError(f"{variable}{said}: {wrong}") from None
 
 
 def _explain(problem: str, sources: dict[str, str]) -> str:
@@ -186,5 +206,7 @@ def _explain(problem: str, sources: dict[str, str]) -> str:
     if not key:
         return problem
     plain = key.split("[", 1)[0]
-    source = sources.get(plain, "the configuration")
+    # What is wrong with a whole room may come of several values, from several places.
+    places = {at for name, at in sources.items() if name == plain or name.startswith(f"{plain}.")}
+    source = ", ".join(sorted(places)) or "the configuration"
     return f"{source}: `{key}`: {what}"

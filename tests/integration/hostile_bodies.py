@@ -29,14 +29,15 @@ _ROLES = (
 )  # fmt: skip
 _URLS = (
     "http://169.254.169.254/latest/meta-data", "https://example.com/a.png", "file:///etc/passwd",
-    "ftp://x/y", "//x/y", "x", "", " ", "http://", "http://[::1", "http://[::1]:99999/", "http://a b/",
-    "http://user:secret@x/", "http://x\\@y/", "HTTP://X/", "javascript:alert(1)", "blob:x", "data:",
-    "data:,", "data:;base64,", "data:image/png;base64,", "data:image/png;base64,!!!!",
-    "data:image/png;base64,AAA", "data:image/png;base64,AAAA", "DATA:image/png;BASE64,AAAA",
-    " data:image/png;base64,AAAA", "data:image/png,AAAA", "data:image/svg+xml;base64,AAAA",
-    "data:;;;;base64,AAAA", "data:image/png;base64;base64,AAAA", "data:image/png;base64,AA\n==",
-    "data:image/png;base64,ÄÄÄÄ", "data:image/png;base64," + "A" * 4000, "data:" + "x" * 70_000,
-    "http://" + "a." * 5000, "http://xn--a/", "http://１２７.0.0.1/", "\0", "\ud800",
+    "ftp://x/y", "//x/y", "x", "", " ", "http://", "http://[::1", "http://[::1]:99999/",
+    "http://a b/", "http://user:secret@x/", "http://x\\@y/", "HTTP://X/", "javascript:alert(1)",
+    "blob:x", "data:", "data:,", "data:;base64,", "data:image/png;base64,",
+    "data:image/png;base64,!!!!", "data:image/png;base64,AAA", "data:image/png;base64,AAAA",
+    "DATA:image/png;BASE64,AAAA", " data:image/png;base64,AAAA", "data:image/png,AAAA",
+    "data:image/svg+xml;base64,AAAA", "data:;;;;base64,AAAA", "data:image/png;base64;base64,AAAA",
+    "data:image/png;base64,AA\n==", "data:image/png;base64,ÄÄÄÄ",
+    "data:image/png;base64," + "A" * 4000, "data:" + "x" * 70_000, "http://" + "a." * 5000,
+    "http://xn--a/", "http://\uff11\uff12\uff17.0.0.1/", "\0", "\ud800",
 )  # fmt: skip
 _MEDIA_KEYS = (
     "image_url", "video_url", "audio_url", "input_audio", "file", "image_pil", "image_embeds",
@@ -45,9 +46,9 @@ _MEDIA_KEYS = (
 _TOOLS = (
     b'[{"type":"function","function":{"name":"f","parameters":{}}}]', b'[{"name":"flat"}]',
     b'[{"type":"namespace","tools":[]}]', b'[{"type":"web_search"}]', b"[{}]", b"[null]", b"[[]]",
-    b'[{"type":"function"}]', b'[{"type":"function","function":null}]', b'[{"function":{}}]', b'["f"]',
-    b'[{"type":"custom","custom":{"name":"c"}}]', b'[{"name":5}]', b'{"type":"function"}', b'"f"',
-    b"[" + b",".join([b'{"name":"x"}'] * 300) + b"]",
+    b'[{"type":"function"}]', b'[{"type":"function","function":null}]', b'[{"function":{}}]',
+    b'["f"]', b'[{"type":"custom","custom":{"name":"c"}}]', b'[{"name":5}]', b'{"type":"function"}',
+    b'"f"', b"[" + b",".join([b'{"name":"x"}'] * 300) + b"]",
 )  # fmt: skip
 _CHOICES = (
     b'"auto"', b'"none"', b'"required"', b'"any"', b'""', b'{"type":"function"}', b"{}",
@@ -58,7 +59,8 @@ _FORMATS = (
     b'{"type":"text"}', b'{"type":"json_object"}', b'{"type":"xml"}', b'{"type":""}',
     b'{"type":"json_schema","json_schema":{"type":"object"}}', b'{"json_schema":{}}',
     b'{"type":"json_schema","json_schema":{"name":"n","schema":{"$ref":"#"}}}',
-    b'{"type":"json_schema","json_schema":{"name":"n"}}', b'{"type":"json_schema","json_schema":{}}',
+    b'{"type":"json_schema","json_schema":{"name":"n"}}',
+    b'{"type":"json_schema","json_schema":{}}',
     b'{"type":"json_schema","json_schema":{"name":5,"schema":[]}}', b'{"type":"json_schema"}',
     b'{"type":"json_schema","json_schema":"x"}', b'{"type":["text"]}',
 )  # fmt: skip
@@ -145,19 +147,21 @@ def mangled(draw: DrawFn, base: list[Pair]) -> bytes:
     """A valid body whose bytes were spoiled on the way."""
     body, how, number = obj(base), draw(_spoilers), draw(_places)
     place = number % len(body)
-    if how == "flip":
-        flipped = bytearray(body)
-        flipped[place] ^= 1 + number % 255
-        return bytes(flipped)
-    if how == "cut":
-        return body[:place]
-    if how == "insert":
-        return body[:place] + draw(_junk) + body[place:]
-    if how == "swap":
-        return body[place:] + body[:place]
-    if how == "around":
-        wrap = _WRAPS[number % len(_WRAPS)]
-        return wrap % ((body,) * wrap.count(b"%b")) + b" " * (number % 7)
-    if how == "code":
-        return body.decode().encode(_CODINGS[number % len(_CODINGS)])[: 40 + place]
-    return body[:place] + body[place + 1 + number % 9 :]
+    before, after = body[:place], body[place:]
+    match how:
+        case "flip":
+            spoiled = before + bytes([after[0] ^ (1 + number % 255)]) + after[1:]
+        case "cut":
+            spoiled = before
+        case "insert":
+            spoiled = before + draw(_junk) + after
+        case "swap":
+            spoiled = after + before
+        case "around":
+            wrap = _WRAPS[number % len(_WRAPS)]
+            spoiled = wrap % ((body,) * wrap.count(b"%b")) + b" " * (number % 7)
+        case "code":
+            spoiled = body.decode().encode(_CODINGS[number % len(_CODINGS)])[: 40 + place]
+        case _:
+            spoiled = before + after[1 + number % 9 :]
+    return spoiled

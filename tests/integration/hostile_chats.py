@@ -1,4 +1,4 @@
-"""Requests for inference with an odd body, or to an engine that misbehaves; the head is in order."""
+"""Requests with a head in order and an odd body, or to an engine that misbehaves."""
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy

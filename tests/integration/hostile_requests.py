@@ -31,7 +31,9 @@ _RUN_TAILS = (
 
 _whether = st.booleans()
 _pages = st.sampled_from(PAGES)
-_own_pages = st.sampled_from(["", "", "models/search", "models/search", "models/schema", "v1/models"])
+_own_pages = st.sampled_from(
+    ["", "", "models/search", "models/search", "models/schema", "v1/models"]
+)
 _queries = st.sampled_from(_QUERIES)
 _wrongs = st.lists(st.sampled_from(_PARTS), min_size=1, max_size=2)
 _odd_lines = st.lists(heads.lines, min_size=1, max_size=3)

@@ -40,7 +40,9 @@ class Shot(msgspec.Struct, frozen=True):
 
     def shown(self) -> str:
         """As it is printed when it fails: short enough to read, enough to send again."""
-        shown = self.data if len(self.data) < 4000 else self.data[:2000] + b" ... " + self.data[-500:]
+        shown = (
+            self.data if len(self.data) < 4000 else self.data[:2000] + b" ... " + self.data[-500:]
+        )
         return f"{self.kind} ({len(self.data)} bytes): {shown!r}"
 
 

@@ -353,3 +353,10 @@ def test_a_kept_connection_that_is_cut_when_it_is_used_again(pair: Engines, stre
     assert engine.state().requests == asked + 2
     assert cell.gateway.request_line(answer.headers["x-request-id"])["attempts"] == 1
     assert cell.gateway.metric("penstock_ejected_replicas") == 0
+
+
+def test_error_that_the_engine_says_in_a_stream_counts_as_a_failure(cell: Cell) -> None:
+    answer = cell.chat({**chat_body(script={"error_after": 2, "tokens": 6}), "stream": True})
+    assert events_of(answer.text)[-1] == "[DONE]"
+    line = cell.gateway.request_line(answer.headers["x-request-id"])
+    assert (line["outcome"], line["error"]) == ("failed", "engine_failed")

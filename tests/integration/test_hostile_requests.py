@@ -124,7 +124,9 @@ def test_twenty_thousand_requests_leave_the_gateway_as_it_was(
     traffic = hostile.traffic
     failed = sum(count for outcome, count in traffic.tally.items() if outcome.startswith("500"))
     with capsys.disabled():
-        print(f"\n{traffic.total} hostile requests, {failed} times 500 for a failing engine; {left}")
+        print(
+            f"\n{traffic.total} hostile requests, {failed} times 500 for a failing engine; {left}"
+        )
         for outcome, count in sorted(traffic.tally.items()):
             print(f"  {count:6d}  {outcome}")
     here = {item.name for item in request.session.items if item.path == request.path}

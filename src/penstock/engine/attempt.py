@@ -38,6 +38,7 @@ class Attempt:
         "_connection",
         "_done",
         "_ends_at",
+        "_error",
         "_is_event_stream",
         "_out",
         "_settings",
@@ -75,7 +76,8 @@ class Attempt:
         self._size = 0
         self._out: list[bytes] = []
         self._wheel = wheel
-        self._done: asyncio.Future[Error | None] = asyncio.get_running_loop().create_future()
+        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._error: Error | None = None
         self._ends_at = clock.monotonic() + settings.total_seconds
         self.was_answered = False
         self.first_data_at: float | None = None
@@ -86,21 +88,32 @@ class Attempt:
         """Be ready for a second connection, after one on which nothing was answered."""
         self._done = asyncio.get_running_loop().create_future()
 
+    @property
+    def said_error(self) -> bool:
+        """Whether the engine reported an error of its own inside the stream."""
+        return self._stream is not None and self._stream.has_error
+
     async def run(self, connection: Connection, pieces: list[bytes | Raw]) -> None:
         """Send, and wait for the end. Cancelling drops the connection, and the engine stops."""
         self._connection = connection
         self._timer = self._first_timer()
         connection.send(pieces, self)
         try:
-            error = await self._done
+            await self._done
         finally:
             self._timer.cancel()
             if not self._done.done() or self._done.cancelled():
                 connection.abort()
             if self.usage is None and self._stream is not None:
                 self.usage = self._stream.usage()
+        error, self._error = self._error, None
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                # Its traceback holds this frame: if the frame held it too, all of a large body
+                # would stay until a collection, which here comes late.
+                del error
 
     # Receiver
 
@@ -217,4 +230,5 @@ class Attempt:
 
     def _finish(self, error: Error | None) -> None:
         if not self._done.done():
-            self._done.set_result(error)
+            self._error = error
+            self._done.set_result(None)

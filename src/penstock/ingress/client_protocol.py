@@ -61,6 +61,7 @@ class ClientProtocol(HttpToolsProtocol):
         self._full_since = 0.0
         self._is_held_up = False
         self._served: Exchange | None = None
+        self._page: RequestResponseCycle | None = None
         self._timer = door.wheel.after(self._settings.header_seconds, self._on_timer)
         self.url = b""
 
@@ -77,6 +78,9 @@ class ClientProtocol(HttpToolsProtocol):
         for exchange in self._open_exchanges():
             self._forget_body(exchange)
             exchange.leave()
+        if self._page is not None:
+            # uvicorn tells the newest request only; this one may be older, and about to write.
+            self._page.disconnected = True
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -214,6 +218,7 @@ class ClientProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:  # noqa: ANN401 - uvicorn's own signature
         if not isinstance(cycle, Exchange):
+            self._page = cycle
             super()._start_asgi_task(cycle, app)
             return
         cycle.is_active = True

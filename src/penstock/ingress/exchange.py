@@ -152,8 +152,12 @@ class Exchange:
         """The client is gone: whatever runs for it is stopped, and the engine with it."""
         self.disconnected = True
         self._on_drained = None
-        if self.task is not None and not self.response_complete:
-            self.task.cancel()
+        # This object may wait long to be collected. It must not hold what may be large: a body
+        # that was refused or never complete, and by the task's traceback one that was served.
+        self._body.clear()
+        task, self.task = self.task, None
+        if task is not None and not self.response_complete:
+            task.cancel()
 
     def _complete(self) -> None:
         self.response_complete = True

@@ -79,6 +79,9 @@ def _paths() -> Schema:
         f"{base}/v1/models": _get(
             "List models", _ref("OpenAIModelList"), [account], _V4
         ),
+        f"{base}/v1/models/{{model}}": _get(
+            "One model", _ref("OpenAIModel"), [account, model], _V4
+        ),
         f"{base}/run/{{model}}": _post(
             "Run a model", run, _ref("RunEnvelope"), [account, model], _V4
         ),

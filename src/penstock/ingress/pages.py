@@ -46,6 +46,7 @@ def build_pages(
         Route("/v1/models", models.list_openai),
         Route("/v1/models/{model:path}", models.show_openai),
         Route(f"{_ACCOUNT}/ai/v1/models", models.list_openai),
+        Route(f"{_ACCOUNT}/ai/v1/models/{{model:path}}", models.show_openai),
         Route(f"{_ACCOUNT}/ai/models/search", models.search),
         Route(f"{_ACCOUNT}/ai/models/schema", models.schema),
         # Hot paths with another method than POST: say so, instead of 404.

@@ -40,8 +40,9 @@ class CallerHeaders:
         """The API key: `Authorization: Bearer`, or `x-api-key`."""
         value = self._by_name.get(b"authorization", b"")
         if value[:7].lower() == _BEARER:
-            return value[7:].strip()
-        secret = self._by_name.get(b"x-api-key", b"")
+            secret = value[7:].strip()
+        else:
+            secret = self._by_name.get(b"x-api-key", b"")
         if not secret:
             raise Unauthenticated
         return secret

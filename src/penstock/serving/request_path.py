@@ -13,9 +13,17 @@ import logging
 from penstock.admission import Gate
 from penstock.clock import Clock
 from penstock.engine.sink import Sink
-from penstock.errors import EngineLost, Error, NoReplica, OutOfCapacity, ReplicaUnreachable
-from penstock.records.replica import ReplicaId
-from penstock.records.request import InferenceRequest, RequestEnd
+from penstock.errors import (
+    DeadlinePassed,
+    EngineFailed,
+    EngineLost,
+    Error,
+    NoReplica,
+    OutOfCapacity,
+    ReplicaUnreachable,
+)
+from penstock.records.replica import Replica, ReplicaId
+from penstock.records.request import InferenceRequest, Outcome, RequestEnd
 from penstock.routing import Router
 from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.retry_budget import RetryBudget
@@ -39,37 +47,46 @@ class RequestPath:
 
     async def run(self, request: InferenceRequest, sink: Sink, end: RequestEnd) -> None:
         """Serve the request into `sink`. Facts go into `end` on every way out."""
+        await self._admit(request, end)
+        tried: list[ReplicaId] = []
+        failure: Error | None = None
+        while (replica := self._pick(request, tried)) is not None:
+            failure = await self._try(replica, request, sink, end)
+            if failure is None:
+                return
+            tried.append(replica.id)
+            # Only before the first data line: afterwards the caller holds half an answer.
+            if end.first_token_seconds is not None or not self._may_retry(tried):
+                break
+        assert failure is not None, "without a replica to try, `_pick` raises"
+        try:
+            # What the last one said is the answer: it alone tells whether anything ran.
+            raise failure
+        finally:
+            # Its traceback holds this frame: the two would keep a large body until a collection.
+            del failure
+
+    async def _admit(self, request: InferenceRequest, end: RequestEnd) -> None:
         started = self._clock.monotonic()
         self._budget.note_request(started)
         if not self._gate.has_room(request.model.id):
             await self._gate.wait(request.model.id, reject_if_busy=request.reject_if_busy)
             end.waited_seconds = self._clock.monotonic() - started
-        failed: list[ReplicaId] = []
-        failure: Error | None = None
-        while True:
-            try:
-                await self._try_one(request, sink, end, failed)
-            except NoReplica:
-                # Let in, and took no slot: whoever waits behind must be told the same.
-                self._gate.let_next(request.model.id)
-                if failure is None:
-                    raise
-                # Nobody else is there to ask. What the last one said is the answer: it alone
-                # tells whether anything ran.
-                raise failure from None
-            except (ReplicaUnreachable, EngineLost, OutOfCapacity) as lost:
-                # Only before the first data line: afterwards the caller holds half an answer.
-                if end.first_token_seconds is not None or not self._may_retry(failed):
-                    raise
-                failed.append(ReplicaId(end.replica))
-                failure = lost
-            else:
-                return
 
-    async def _try_one(
-        self, request: InferenceRequest, sink: Sink, end: RequestEnd, failed: list[ReplicaId]
-    ) -> None:
-        replica = self._router.pick(request, failed)
+    def _pick(self, request: InferenceRequest, tried: list[ReplicaId]) -> Replica | None:
+        try:
+            return self._router.pick(request, tried)
+        except NoReplica:
+            # Let in, and takes no slot: whoever waits behind must be told the same.
+            self._gate.let_next(request.model.id)
+            if not tried:
+                raise
+            return None
+
+    async def _try(
+        self, replica: Replica, request: InferenceRequest, sink: Sink, end: RequestEnd
+    ) -> Error | None:
+        """One try at one replica: None when it served, or the failure that lets another try."""
         end.attempts += 1
         end.replica = replica.id
         client = self._clients.to(replica)
@@ -80,10 +97,13 @@ class RequestPath:
         try:
             await client.run(request, attempt)
         except (ReplicaUnreachable, EngineLost) as lost:
-            if self._router.ejections.eject(replica.id, self._clock.monotonic()):
-                fields = {"action": "ejected", "replica": replica.id, "url": replica.url}
-                reason = repr(lost.__cause__) if lost.__cause__ else lost.message
-                logger.warning("replica ejected", extra={**fields, "reason": reason})
+            self._eject(replica, lost)
+            return lost
+        except OutOfCapacity as busy:
+            return busy
+        except DeadlinePassed as late:
+            # Never tried elsewhere: it may be the request. A probe tells whether it is the engine.
+            self._eject(replica, late)
             raise
         finally:
             self._router.outstanding.remove(replica.id)
@@ -93,6 +113,16 @@ class RequestPath:
                 end.first_token_seconds = attempt.first_data_at - started
                 if request.is_stream:
                     end.streamed_seconds = self._clock.monotonic() - attempt.first_data_at
+        if attempt.said_error:
+            # The engine told the caller itself, inside the stream.
+            end.outcome, end.error_code = Outcome.FAILED, EngineFailed.code
+        return None
 
-    def _may_retry(self, failed: list[ReplicaId]) -> bool:
-        return len(failed) < self._settings.retries_max and self._budget.allow_retry()
+    def _eject(self, replica: Replica, lost: Error) -> None:
+        if self._router.ejections.eject(replica.id, self._clock.monotonic()):
+            fields = {"action": "ejected", "replica": replica.id, "url": replica.url}
+            reason = repr(lost.__cause__) if lost.__cause__ else lost.message
+            logger.warning("replica ejected", extra={**fields, "reason": reason})
+
+    def _may_retry(self, tried: list[ReplicaId]) -> bool:
+        return len(tried) <= self._settings.retries_max and self._budget.allow_retry()

@@ -181,7 +181,7 @@ def test_words_of_the_model_are_never_cut(text: str, asked: str) -> None:
         assert not events.has_error
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     text=st.lists(st.sampled_from(TRAPS) | st.text(max_size=6), max_size=5).map("".join),
     completion=st.integers(0, 10**6),

@@ -254,7 +254,7 @@ fields_like = st.dictionaries(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(fields_like)
 def test_any_object_is_read_or_refused_and_nothing_else(body: dict[str, object]) -> None:
     body.setdefault("messages", MESSAGES)

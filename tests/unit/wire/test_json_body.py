@@ -137,7 +137,7 @@ def test_values_go_on_as_the_caller_wrote_them() -> None:
     assert written == b'{"messages":%s}' % raw
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(json_objects)
 def test_what_is_written_is_equal_to_what_was_read(value: dict[str, JsonValue]) -> None:
     for ascii_only in (True, False):
@@ -145,7 +145,7 @@ def test_what_is_written_is_equal_to_what_was_read(value: dict[str, JsonValue]) 
         assert json.loads(write_fields(read_fields(body))) == value
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.binary(max_size=200))
 @example(b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}")
 @example(b"[" * 100_000)
@@ -158,7 +158,7 @@ def test_any_bytes_are_read_or_refused_and_nothing_else(body: bytes) -> None:
     assert json.loads(write_fields(fields)) == json.loads(body)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(json_objects, st.integers(0, 400), st.binary(min_size=1, max_size=3))
 def test_json_with_a_few_wrong_bytes_is_read_or_refused_and_nothing_else(
     value: dict[str, JsonValue], place: int, wrong: bytes
@@ -174,7 +174,7 @@ def test_json_with_a_few_wrong_bytes_is_read_or_refused_and_nothing_else(
         msgspec.json.decode(raw)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(json_values, st.integers(1, 6))
 def test_refuse_deep_agrees_with_a_plain_recursive_count(value: JsonValue, levels: int) -> None:
     raw = Raw(json.dumps(value).encode())
@@ -186,7 +186,7 @@ def test_refuse_deep_agrees_with_a_plain_recursive_count(value: JsonValue, level
     assert refused.value.param == "x"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.text(alphabet='[]{}"\\ a', max_size=40), st.integers(1, 5))
 def test_brackets_inside_strings_are_not_levels(text: str, levels: int) -> None:
     value: JsonValue = text

@@ -1,6 +1,7 @@
 """`messages`: media only as `data:` URLs or from listed hosts, whatever the caller tries."""
 
 import base64
+import itertools
 import json
 from typing import Any
 
@@ -73,7 +74,6 @@ def test_image_as_a_data_url_passes_and_needs_vision(url: str) -> None:
     assert look(with_part({"type": "input_image", "image_url": url}))
 
 
-@pytest.mark.parametrize("kind", ["image_url", "video_url", "audio_url"])
 @pytest.mark.parametrize(
     "url",
     [
@@ -108,8 +108,9 @@ def test_image_as_a_data_url_passes_and_needs_vision(url: str) -> None:
         "x-data:image/png;base64,AAAA",
     ],
 )
-def test_url_that_the_engine_would_fetch_is_refused(kind: str, url: str) -> None:
-    for value in (url, {"url": url}):
+def test_url_that_the_engine_would_fetch_is_refused(url: str) -> None:
+    kinds = ("image_url", "video_url", "audio_url")
+    for value, kind in itertools.product((url, {"url": url}), kinds):
         for part in ({"type": kind, kind: value}, {kind: value}, {"type": "text", kind: value}):
             with pytest.raises(InvalidRequest) as refused:
                 look(with_part(part))
@@ -290,7 +291,7 @@ messages_like = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(values | messages_like, st.sampled_from([NO_HOSTS, HOSTS]))
 @example(image("http://["), HOSTS)
 def test_any_json_is_read_or_refused_and_nothing_else(value: object, hosts: frozenset[str]) -> None:

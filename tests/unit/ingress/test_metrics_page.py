@@ -1,0 +1,79 @@
+"""The workers' numbers on their way to `/metrics`: each worker once, dead ones left out."""
+
+import asyncio
+import http.client
+import socket
+from pathlib import Path
+
+import pytest
+
+from penstock.ingress.metrics_page import MetricsServer, collect, hand_out
+from penstock.telemetry.metrics import Gauges, Row, Snapshot
+
+
+def snapshot(tokens: int) -> Snapshot:
+    row = Row("m", "a")
+    row.prompt_tokens = tokens
+    return Snapshot([row], Gauges(client_connections=tokens))
+
+
+async def serve(folder: Path, name: str, answer: bytes) -> asyncio.Server:
+    async def tell(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer)
+        writer.close()
+
+    return await asyncio.start_unix_server(tell, folder / f"{name}.sock")
+
+
+async def test_worker_hands_out_its_numbers_as_they_are_now(tmp_path: Path) -> None:
+    tokens = 1
+    server = await hand_out(lambda: snapshot(tokens), tmp_path)
+    assert await asyncio.to_thread(collect, tmp_path) == [snapshot(1)]
+    tokens = 2
+    assert await asyncio.to_thread(collect, tmp_path) == [snapshot(2)]
+    server.close()
+
+
+async def test_worker_that_died_is_left_out_and_its_socket_removed(tmp_path: Path) -> None:
+    server = await hand_out(lambda: snapshot(1), tmp_path)
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(tmp_path / "dead.sock"))
+    assert await asyncio.to_thread(collect, tmp_path) == [snapshot(1)]
+    assert not (tmp_path / "dead.sock").exists()
+    server.close()
+
+
+@pytest.mark.parametrize("answer", [b"", b"not json", b"{}", b'{"rows":1}'])
+async def test_worker_that_talks_nonsense_is_left_out(tmp_path: Path, answer: bytes) -> None:
+    good = await hand_out(lambda: snapshot(1), tmp_path)
+    bad = await serve(tmp_path, "bad", answer)
+    assert await asyncio.to_thread(collect, tmp_path) == [snapshot(1)]
+    good.close()
+    bad.close()
+
+
+def test_folder_without_workers_has_no_numbers(tmp_path: Path) -> None:
+    assert collect(tmp_path) == []
+
+
+async def test_page_adds_up_the_workers(tmp_path: Path) -> None:
+    server = await hand_out(lambda: snapshot(7), tmp_path)
+    page = MetricsServer("127.0.0.1", 0, tmp_path)
+    page.start()
+
+    def ask(path: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=5)
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        return answer.status, text
+
+    try:
+        status, text = await asyncio.to_thread(ask, "/metrics")
+        assert status == 200
+        assert 'penstock_prompt_tokens_total{account="a",model="m"} 7.0' in text
+        assert (await asyncio.to_thread(ask, "/"))[0] == 404
+    finally:
+        await asyncio.to_thread(page.stop)
+        server.close()

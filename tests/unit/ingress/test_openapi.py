@@ -1,0 +1,153 @@
+"""`/openapi.json`: what it describes is served, and what is served is described."""
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from penstock.catalogue import Catalogue
+from penstock.ingress.health import HealthPages
+from penstock.ingress.model_pages import ModelPages
+from penstock.ingress.openapi import document, input_schema, output_schema
+from penstock.ingress.pages import build_pages
+from penstock.ingress.reading import RequestReader
+from penstock.ingress.routes import Surface, find_route, is_hot
+from penstock.ingress.settings import Settings
+from penstock.policy import KeyMirror
+from penstock.policy import Settings as PolicySettings
+from penstock.records.model import Family
+from penstock.store import Settings as StoreSettings
+from penstock.store import Store
+from penstock.testing.manual_clock import ManualClock
+from penstock.wire import schemas
+
+FILL = {"{account_id}": "acme", "{model}": "@cf/x/y"}
+
+
+@contextlib.asynccontextmanager
+async def lifespan(_: Starlette) -> AsyncIterator[None]:
+    yield
+
+
+@pytest.fixture
+def pages() -> Starlette:
+    catalogue = Catalogue([])
+    mirror = KeyMirror(Store(StoreSettings(dsn="host=127.0.0.1")), ManualClock(), PolicySettings())
+    reader = RequestReader(catalogue, mirror, Settings())
+    models = ModelPages(reader, catalogue, frozenset)
+    return build_pages(models, HealthPages({}), Settings(), lifespan)
+
+
+def described() -> set[tuple[str, str]]:
+    return {(method, path) for path, item in document()["paths"].items() for method in item}
+
+
+def filled(path: str) -> bytes:
+    for name, value in FILL.items():
+        path = path.replace(name, value)
+    return path.encode()
+
+
+def test_every_page_is_described_and_every_described_page_is_served(pages: Starlette) -> None:
+    served = set()
+    for route in pages.routes:
+        assert isinstance(route, Route)
+        path = route.path.replace(":path}", "}")
+        if "PUT" in (route.methods or ()):
+            # A hot path with another method than its own: it only says so.
+            assert ("post", path) in described()
+            continue
+        served |= {(method.lower(), path) for method in (route.methods or set()) - {"HEAD"}}
+    assert served == {each for each in described() if each[0] != "post"}
+
+
+def test_every_described_post_is_hot_and_read() -> None:
+    surfaces = []
+    for method, path in described():
+        if method != "post":
+            continue
+        target = filled(path)
+        assert is_hot(b"POST", target), path
+        route = find_route(target)
+        assert (route.account == "acme") is ("{account_id}" in path)
+        assert (route.model == "@cf/x/y") is ("{model}" in path)
+        surfaces.append(route.surface)
+    assert set(surfaces) == set(Surface)
+    assert len(surfaces) == 4
+
+
+def references(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        found = {value["$ref"]} if isinstance(value.get("$ref"), str) else set()
+        return found.union(*(references(each) for each in value.values()))
+    if isinstance(value, list):
+        return set().union(*(references(each) for each in value))
+    return set()
+
+
+def test_document_is_json_and_every_reference_in_it_leads_somewhere() -> None:
+    whole = json.loads(msgspec.json.encode(document()))
+    assert whole["openapi"].startswith("3.1")
+    names = whole["components"]["schemas"]
+    used = references(whole)
+    assert used
+    for reference in used:
+        prefix, _, name = reference.rpartition("/")
+        assert prefix == "#/components/schemas"
+        assert name in names
+
+
+def test_every_path_parameter_is_declared() -> None:
+    for path, item in document()["paths"].items():
+        wanted = {part.strip("{}") for part in path.split("/") if part.startswith("{")}
+        for operation in item.values():
+            declared = {
+                each["name"] for each in operation.get("parameters", []) if each["in"] == "path"
+            }
+            assert declared == wanted, path
+
+
+def test_every_operation_says_how_it_fails() -> None:
+    for path, item in document()["paths"].items():
+        for operation in item.values():
+            assert "200" in operation["responses"], path
+            assert len(operation["responses"]) >= 2, path
+
+
+@pytest.mark.parametrize("family", Family)
+def test_schemas_of_a_model_stand_alone(family: Family) -> None:
+    for schema in (input_schema(family), output_schema(family)):
+        whole = json.loads(msgspec.json.encode(schema))
+        for reference in references(whole):
+            assert reference.startswith("#/$defs/")
+            assert reference.rpartition("/")[2] in whole["$defs"]
+
+
+def test_described_request_of_a_real_client_fits_its_own_type() -> None:
+    body = {
+        "model": "default",
+        "messages": [
+            {"role": "system", "content": "x"},
+            {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {"id": "f:0", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+                ],
+            },
+            {"role": "tool", "tool_call_id": "f:0", "content": "1"},
+        ],
+        "temperature": 0.7,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "tools": [{"type": "function", "function": {"name": "f"}}],
+    }
+    read = msgspec.convert(body, schemas.ChatCompletionRequest)
+    assert read.model == "default"
+    assert len(read.messages) == 4

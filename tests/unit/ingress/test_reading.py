@@ -1,0 +1,299 @@
+"""From headers and body to a request: who, which model, and what of it the path must know."""
+
+import json
+
+import msgspec
+import pytest
+
+from penstock.catalogue import Catalogue
+from penstock.errors import (
+    Error,
+    Forbidden,
+    InvalidRequest,
+    MalformedModel,
+    MissingBody,
+    MissingCapability,
+    Unauthenticated,
+    UnknownModel,
+)
+from penstock.ingress.reading import CallerHeaders, RequestReader
+from penstock.ingress.routes import find_route
+from penstock.ingress.settings import Settings
+from penstock.policy import KeyMirror
+from penstock.policy import Settings as PolicySettings
+from penstock.records.account import Account, AccountId, Key, KeyId, Role
+from penstock.records.model import Capability, Family, Model, ModelId, Recipe
+from penstock.records.request import InferenceRequest, RequestId
+from penstock.store import Settings as StoreSettings
+from penstock.store import Store
+from penstock.testing.manual_clock import ManualClock
+
+ACME = Account(AccountId("acme"), "Acme")
+KEY = Key(KeyId("k1"), Role.RUNTIME, ACME)
+CHAT = b"/v1/chat/completions"
+A = b"/client/v4/accounts/acme"
+HELLO = {"messages": [{"role": "user", "content": "hi"}]}
+
+
+def model(name: str, family: Family, *capabilities: Capability) -> Model:
+    return Model(
+        id=ModelId(name),
+        family=family,
+        context_tokens=1000,
+        recipe=Recipe(command=("x",)),
+        capabilities=frozenset(capabilities),
+    )
+
+
+ALL = tuple(Capability)
+FULL = model("@cf/x/full", Family.OPENAI, *ALL)
+PLAIN = model("@cf/x/plain", Family.OPENAI)
+NATIVE = model("@cf/x/native", Family.NATIVE, *ALL)
+
+
+@pytest.fixture
+def reader() -> RequestReader:
+    mirror = KeyMirror(Store(StoreSettings(dsn="host=127.0.0.1")), ManualClock(), PolicySettings())
+    mirror._cell_secret = b"a cell's secret"
+    catalogue = Catalogue([FULL, PLAIN, NATIVE], default_model=FULL.id)
+    return RequestReader(catalogue, mirror, Settings())
+
+
+def read(
+    reader: RequestReader,
+    target: bytes,
+    body: object,
+    headers: dict[bytes, bytes] | None = None,
+    key: Key = KEY,
+) -> InferenceRequest:
+    raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
+    caller = CallerHeaders(list((headers or {}).items()))
+    return reader.read(RequestId("r1"), find_route(target), caller, key, raw)
+
+
+def headers_of(**values: bytes) -> CallerHeaders:
+    return CallerHeaders([(name.replace("_", "-").encode(), v) for name, v in values.items()])
+
+
+@pytest.mark.parametrize(
+    "value", [b"Bearer secret", b"bearer secret", b"BEARER secret", b"Bearer   secret "]
+)
+def test_key_is_read_from_authorization(value: bytes) -> None:
+    assert headers_of(authorization=value).secret() == b"secret"
+
+
+def test_key_is_read_from_x_api_key_when_there_is_no_bearer() -> None:
+    assert headers_of(x_api_key=b"secret").secret() == b"secret"
+    assert headers_of(x_api_key=b"secret", authorization=b"Basic eA==").secret() == b"secret"
+    assert headers_of(x_api_key=b"other", authorization=b"Bearer secret").secret() == b"secret"
+
+
+@pytest.mark.parametrize("value", [b"", b"Bearer", b"Bearer ", b"Basic eA==", b"secret"])
+def test_request_without_a_key_is_unauthenticated(value: bytes) -> None:
+    with pytest.raises(Unauthenticated):
+        headers_of(authorization=value).secret()
+    with pytest.raises(Unauthenticated):
+        CallerHeaders([]).secret()
+
+
+def test_session_is_the_first_header_that_names_one() -> None:
+    assert headers_of(x_session_affinity=b"a", x_session_id=b"b", session_id=b"c").session() == "a"
+    assert headers_of(x_session_id=b"b", session_id=b"c").session() == "b"
+    assert headers_of(session_id=b"c").session() == "c"
+    assert headers_of(x_session_affinity=b"", session_id=b"c").session() == "c"
+    assert CallerHeaders([]).session() == ""
+
+
+def test_callers_own_labels_are_cut_and_made_printable() -> None:
+    assert headers_of(x_request_id=b"a" * 1000).caller_request_id() == "a" * 256
+    assert headers_of(x_request_id=b"a\tb\x7f\x01c").caller_request_id() == "abc"
+    assert headers_of(x_session_id=b"\x80\x81x").session() == "x"
+
+
+@pytest.mark.parametrize("encoding", [b"gzip", b"br", b"deflate", b"zstd", b"gzip, identity"])
+def test_encoded_body_is_refused_by_name(encoding: bytes) -> None:
+    with pytest.raises(InvalidRequest, match=encoding.decode()):
+        headers_of(content_encoding=encoding).refuse_encoding()
+
+
+def test_plain_body_is_not_refused() -> None:
+    for headers in (CallerHeaders([]), headers_of(content_encoding=b"Identity")):
+        headers.refuse_encoding()
+
+
+def test_request_has_what_the_path_must_know(reader: RequestReader) -> None:
+    body = {
+        "model": FULL.id,
+        **HELLO,
+        "stream": True,
+        "n": 2,
+        "stream_options": {"include_usage": True},
+    }
+    request = read(reader, CHAT, body, {b"x-request-id": b"theirs", b"session-id": b"s1"})
+    assert request.id == "r1"
+    assert (request.account, request.key, request.model) == ("acme", "k1", FULL)
+    assert request.is_stream
+    assert request.wants_usage
+    assert not request.wants_continuous_usage
+    assert (request.choices, request.session, request.caller_request_id) == (2, "s1", "theirs")
+    assert json.loads(bytes(request.body["messages"])) == HELLO["messages"]
+
+
+def test_salt_is_the_accounts_own(reader: RequestReader) -> None:
+    other = Key(KeyId("k2"), Role.RUNTIME, Account(AccountId("other"), "Other"))
+    body = {"model": FULL.id, **HELLO}
+    salts = [read(reader, CHAT, body, key=key).cache_salt for key in (KEY, other, KEY)]
+    assert salts[0] == salts[2]
+    assert salts[0] != salts[1]
+    assert len(salts[0]) == 64
+
+
+def test_session_falls_back_to_the_cache_key(reader: RequestReader) -> None:
+    body = {"model": FULL.id, **HELLO, "prompt_cache_key": "c" * 1000}
+    assert read(reader, CHAT, body).session == "c" * 256
+    assert read(reader, CHAT, body, {b"session-id": b"s"}).session == "s"
+
+
+def test_model_comes_from_path_or_body_and_default_has_a_name(reader: RequestReader) -> None:
+    assert read(reader, CHAT, {"model": "default", **HELLO}).model is FULL
+    assert read(reader, A + b"/ai/run/@cf%2Fx%2Fplain", HELLO).model is PLAIN
+    body = {"model": NATIVE.id, "input": {"prompt": "hi"}}
+    assert read(reader, A + b"/ai/run", body).model is NATIVE
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "param"),
+    [
+        (HELLO, InvalidRequest, "model"),
+        ({"model": "", **HELLO}, InvalidRequest, "model"),
+        ({"model": 5, **HELLO}, InvalidRequest, "model"),
+        ({"model": "@cf/no/such", **HELLO}, UnknownModel, "model"),
+        ({"model": "not a model!", **HELLO}, MalformedModel, "model"),
+        (b"", MissingBody, None),
+    ],
+)
+def test_request_without_a_known_model_is_refused(
+    reader: RequestReader, body: object, kind: type[Error], param: str | None
+) -> None:
+    with pytest.raises(kind) as refused:
+        read(reader, CHAT, body)
+    assert refused.value.param == param
+
+
+def test_account_in_the_path_must_be_the_keys(reader: RequestReader) -> None:
+    read(reader, A + b"/ai/run/@cf/x/full", HELLO)
+    with pytest.raises(Forbidden):
+        read(reader, b"/client/v4/accounts/other/ai/run/@cf/x/full", HELLO)
+
+
+def test_operator_key_may_not_infer(reader: RequestReader) -> None:
+    with pytest.raises(Forbidden):
+        read(reader, CHAT, {"model": FULL.id, **HELLO}, key=Key(KeyId("o"), Role.OPERATOR, None))
+
+
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "capability", "param"),
+    [
+        ({"tools": [{"type": "function"}]}, "tools", "tools"),
+        ({"response_format": {"type": "json_object"}}, "structured_output", "response_format"),
+        ({"messages": [{"role": "user", "content": [IMAGE]}]}, "vision", "messages"),
+    ],
+)
+def test_capability_that_the_model_lacks_is_named(
+    reader: RequestReader, fields: dict[str, object], capability: str, param: str
+) -> None:
+    read(reader, CHAT, {"model": FULL.id, **HELLO, **fields})
+    with pytest.raises(MissingCapability, match=f"`{capability}`") as refused:
+        read(reader, CHAT, {"model": PLAIN.id, **HELLO, **fields})
+    assert refused.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "headers"),
+    [
+        (b"", {"rejectIfBusy": True}, {}),
+        (b"?rejectIfBusy=true", {}, {}),
+        (b"?rejectIfBusy=1", {"rejectIfBusy": False}, {}),
+        (b"", {}, {b"x-penstock-reject-if-busy": b"true"}),
+        (b"", {}, {b"x-penstock-reject-if-busy": b"1"}),
+    ],
+)
+@pytest.mark.parametrize("path", [CHAT, A + b"/ai/v1/chat/completions", A + b"/ai/run/@cf/x/full"])
+def test_options_come_three_ways(
+    reader: RequestReader,
+    path: bytes,
+    target: bytes,
+    options: dict[str, object],
+    headers: dict[bytes, bytes],
+) -> None:
+    body = {"model": FULL.id, **HELLO, "options": options}
+    assert read(reader, path + target, body, headers).reject_if_busy
+    assert not read(reader, path, {"model": FULL.id, **HELLO}).reject_if_busy
+
+
+@pytest.mark.parametrize("value", [b"false", b"0", b"", b"no"])
+def test_options_that_say_no_are_no(reader: RequestReader, value: bytes) -> None:
+    body = {"model": FULL.id, **HELLO}
+    headers = {b"x-penstock-reject-if-busy": value}
+    assert not read(reader, CHAT + b"?rejectIfBusy=" + value, body, headers).reject_if_busy
+
+
+@pytest.mark.parametrize("query", [b"?queueRequest=true", b""])
+def test_asynchronous_requests_are_refused_by_name(reader: RequestReader, query: bytes) -> None:
+    body = {**HELLO, "options": {"queueRequest": not query}}
+    with pytest.raises(InvalidRequest, match="queueRequest"):
+        read(reader, A + b"/ai/run/@cf/x/full" + query, body)
+
+
+def test_input_one_level_down_is_unwrapped_with_its_options(reader: RequestReader) -> None:
+    body = {"model": FULL.id, "input": HELLO, "options": {"rejectIfBusy": True}}
+    request = read(reader, A + b"/ai/run", body)
+    assert set(request.body) == {"messages"}
+    assert request.reject_if_busy
+
+
+@pytest.mark.parametrize("wrong", [{}, {"input": None}, {"input": []}, {"input": "hi"}])
+def test_input_that_is_no_object_is_refused_with_param(
+    reader: RequestReader, wrong: dict[str, object]
+) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        read(reader, A + b"/ai/run", {"model": FULL.id, **wrong})
+    assert refused.value.param == "input"
+
+
+def test_native_stream_always_tells_its_usage_on_run_and_only_there(
+    reader: RequestReader,
+) -> None:
+    body = {"model": NATIVE.id, **HELLO, "stream": True}
+    assert read(reader, A + b"/ai/run/@cf/x/native", body).wants_usage
+    assert not read(reader, A + b"/ai/v1/chat/completions", body).wants_usage
+
+
+@pytest.mark.parametrize("size", [10, 200_000])
+@pytest.mark.parametrize("path", [CHAT, A + b"/ai/run/@cf/x/full", A + b"/ai/run"])
+def test_media_rules_hold_for_short_and_long_bodies_on_every_path(
+    reader: RequestReader, path: bytes, size: int
+) -> None:
+    part = {"type": "image_url", "image_url": {"url": "http://127.0.0.1/x"}}
+    messages = [{"role": "user", "content": [{"type": "text", "text": "x" * size}, part]}]
+    body: dict[str, object] = {"model": FULL.id, "messages": messages}
+    if path.endswith(b"/run"):
+        body = {"model": FULL.id, "input": {"messages": messages}, **HELLO}
+    with pytest.raises(InvalidRequest, match="data:"):
+        read(reader, path, body)
+
+
+@pytest.mark.parametrize("levels", [65, 900, 985, 5000])
+@pytest.mark.parametrize("path", [CHAT, A + b"/ai/run/@cf/x/native", A + b"/ai/run"])
+def test_deep_nesting_anywhere_is_refused(reader: RequestReader, path: bytes, levels: int) -> None:
+    deep = b"[" * levels + b"]" * levels
+    for name in (b"messages", b"tools", b"x", b"response_format", b"input", b"prompt", b"options"):
+        field = b'"%s":%s' % (name, deep)
+        plain = b"" if name in (b"messages", b"prompt") else b'"messages":[{"role":"user"}],'
+        inner = b"{%s%s}" % (plain, field)
+        body = b'{"model":"@cf/x/native","input":%s,%s%s}' % (inner, plain, field)
+        with pytest.raises(Error):
+            read(reader, path, body)

@@ -1,0 +1,99 @@
+"""Engines in the test's own loop, and the rooms of one gateway worker in front of them."""
+
+import asyncio
+
+from tests.unit.engine.engine_line import MODEL, Collector, make_request
+from tests.unit.engine.tiny_engine import Answer, Call, TinyEngine
+
+from penstock import admission, routing
+from penstock.clock import TimerWheel
+from penstock.engine.settings import Settings as EngineSettings
+from penstock.records.model import ModelId
+from penstock.records.replica import Replica, ReplicaId, ReplicaState
+from penstock.records.request import RequestEnd
+from penstock.serving.fleet_clients import FleetClients
+from penstock.serving.probing import Prober
+from penstock.serving.request_path import RequestPath
+from penstock.serving.settings import Settings
+from penstock.testing.manual_clock import ManualClock
+
+
+class Fleet:
+    """Engines, the roster that names them, and the rooms of one gateway worker."""
+
+    def __init__(self) -> None:
+        self.engines: list[TinyEngine] = []
+        self.replicas: list[Replica] = []
+        self.slots = 256
+        self.clock = ManualClock()
+        self.wheel = TimerWheel(self.clock)
+        self.set_up()
+
+    def set_up(
+        self, serving: Settings | None = None, waiting: admission.Settings | None = None
+    ) -> None:
+        self.router = routing.Router(self, routing.Settings())
+        self.clients = FleetClients(EngineSettings(), self.wheel, self.clock)
+        self.gate = admission.Gate(self.router, waiting or admission.Settings(), self.wheel)
+        self.path = RequestPath(
+            self.gate, self.router, self.clients, serving or Settings(), self.clock
+        )
+        self.prober = Prober(self.router, self.clients, self.clock)
+
+    def ready(self, model: ModelId) -> tuple[Replica, ...]:
+        assert model == MODEL.id
+        return tuple(self.replicas)
+
+    async def add(self, *answers: Answer) -> TinyEngine:
+        engine = await TinyEngine(*answers).start()
+        self.engines.append(engine)
+        replica = Replica(
+            id=ReplicaId(f"r{len(self.replicas)}"),
+            model=MODEL.id,
+            url=engine.url,
+            state=ReplicaState.READY,
+            served_name="served",
+            slots_live=self.slots,
+        )
+        self.replicas.append(replica)
+        return engine
+
+    def start(self, *, is_stream: bool = False, reject_if_busy: bool = False) -> "Visit":
+        return Visit(self, is_stream=is_stream, reject_if_busy=reject_if_busy)
+
+    async def close(self) -> None:
+        try:
+            self.clients.close()
+            assert self.router.outstanding.total() == 0, "something is still counted in flight"
+            assert self.gate.waiting() == {}
+            armed = [timer for slot in self.wheel._slots for timer in slot if timer.is_armed]
+            assert armed == [], "a timer was left armed"
+        finally:
+            for engine in self.engines:
+                await engine.stop()
+
+
+class Visit:
+    """One request on its way."""
+
+    def __init__(self, fleet: Fleet, *, is_stream: bool, reject_if_busy: bool) -> None:
+        self.sink = Collector()
+        self.end = RequestEnd()
+        request = make_request(is_stream=is_stream, reject_if_busy=reject_if_busy)
+        self.task = asyncio.ensure_future(fleet.path.run(request, self.sink, self.end))
+
+    async def done(self) -> "Visit":
+        await self.task
+        return self
+
+
+async def die_before_a_word(call: Call) -> None:
+    call.writer.transport.abort()
+
+
+async def busy(call: Call) -> None:
+    await call.answer(b'{"error":{"message":"engine is currently busy"}}', status=503)
+
+
+async def silent(call: Call) -> None:
+    await call.wait_until_dropped()
