@@ -68,11 +68,11 @@ def start_bare(ports: list[int]) -> Candidate:
 
 
 def start_vllm_router(ports: list[int], cache: Path) -> Candidate:
-    """vllm-router by consistent hash, and quiet: by default it logs three lines a request."""
+    """vllm-router by consistent hash, as it comes: it logs each request, as the gateway does."""
     port = free_ports_in_a_row(2)
     command = [str(_installed_router(cache)), "--host", "127.0.0.1", "--port", str(port)]
     command += ["--prometheus-host", "127.0.0.1", "--prometheus-port", str(port + 1)]
-    command += ["--policy", "consistent_hash", "--log-level", "error", "--worker-urls"]
+    command += ["--policy", "consistent_hash", "--worker-urls"]
     command += [f"http://127.0.0.1:{upstream}" for upstream in ports]
     candidate = Candidate(
         name=f"vllm-router {ROUTER_VERSION}",

@@ -24,12 +24,15 @@ from penstock.testing import ScriptedEngine
 
 BODY_BYTES_MAX = 2**20
 ORIGIN = "https://console.example"
+HEADER_SECONDS = 1.0
+STALL_SECONDS = 2.0
+KEEP_ALIVE_SECONDS = 3
 _MODELS = (CHAT, PLAIN, NATIVE, PRIVATE)
 _QUICK: Settings = {
-    "ingress.header_seconds": 1.0,
+    "ingress.header_seconds": HEADER_SECONDS,
     "ingress.body_bytes_max": BODY_BYTES_MAX,
     "ingress.keepalive_seconds": 0.2,
-    "ingress.client_stall_seconds": 2.0,
+    "ingress.client_stall_seconds": STALL_SECONDS,
     "ingress.cors_origins": [ORIGIN],
     "engine.first_byte_seconds": 2.0,
     "engine.between_bytes_seconds": 2.0,
@@ -38,6 +41,17 @@ _QUICK: Settings = {
     "engine.answer_bytes_max": 2**18,
     "admission.wait_seconds_max": 1.0,
     "policy.miss_refresh_seconds": 0.02,
+}
+# As it comes, but for the times. For clients that are slow, greedy or many.
+PATIENT: Settings = {
+    "ingress.client_stall_seconds": STALL_SECONDS,
+    "ingress.keep_alive_seconds": KEEP_ALIVE_SECONDS,
+    "ingress.body_bytes_max": 32 * 2**20,
+    "engine.first_byte_seconds": 30,
+    "engine.between_bytes_seconds": 30,
+    "engine.total_seconds": 60,
+    "engine.answer_bytes_max": 64 * 2**20,
+    "engine.event_bytes_max": 4 * 2**20,
 }
 # What a worker may hold more than at its start: caches that fill once, the allocator's slack.
 _DESCRIPTORS_SLACK = 6
@@ -92,12 +106,16 @@ class HostileCell:
         for engine in self.engines:
             eventually(lambda e=engine: e.state().running == 0)  # type: ignore[misc]
 
-    def check_aftermath(self, rss_growth_max: int = _RSS_GROWTH_MAX) -> str:
-        """The worker lives, serves, holds no more than before, and wrote of no crash."""
+    def check_that_it_is_over(self) -> None:
+        """Nobody is connected, nothing is in flight, and it serves."""
         self.traffic.close()
         self.wait_until_quiet()
         self.check_that_it_serves()
         self.traffic.close()
+
+    def check_aftermath(self, rss_growth_max: int = _RSS_GROWTH_MAX) -> str:
+        """The worker lives, serves, holds no more than before, and wrote of no crash."""
+        self.check_that_it_is_over()
         now = self.vitals()
         first = self._first
         assert now.pids == first.pids, "a worker was lost"

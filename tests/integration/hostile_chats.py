@@ -41,6 +41,8 @@ _DEEP_PLACES = (
     b'{"prompt":<deep>}',
     b'{"prompt":"x","lora":<deep>}',
 )
+_FILLER = text({"filler": "f" * 70_000})[1:]
+_FILLED = text({"messages": [{"content": "f" * 70_000}]})[1:-1] + b","
 _whether = st.booleans()
 _streams = st.sampled_from([b"true", b"false"])
 _models = st.sampled_from(_MODELS)
@@ -87,6 +89,21 @@ def odd_models(caller: Caller) -> SearchStrategy[Shot]:
     named = names.map(lambda name: obj([(key("model"), text(name)), *said]))
     targets = st.sampled_from([V1, caller.path("run"), caller.path("v1/chat/completions")])
     return _posts(caller, "odd models", targets, named)
+
+
+def large_bodies(caller: Caller) -> SearchStrategy[Shot]:
+    """Spoiled bodies that are long enough to be read the quick way."""
+    long = text([{"role": "system", "content": "s" * 70_000}, *prompt()])
+    bases = _bases.map(lambda pairs: [pairs[0], (key("messages"), long), *pairs[2:]])
+    spoiled = st.one_of(
+        bases.flatmap(bodies.spoiled_fields),
+        bases.flatmap(bodies.mangled),
+        _bases.flatmap(bodies.spoiled_messages).map(lambda body: body[:-1] + b"," + _FILLER),
+        _bases.flatmap(bodies.spoiled_messages).map(lambda body: b"{" + _FILLED + body[1:]),
+    )
+    return _posts(
+        caller, "large bodies", st.sampled_from([V1, caller.path(f"run/{CHAT}")]), spoiled
+    )
 
 
 @st.composite

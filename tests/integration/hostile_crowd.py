@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from typing import Any
 
 from tests.integration.hostile_shot import Answer, read_answer
+from tests.integration.hostile_traffic import Traffic
 
 Pipe = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -91,5 +93,12 @@ async def _read_to_the_end(reader: asyncio.StreamReader, ending: Ending) -> None
         await reader.read(-1)
 
 
-async def at_once(works: Iterable[asyncio.Future[Ending]]) -> list[Ending]:
-    return list(await asyncio.gather(*works))
+def all_of(
+    traffic: Traffic, count: int, one: Callable[[int], Coroutine[Any, Any, Ending]]
+) -> list[Ending]:
+    """So many at the same time; each is given its number."""
+
+    async def together() -> list[Ending]:
+        return list(await asyncio.gather(*(one(number) for number in range(count))))
+
+    return traffic.run(together())

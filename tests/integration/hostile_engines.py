@@ -16,7 +16,9 @@ _STATUSES = (
     200, 201, 301, 400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 501, 502, 503, 504, 599,
 )  # fmt: skip
 _COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details")
-_LIES = (None, -1, 0, 10**18, 1.5, "x", [], {}, {"cached_tokens": -5}, {"cached_tokens": "x"})
+_LIES: list[Any] = [
+    None, -1, 0, 10**18, 10**30, 1.5, "x", [], {}, {"cached_tokens": -5}, {"cached_tokens": "x"},
+]  # fmt: skip
 
 _counts = st.integers(0, 6)
 _seconds = st.sampled_from([0.3, 30])

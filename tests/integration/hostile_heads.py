@@ -98,16 +98,12 @@ lines: SearchStrategy[bytes] = st.one_of(
     st.sampled_from(ODD_LINES),
     st.builds(b"%b: %b".__mod__, st.tuples(st.binary(max_size=8), st.binary(max_size=20))),
 )
-
-
 targets: SearchStrategy[bytes] = st.one_of(
     st.sampled_from(ODD_TARGETS),
     st.sampled_from(ODD_TARGETS),
     st.binary(min_size=1, max_size=30).map(lambda tail: b"/" + tail),
     st.text(max_size=8).map(lambda tail: b"/v1/models/" + tail.encode("utf-8", "surrogatepass")),
 )
-
-
 _framings = st.sampled_from(_FRAMINGS)
 
 
@@ -132,7 +128,7 @@ def chunked(body: bytes, how: str = "chunks") -> bytes:
         "huge size": b"fffffffffffffffff\r\n" + body + b"\r\n0\r\n\r\n",
         "negative size": b"-5\r\n" + body + b"\r\n0\r\n\r\n",
         "extensions": b"%x;a=b;%b\r\n%b\r\n0;x\r\n\r\n" % (len(body), b"e" * 2000, body),
-        "trailers": whole + b"0\r\nx-trailer: y\r\n" * 1 + b"content-length: 5\r\n\r\n",
+        "trailers": whole + b"0\r\nx-trailer: y\r\n" + b"content-length: 5\r\n\r\n",
         "key in a trailer": whole + b"0\r\nauthorization: Bearer nobody\r\n\r\n",
         "bare newlines": b"%x\n%b\n0\n\n" % (len(body), body),
         "short chunk": b"%x\r\n%b\r\n0\r\n\r\n" % (max(len(body) - 3, 1), body),

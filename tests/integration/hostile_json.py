@@ -27,7 +27,6 @@ _FIXED = (
     b'{"type":"json_schema","json_schema":{"schema":5}}', b'{"url":null}', b'{"url":5}',
     b"]", b"}", b"[1", b'{"a":1', b"[" * 3000, b'{"a":' * 3000,
 )  # fmt: skip
-_DEEP_MAX = 1500
 
 
 def _nested(opener: str, levels: int) -> bytes:
@@ -42,9 +41,14 @@ def _nested(opener: str, levels: int) -> bytes:
 deep: SearchStrategy[bytes] = st.builds(
     _nested,
     st.sampled_from("[{m"),
-    st.one_of(st.integers(55, 70), st.integers(300, 350), st.integers(450, 520), st.integers(880, 1010),
-              st.sampled_from([_DEEP_MAX, 20_000])),
-)  # fmt: skip
+    st.one_of(
+        st.integers(55, 70),
+        st.integers(300, 350),
+        st.integers(450, 520),
+        st.integers(880, 1010),
+        st.sampled_from([1500, 20_000]),
+    ),
+)
 
 _texts = st.text(max_size=6).map(lambda text: json.dumps(text).encode())
 _plain_texts = st.text(max_size=6).map(

@@ -87,7 +87,7 @@ _NOT_EVENTS = (
     _stream(_chunk(b"a", b',"usage":{"a":{{'), _DONE), _stream(b": comment\n\n" * 100, _DONE),
     _stream(b'data: {"choices":[],"usage":{"prompt_tokens":1e400}}\n\n', _DONE),
     _stream(b"data: %b\n\n" % _deep(3000), _DONE), _stream(b'data: {"error":null}\n\n', _DONE),
-    _stream(b'data: {"choices":[{"index":%b}],"usage":{"prompt_tokens":1}}\n\n' % (b"9" * 5000), _DONE),
+    _stream(b'data: {"choices":[{"index":%b}],"usage":{}}\n\n' % (b"9" * 5000), _DONE),
     _stream(b'data: {"error":{"message":"\xff"}}\n\n', _DONE),
     _stream(b"data: {}\n" * 100, b"\n", _DONE),
     _stream(b"event: x\nid: 1\nretry: 0\ndata: {}\n\n", _DONE),

@@ -110,9 +110,10 @@ def odd_keys(own: Caller, stranger: Caller, operator: Caller) -> SearchStrategy[
     secret, nobody = own.secret, b"authorization: Bearer nobody"
     bearer = b"authorization: Bearer "
     fixed = (
-        b"x: y", b"authorization:", b"authorization: ", b"authorization: Bearer", bearer, b"x-api-key:",
-        b"authorization: bearer  " + secret, b"authorization: Basic " + secret, b"api-key: " + secret,
-        b"authorization: " + secret, own.key_line + b"x", own.key_line[:-1], b"x-api-key: " + secret,
+        b"x: y", b"authorization:", b"authorization: ", b"authorization: Bearer", b"x-api-key:",
+        bearer, b"authorization: bearer  " + secret, b"authorization: Basic " + secret,
+        b"api-key: " + secret, b"authorization: " + secret, own.key_line + b"x",
+        own.key_line[:-1], b"x-api-key: " + secret,
         bearer + secret.upper(), bearer + b"k" * 50_000, bearer + b"\xff\xfe", bearer + b"\x80",
         operator.key_line, stranger.key_line, nobody + b"\r\n" + own.key_line, b"cookie: key=x",
         own.key_line + b"\r\n" + nobody, own.key_line + b"\r\nx-api-key: nobody",

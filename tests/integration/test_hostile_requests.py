@@ -70,6 +70,10 @@ def test_odd_input_on_run(hostile: HostileCell, caller: Caller) -> None:
     _fire(hostile, chats.odd_runs(caller), 2000)
 
 
+def test_spoiled_bodies_that_are_large(hostile: HostileCell, caller: Caller) -> None:
+    _fire(hostile, chats.large_bodies(caller), 500)
+
+
 def test_bodies_nested_to_every_limit(hostile: HostileCell, caller: Caller) -> None:
     _fire(hostile, chats.deep_bodies(caller), 1500)
 

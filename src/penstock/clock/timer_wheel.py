@@ -2,8 +2,9 @@
 
 `asyncio.timeout` costs 4.4 µs a request and `call_later` an allocation and a heap push for each
 chunk that moves a deadline. Here a deadline is a number: moving it is one comparison, and the wheel
-looks at each armed timer only when its old deadline comes. Precision is one tick, which is enough
-for timeouts of seconds and costs nothing per chunk.
+looks at each armed timer when its old deadline comes, or every three seconds. Precision is one
+tick, which is enough for timeouts of seconds and costs nothing per chunk. The wheel is short, so
+that the many timers of requests that ended in time are soon forgotten.
 """
 
 import asyncio
@@ -42,14 +43,14 @@ class Timer:
 
     def cancel(self) -> None:
         self.is_armed = False
-        # Its slot may be a minute away: a finished answer must not be kept in memory until then.
+        # Its slot may be seconds away: a finished answer must not be kept in memory until then.
         self.fire = _nothing
 
 
 class TimerWheel:
     """Slots of one tick each; a timer whose deadline has moved is put back when its slot comes."""
 
-    def __init__(self, clock: Clock, *, tick_seconds: float = 0.1, slots: int = 512) -> None:
+    def __init__(self, clock: Clock, *, tick_seconds: float = 0.1, slots: int = 32) -> None:
         self._monotonic = clock.monotonic
         self._tick = tick_seconds
         self._slots: list[list[Timer]] = [[] for _ in range(slots)]

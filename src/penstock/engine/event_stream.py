@@ -8,8 +8,10 @@ unescaped quotes; inside a JSON string every quote is escaped, so they cannot ma
 
 import json
 import re
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from penstock.errors import EngineFailed
 from penstock.records.usage import Usage
@@ -27,15 +29,19 @@ _DONE = b"data: [DONE]\n\n"
 _ERROR = b'data: {"error":'
 
 
+# An engine's nonsense is not added up: a number of 400 digits would end the metrics for good.
+_Count = Annotated[int, Meta(ge=0, le=2**53)]
+
+
 class _Details(msgspec.Struct):
-    cached_tokens: int | None = None
+    cached_tokens: _Count | None = None
 
 
 class WireUsage(msgspec.Struct):
     """`usage` as engines write it."""
 
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: _Count = 0
+    completion_tokens: _Count = 0
     prompt_tokens_details: _Details | None = None
 
     def counts(self) -> Usage:
@@ -52,7 +58,7 @@ def read_usage(raw: bytes) -> Usage | None:
     """The counts in a raw `usage` object; None when it is not one."""
     try:
         wire = _usage_decoder.decode(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     return wire.counts()
 

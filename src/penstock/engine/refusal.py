@@ -34,7 +34,7 @@ def error_for(status: int, body: bytes) -> Error:
 def _read(body: bytes) -> tuple[str, str | None]:
     try:
         answer = _decoder.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return "", None
     error = answer.error or _EngineError(answer.message)
     return error.message[:_MESSAGE_CHARS_MAX], error.param

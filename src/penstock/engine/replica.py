@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 from msgspec import Raw
 
 from penstock.clock import Clock, TimerWheel
@@ -29,6 +30,7 @@ class ReplicaClient:
         self._wheel = wheel
         self._clock = clock
         self._fingerprint = Fingerprint()
+        self._served_name = Raw(msgspec.json.encode(replica.served_name))
         self._pool = ConnectionPool(replica.url, settings, clock)
         key = settings.api_keys.get(replica.url) or settings.api_keys.get("*", "")
         credentials = f"authorization: Bearer {key}\r\n" if key else ""
@@ -57,12 +59,12 @@ class ReplicaClient:
 
     async def run(self, request: InferenceRequest, attempt: Attempt) -> None:
         """Run the request here. Raises the error it ended with; cancelling stops the engine."""
-        body = vllm.chat_body(request, self.replica.served_name)
-        length = sum(len(memoryview(piece)) for piece in body)
+        opening, messages, rest = vllm.chat_body(request, self._served_name)
+        length = len(opening) + len(memoryview(messages)) + len(rest)
         head = self._chat_start + (
             b"x-request-id: %s\r\ncontent-length: %d\r\n\r\n" % (request.id.encode(), length)
         )
-        pieces = _packed([head, *body], length)
+        pieces = _packed([head, opening, messages, rest], length)
         connection = self._pool.take_idle()
         if connection is not None:
             try:

@@ -13,6 +13,8 @@ Schema = dict[str, Any]
 _V1: Final = "OpenAIErrorAnswer"
 _V4: Final = "EnvelopeErrorAnswer"
 _REF: Final = "#/components/schemas/{name}"
+# No type: whether a schema here is about one event or the whole stream, OpenAPI 3.1 leaves open.
+_EVENTS: Final = "Server-sent events, each a chunk as JSON; the last is `data: [DONE]`."
 _TYPES: Final = (
     schemas.ChatCompletionRequest, schemas.RunMessagesRequest, schemas.RunPromptRequest,
     schemas.RunRequest, schemas.ChatCompletion, schemas.NativeResult,
@@ -136,7 +138,7 @@ def _post(
     summary: str, body: Schema, answer: Schema, parameters: list[Schema], error: str
 ) -> Schema:
     answers = _answers(answer, error)
-    answers["200"]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
+    answers["200"]["content"]["text/event-stream"] = {"schema": {"description": _EVENTS}}
     return {
         "post": {
             "summary": summary,

@@ -91,12 +91,12 @@ def refuse_deep(raw: Raw | bytes, *, levels_max: int, param: str) -> None:
 
 def _refuse_other_than_utf8(body: bytes) -> None:
     """In pieces: at 1 MB that halves the time, because no megabyte of text is written anywhere."""
-    view = memoryview(body)
-    at = 0
+    view, at = memoryview(body), 0
     while at < len(body):
         end = at + _UTF8_PIECE
+        piece = view[at:end] if len(body) > _UTF8_PIECE else body
         try:
-            _, used = codecs.utf_8_decode(view[at:end], "strict", end >= len(body))
+            _, used = codecs.utf_8_decode(piece, "strict", end >= len(body))
         except UnicodeDecodeError as bad:
             raise InvalidRequest(f"The body is not UTF-8 (byte {at + bad.start}).") from None
         at += used

@@ -52,7 +52,7 @@ def _native(event: bytes) -> bytes:
         return _DONE
     try:
         chunk = _decoder.decode(event[len(_DATA) :])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return b""
     if given(chunk.error) is not None:
         return event + b"\n\n"

@@ -80,7 +80,7 @@ def _encode_native(completion: "_Completion", response: object) -> bytes:
 def _decode_completion(answer: bytes) -> "_Completion":
     try:
         completion = _completion_decoder.decode(answer)
-    except msgspec.DecodeError as bad:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as bad:
         raise EngineFailed(f"The engine's answer has no known shape: {bad}") from None
     if not completion.choices:
         raise EngineFailed("The engine's answer has no choices.")

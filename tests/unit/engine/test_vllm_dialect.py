@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Raw
 from tests.unit.engine.engine_line import make_request
 
 from penstock.engine.dialects.vllm import CHAT_PATH, chat_body
@@ -19,7 +20,7 @@ OURS = ["prompt_cache_key", "service_tier", "store", "metadata", "user", "option
 
 
 def sent(request: InferenceRequest) -> tuple[bytes, dict[str, Any]]:
-    body = b"".join(chat_body(request, "served"))
+    body = b"".join(chat_body(request, Raw(b'"served"')))
     pairs: list[tuple[str, Any]] = json.loads(body, object_pairs_hook=list)
     names = [name for name, _ in pairs]
     assert len(names) == len(set(names)), "no name goes up twice"

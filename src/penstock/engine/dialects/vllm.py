@@ -19,30 +19,32 @@ _DROPPED = frozenset({
     "prompt_cache_key", "service_tier", "store", "metadata", "user", "options",
     "kv_transfer_params", "ec_transfer_params", "vllm_xargs",
 })  # fmt: skip
-_OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens")
-_NULL = Raw(b"null")
 _ASK_FOR_USAGE = Raw(b'{"include_usage":true,"continuous_usage_stats":true}')
 
 
-def chat_body(request: InferenceRequest, served_name: str) -> list[bytes | Raw]:
+def chat_body(request: InferenceRequest, served_name: Raw) -> tuple[bytes, Raw, bytes]:
     """The caller's fields, less what is reserved, plus what is ours: pieces to send in order.
 
     `messages` is its own piece: a megabyte of prompt goes from the caller's bytes to the socket
-    without being copied into a new body.
+    without being copied into a new body. `served_name` is JSON already.
     """
     body = {name: value for name, value in request.body.items() if name not in _DROPPED}
     messages = body.pop("messages")
-    if all(bytes(body.get(name, _NULL)) == b"null" for name in _OUTPUT_LIMITS):
+    if not (_is_given(body.get("max_tokens")) or _is_given(body.get("max_completion_tokens"))):
         # vLLM would go on to the end of the context; where less is left it stops there by itself.
         body["max_tokens"] = Raw(b"%d" % request.model.default_output_tokens)
-    body["model"] = Raw(msgspec.json.encode(served_name))
+    body["model"] = served_name
     body["cache_salt"] = Raw(b'"%s"' % request.cache_salt.encode())
     if request.is_stream:
         body["stream_options"] = _ASK_FOR_USAGE
     if request.session:
         body["session_id"] = Raw(b'"%s"' % _scoped_session(request).encode())
     rest = msgspec.json.encode(body)
-    return [b'{"messages":', messages, b",", rest[1:]]
+    return b'{"messages":', messages, b"," + rest[1:]
+
+
+def _is_given(raw: Raw | None) -> bool:
+    return raw is not None and bytes(raw) != b"null"
 
 
 def _scoped_session(request: InferenceRequest) -> str:
