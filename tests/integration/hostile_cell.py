@@ -34,9 +34,9 @@ _QUICK: Settings = {
     "ingress.keepalive_seconds": 0.2,
     "ingress.client_stall_seconds": STALL_SECONDS,
     "ingress.cors_origins": [ORIGIN],
-    "engine.first_byte_seconds": 2.0,
-    "engine.between_bytes_seconds": 2.0,
-    "engine.total_seconds": 4.0,
+    "engine.first_byte_seconds": 3.0,
+    "engine.between_bytes_seconds": 3.0,
+    "engine.total_seconds": 5.0,
     "engine.event_bytes_max": 65536,
     "engine.answer_bytes_max": 2**18,
     "admission.wait_seconds_max": 1.0,
@@ -119,11 +119,13 @@ class HostileCell:
         now = self.vitals()
         first = self._first
         assert now.pids == first.pids, "a worker was lost"
+        gateway = self.cell.gateway
+        assert gateway.metric("penstock_workers") == len(now.pids), "a worker gives no metrics"
         assert now.descriptors <= first.descriptors + _DESCRIPTORS_SLACK, (first, now)
         assert now.rss - first.rss < rss_growth_max, (first, now)
-        held = self.cell.gateway.metric("penstock_engine_connections")
+        held = gateway.metric("penstock_engine_connections")
         assert 0 <= held < 1024, held
-        log = self.cell.gateway.log_text()
+        log = gateway.log_text()
         for word in _CRASH_WORDS:
             assert word not in log, log[max(log.find(word) - 500, 0) : log.find(word) + 3000]
         grown = (now.rss - first.rss) / 2**20

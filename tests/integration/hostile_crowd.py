@@ -37,7 +37,7 @@ async def connected(port: int, *, receive_bytes: int = 0) -> AsyncIterator[Pipe]
     if receive_bytes:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
     # Small, so that what the kernel took from us is about what the other side took.
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 * 1024)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 128 * 1024)
     await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
     reader, writer = await asyncio.open_connection(sock=sock, limit=2**20)
     try:

@@ -55,6 +55,9 @@ def _judge_error(shot: Shot, answer: Answer, value: Any) -> str:
         raise Malformed(f"{answer.status} does not say whether to retry")
     if answer.status >= 500 and code not in _ENGINE_CODES | _BUSY_CODES | {_SLOW}:
         raise Malformed(f"{answer.status} {code}: {answer.body[:500]!r}")
+    if code in _ENGINE_CODES and not shot.is_engine_faulty:
+        # The scripted engine answers 500 to what it cannot digest, and says so in its log.
+        return f"{answer.status} {code} (the engine stumbled)"
     return f"{answer.status} {code}"
 
 

@@ -140,11 +140,11 @@ def test_a_timeout_is_never_tried_again(slow: Slow) -> None:
 def test_keepalive_comments_hold_the_line_until_the_first_token(patient: Slow) -> None:
     cell, _, _ = patient
     for model in (CHAT, NATIVE):
-        for script in ({"stall_before_head": 1}, {"stall_before_first": 1}):
+        for script in ({"stall_before_head": 2}, {"stall_before_first": 2}):
             body = {"messages": prompt(script), "stream": True}
             text = cell.run_model(model, body).text
             comments = text.count(": keepalive\n\n")
-            assert 3 <= comments <= 5
+            assert 3 <= comments <= 10
             # None comes after the first event.
             assert text.startswith(": keepalive\n\n" * comments + "data: {")
             assert text.endswith("data: [DONE]\n\n")
