@@ -130,7 +130,7 @@ def test_twenty_thousand_requests_leave_the_gateway_as_it_was(
     untold = traffic.tally["500 engine_failed (the engine stumbled)"]
     with capsys.disabled():
         print(f"\n{traffic.total} hostile requests; {left}")
-        print(f"500 of ours: 0, of an engine told to fail: {told}, of one that stumbled: {untold}")
+        print(f"500 by an engine told to fail: {told}, by one that stumbled: {untold}")
         for outcome, count in sorted(traffic.tally.items()):
             print(f"  {count:6d}  {outcome}")
     here = {item.name for item in request.session.items if item.path == request.path}
