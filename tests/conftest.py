@@ -1,11 +1,16 @@
-"""How long a test may take, by the folder it is in: beyond it, it hangs."""
+"""How long a test may take, by its folder; and generated cases that are the same each time."""
 
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 TESTS = Path(__file__).parent
 SECONDS = {"unit": 10, "integration": 60, "engine": 600, "acceptance": 600}
+
+# A failure is the same on every machine, and a slow machine is no failure.
+hypothesis.settings.register_profile("steady", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("steady")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -181,9 +181,9 @@ async def test_a_client_that_leaves_while_it_waits_disturbs_nobody(store: Store)
     async with _running(store, SLOW) as mirror:
         with pytest.raises(errors.Unauthenticated):
             await mirror.look_up(b"psk_first")
+        _, key, secret = await _runtime_key(store)
         async with asyncio.TaskGroup() as tasks:
             leaves = tasks.create_task(mirror.look_up(b"psk_leaves"))
-            _, key, secret = await _runtime_key(store)
             stays = tasks.create_task(mirror.look_up(secret))
             await asyncio.sleep(0)
             leaves.cancel()

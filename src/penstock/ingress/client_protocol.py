@@ -26,7 +26,6 @@ from penstock.ingress.routes import is_hot
 if TYPE_CHECKING:
     from penstock.ingress.hot import HotDoor
 
-_BODY_GRACE_SECONDS: Final = 5.0
 _FOREVER: Final = 1e9
 _UPGRADE_HEADERS: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
 
@@ -146,7 +145,7 @@ class ClientProtocol(HttpToolsProtocol):
         self._body_bytes = 0
         self._phase = _BODY
         self._body_started = self._monotonic()
-        self._timer.deadline = self._body_started + _BODY_GRACE_SECONDS
+        self._timer.deadline = self._body_started + self._settings.body_grace_seconds
         if is_long and _size(self.url, self.headers) > self._settings.header_bytes_max:
             self._refuse_all(HeadersTooLarge())
         elif len(self.connections) > self._settings.connections_max:
@@ -336,7 +335,7 @@ class ClientProtocol(HttpToolsProtocol):
         if self._phase is _SERVING:
             return _FOREVER
         if self._phase is _BODY:
-            return _BODY_GRACE_SECONDS
+            return self._settings.body_grace_seconds
         # Half a head may have come while an answer was being made.
         settings = self._settings
         return settings.header_seconds if self._head_bytes else settings.keep_alive_seconds

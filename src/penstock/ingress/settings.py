@@ -29,7 +29,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     header_bytes_max: Annotated[int, Meta(ge=1024, le=2**20)] = 64 * 1024
     # How long a client may take to send its headers.
     header_seconds: Annotated[float, Meta(gt=0, le=600)] = 10.0
-    # The least rate at which a body must come, after the first five seconds.
+    # How long a body may take before its rate counts, and how often the rate is looked at.
+    body_grace_seconds: Annotated[float, Meta(gt=0, le=600)] = 5.0
+    # The least rate at which a body must come, after `body_grace_seconds`.
     body_bytes_per_second_min: Annotated[int, Meta(ge=0, le=2**30)] = 1024
     # How long an idle connection is kept open.
     keep_alive_seconds: Annotated[int, Meta(ge=1, le=3600)] = 75
