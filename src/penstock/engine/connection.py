@@ -37,7 +37,7 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_answered", "_has_head", "_headers", "_is_paused", "_on_idle", "_parser", "_receiver",
         "_transport",
-        "idle_since", "is_usable", "was_reused",
+        "idle_since", "is_usable",
     )  # fmt: skip
 
     def __init__(self, on_idle: "IdleCallback") -> None:
@@ -50,7 +50,6 @@ class Connection(asyncio.Protocol):
         self._has_head = False
         self._is_paused = False
         self.is_usable = False
-        self.was_reused = False
         self.idle_since = 0.0
 
     def send(self, pieces: list[bytes | Raw], receiver: Receiver) -> None:
@@ -155,7 +154,6 @@ class Connection(asyncio.Protocol):
         """The answer is complete and nothing came behind it: the next request may have this one."""
         if self._is_paused:
             self.resume_reading()
-        self.was_reused = True
         self._on_idle.idle(self)
 
     def _ends_with_close(self) -> bool:

@@ -102,6 +102,12 @@ def _refuse_other_than_utf8(body: bytes) -> None:
         at += used
 
 
+def is_given(fields: Fields, name: str) -> bool:
+    """Whether a field is there and not null."""
+    raw = fields.get(name)
+    return raw is not None and bytes(raw) != b"null"
+
+
 def is_container(raw: Raw) -> bool:
     """Whether this raw value is an object or an array, by its first byte."""
     return memoryview(raw)[0] in b"[{"

@@ -7,10 +7,9 @@ from msgspec import UNSET, Raw, UnsetType
 
 from penstock.errors import EngineFailed, InvalidRequest, LoraUnsupported
 from penstock.records.model import Capability, Family, Model
-from penstock.wire.json_body import Field, Fields, given
+from penstock.wire.json_body import Field, Fields, given, is_given
 
 _NATIVE_OUTPUT_TOKENS: Final = Raw(b"256")
-_NULL: Final = b"null"
 
 _PROMPT = Field("prompt", msgspec.json.Decoder(str | None), None)
 _RAW = Field("raw", msgspec.json.Decoder(bool | None), None)
@@ -26,7 +25,7 @@ def chat_fields(fields: Fields, model: Model) -> Fields:
         raise InvalidRequest("Batches of requests are not available on this gateway.")
     _refuse_unknown_forms(fields, model)
     prompt = _PROMPT.read(fields)
-    has_messages = _is_given(fields, "messages")
+    has_messages = is_given(fields, "messages")
     if prompt is None and not has_messages:
         raise InvalidRequest(
             "oneOf at '/' not met, 0 matches: required properties at '/' are 'prompt', "
@@ -40,7 +39,7 @@ def chat_fields(fields: Fields, model: Model) -> Fields:
         message = {"role": "user", "content": Raw(bytes(fields.pop("prompt")))}
         fields["messages"] = Raw(msgspec.json.encode([message]))
     if model.family is Family.NATIVE:
-        if not (_is_given(fields, "max_tokens") or _is_given(fields, "max_completion_tokens")):
+        if not (is_given(fields, "max_tokens") or is_given(fields, "max_completion_tokens")):
             fields["max_tokens"] = _NATIVE_OUTPUT_TOKENS
         _wrap_flat_tools(fields)
     for name in ("prompt", "raw", "lora"):
@@ -107,11 +106,11 @@ def _refuse_unknown_forms(fields: Fields, model: Model) -> None:
         raise InvalidRequest(
             "`raw: true` is not supported: the chat template is applied.", param="raw"
         )
-    if _is_given(fields, "functions") and model.family is Family.NATIVE:
+    if is_given(fields, "functions") and model.family is Family.NATIVE:
         raise InvalidRequest(
             "`functions` with code are not run here: send `tools`.", param="functions"
         )
-    if _is_given(fields, "image"):
+    if is_given(fields, "image"):
         raise InvalidRequest(
             "Top-level `image` is not supported: send an `image_url` part in `messages`.",
             param="image",
@@ -131,11 +130,6 @@ def _wrap_flat_tools(fields: Fields) -> None:
         is_flat = "name" in names and "function" not in names
         wrapped.append({"type": "function", "function": tool} if is_flat else tool)
     fields["tools"] = Raw(msgspec.json.encode(wrapped))
-
-
-def _is_given(fields: Fields, name: str) -> bool:
-    raw = fields.get(name)
-    return raw is not None and bytes(raw) != _NULL
 
 
 class _Function(msgspec.Struct):

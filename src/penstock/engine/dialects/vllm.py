@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from penstock.records.request import InferenceRequest
+from penstock.wire.json_body import is_given
 
 CHAT_PATH = "/v1/chat/completions"
 
@@ -30,7 +31,7 @@ def chat_body(request: InferenceRequest, served_name: Raw) -> tuple[bytes, Raw, 
     """
     body = {name: value for name, value in request.body.items() if name not in _DROPPED}
     messages = body.pop("messages")
-    if not (_is_given(body.get("max_tokens")) or _is_given(body.get("max_completion_tokens"))):
+    if not (is_given(body, "max_tokens") or is_given(body, "max_completion_tokens")):
         # vLLM would go on to the end of the context; where less is left it stops there by itself.
         body["max_tokens"] = Raw(b"%d" % request.model.default_output_tokens)
     body["model"] = served_name
@@ -41,10 +42,6 @@ def chat_body(request: InferenceRequest, served_name: Raw) -> tuple[bytes, Raw, 
         body["session_id"] = Raw(b'"%s"' % _scoped_session(request).encode())
     rest = msgspec.json.encode(body)
     return b'{"messages":', messages, b"," + rest[1:]
-
-
-def _is_given(raw: Raw | None) -> bool:
-    return raw is not None and bytes(raw) != b"null"
 
 
 def _scoped_session(request: InferenceRequest) -> str:
