@@ -10,7 +10,8 @@ BIN := .venv/bin
 AGAIN = || { echo "once more, alone:"; $(BIN)/python -m pytest -q --last-failed --lfnf=none
 export PENSTOCK_CACHE := $(CACHE)
 
-.PHONY: setup check test unit integration engine acceptance up docs clean pin bench-overhead
+.PHONY: setup check test unit integration engine acceptance up docs clean pin bench-overhead \
+	chaos-metering soak
 
 setup: .venv/.ready
 
@@ -53,6 +54,14 @@ docs: setup
 
 bench-overhead: setup
 	$(BIN)/python benchmarks/overhead.py
+
+# Kills and outages, about 5 minutes; SHORT=1 for the form that CI runs, ONLY=a for one part.
+chaos-metering: setup
+	$(BIN)/python -m tests.chaos.metering $(if $(SHORT),--short) $(if $(ONLY),--only $(ONLY))
+
+# Does a gateway grow under 300 requests/s? Half an hour, or so many MINUTES.
+soak: setup
+	$(BIN)/python benchmarks/soak.py $(if $(MINUTES),--minutes $(MINUTES))
 
 # Renew the pinned versions from pyproject.toml's ranges.
 pin: setup

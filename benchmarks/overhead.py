@@ -2,7 +2,8 @@
 
 `python benchmarks/overhead.py [--rounds 9] [--quick]` builds the C upstream and load generator,
 pins each candidate to core 0 and them to core 1, and measures round by round. It prints a table
-and, as its last line, JSON with the median ratios to vllm-router. Needs gcc, taskset, two cores.
+and, as its last line, JSON with the median ratios to vllm-router, and of the gateway to itself with
+a null meter. Needs gcc, taskset, two cores.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from penstock_candidate import start_penstock
 from process_tree import pss_megabytes
 from scenarios import BODY_1MB, CHUNK, SCENARIOS, SMALL, run_once
 
-BARE, OURS, THEIRS = "bare", "penstock", "vllm-router"
+BARE, OURS, UNMETERED, THEIRS = "bare", "penstock", "null-meter", "vllm-router"
 _WARM_UP_SECONDS = 1.0
 _QUICK_ROUNDS = 3
 
@@ -45,7 +46,7 @@ def read_plan() -> Plan:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each run")
     parser.add_argument("--quick", action="store_true", help="3 short rounds, to see that it works")
-    parser.add_argument("--candidates", default=f"{BARE},{OURS},{THEIRS}")
+    parser.add_argument("--candidates", default=f"{BARE},{OURS},{UNMETERED},{THEIRS}")
     home = os.environ.get("PENSTOCK_CACHE")  # noqa: TID251 - the cache's place, as in the Makefile
     default_cache = Path(home) if home else Path.home() / ".cache" / "penstock"
     parser.add_argument("--cache", type=Path, default=default_cache)
@@ -53,7 +54,10 @@ def read_plan() -> Plan:
     return Plan(
         rounds=_QUICK_ROUNDS if options.quick else min(max(options.rounds, 1), 100),
         seconds=0.7 if options.quick else min(max(options.seconds, 0.5), 60.0),
-        wanted=[BARE, *(key for key in (OURS, THEIRS) if key in options.candidates.split(","))],
+        wanted=[
+            BARE,
+            *(key for key in (OURS, UNMETERED, THEIRS) if key in options.candidates.split(",")),
+        ],
         cache=options.cache,
     )
 
@@ -61,7 +65,9 @@ def read_plan() -> Plan:
 def start(key: str, ports: list[int], cache: Path) -> Candidate:
     if key == BARE:
         return start_bare(ports)
-    return start_penstock(ports) if key == OURS else start_vllm_router(ports, cache)
+    if key == THEIRS:
+        return start_vllm_router(ports, cache)
+    return start_penstock(ports, is_metered=key == OURS)
 
 
 def measure(plan: Plan, candidates: dict[str, Candidate], loadgen: Path) -> Rounds:
@@ -116,8 +122,11 @@ def report(plan: Plan, rounds: Rounds, names: dict[str, str], memory: dict[str, 
         "small_cpu_ratio": cpu_ratio(rounds, SMALL, OURS, THEIRS),
         "chunk_cpu_ratio": cpu_ratio(rounds, CHUNK, OURS, THEIRS),
         "body_1mb_cpu_ratio": cpu_ratio(rounds, BODY_1MB, OURS, THEIRS),
+        "metering_cpu_ratio": cpu_ratio(rounds, SMALL, OURS, UNMETERED),
+        "metering_chunk_cpu_ratio": cpu_ratio(rounds, CHUNK, OURS, UNMETERED),
     }
-    print("\nratios to vllm-router, median of the rounds' own (quartiles)")
+    print("\nratios to vllm-router, and of metering to the null meter;", end=" ")
+    print("median of the rounds' own (quartiles)")
     for name, ratio in ratios.items():
         print(f"  {name}: {ratio.shown(2) if ratio else 'not measured'}")
     has_both = OURS in memory and THEIRS in memory

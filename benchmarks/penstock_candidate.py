@@ -7,7 +7,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from candidates import CANDIDATE_CORE, Candidate, free_ports_in_a_row, start_pinned, wait_ready
+from candidates import (
+    CANDIDATE_CORE,
+    LOAD_CORE,
+    Candidate,
+    free_ports_in_a_row,
+    start_pinned,
+    wait_ready,
+)
 from penstock.clock import new_id
 from penstock.fleet.roster import RosterTable
 from penstock.policy import AccountBook, KeyBook
@@ -18,6 +25,7 @@ from penstock.store import Settings, Store
 from penstock.store.embedded import EmbeddedPostgres
 from penstock.store.migrate import migrate
 
+_UNMETERED = Path(__file__).with_name("unmetered_gateway.py")
 _MODEL = "@benchmark/penstock/m"
 _ENTRY = f"""
 id = "{_MODEL}"
@@ -26,24 +34,36 @@ family = "openai"
 context_tokens = 262144
 capabilities = ["tools"]
 
+[prices]
+input_nanousd_per_mtok = 600_000_000
+cached_input_nanousd_per_mtok = 100_000_000
+output_nanousd_per_mtok = 3_000_000_000
+
 [recipe]
 command = ["upstream", "{{port}}", "1"]
 """
 
 
-def start_penstock(ports: list[int]) -> Candidate:
+def start_penstock(ports: list[int], *, is_metered: bool = True) -> Candidate:
     """One gateway worker on the candidates' core, with these upstream ports as its replicas."""
+    program = ["-m", "penstock", "gateway"] if is_metered else [str(_UNMETERED)]
     folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
     (folder / "models").mkdir()
     (folder / "models" / "m.toml").write_text(_ENTRY)
     postgres = EmbeddedPostgres(folder / "postgres")
+    everywhere = os.sched_getaffinity(0)
 
     def clean_up() -> None:
         postgres.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
     try:
-        dsn = postgres.start()
+        # Postgres is not the candidate: it runs beside the load. Processes inherit their core.
+        os.sched_setaffinity(0, {LOAD_CORE})
+        try:
+            dsn = postgres.start()
+        finally:
+            os.sched_setaffinity(0, everywhere)
         key = asyncio.run(_prepare(dsn, ports))
         port = free_ports_in_a_row(2)
         settings = {
@@ -51,14 +71,12 @@ def start_penstock(ports: list[int]) -> Candidate:
             "PENSTOCK_CATALOGUE_FOLDER": str(folder / "models"),
             "PENSTOCK_INGRESS_PORT": str(port),
             "PENSTOCK_INGRESS_METRICS_PORT": str(port + 1),
+            "PENSTOCK_METERING_JOURNAL_FOLDER": str(folder / "journal"),
         }
         environment = {**os.environ, **settings}  # noqa: TID251 - a child's settings
-        process = start_pinned(
-            [sys.executable, "-m", "penstock", "gateway"], CANDIDATE_CORE, environment
-        )
-        candidate = Candidate(
-            name="penstock", port=port, process=process, key=key, after_stop=clean_up
-        )
+        process = start_pinned([sys.executable, *program], CANDIDATE_CORE, environment)
+        name = "penstock" if is_metered else "penstock, null meter"
+        candidate = Candidate(name=name, port=port, process=process, key=key, after_stop=clean_up)
         wait_ready(candidate)
     except BaseException:
         clean_up()

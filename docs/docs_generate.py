@@ -29,6 +29,9 @@ _HEADERS = """
 | `x-session-affinity`, `x-session-id`, `session-id` | The conversation this request belongs to; the first one that is there counts, then `prompt_cache_key` in the body. |
 | `x-request-id` | Your own id for the request: kept in our log line, never used as a key. |
 | `x-penstock-reject-if-busy: true` | Answer 429 at once instead of waiting for a free slot; also `options.rejectIfBusy` in the body and `?rejectIfBusy=true`. |
+| `x-penstock-workflow` | A label to see and to limit by: up to 64 letters, digits and `. _ : / -`. Else `workflow` in `cf-aig-metadata` (JSON), else in the body's `metadata`. |
+| `x-penstock-max-cost-usd` | The most that this request may cost. More is refused before it runs (400 `max_cost_exceeded`); where `max_tokens` is not set, it is set to what the cap pays for. The prompt is estimated by its bytes. |
+| `x-stainless-retry-count` | How often the client has tried this before (openai's SDKs send it): counted. |
 | `x-penstock-cost: 1` | On a stream: say the cost in a comment (`: cost-usd 0.000123000`) before `[DONE]`. |
 
 ## Headers of answers
@@ -39,6 +42,8 @@ _HEADERS = """
 | `cf-ai-req-id` | The same, under `/client/v4`. |
 | `x-caller-request-id` | The `x-request-id` that you sent. |
 | `x-penstock-cost-usd` | What an answer that was not streamed cost, by the catalogue's prices. |
+| `x-ratelimit-limit-requests`, `-tokens`, `-usd` | The tightest hard limit of each measure that counts this request; with `x-ratelimit-remaining-…` and `x-ratelimit-reset-…`, as far as this gateway knows. |
+| `x-penstock-limit-warning` | Soft limits that are passed. |
 | `x-should-retry` | On errors: whether trying again is safe. |
 | `retry-after` | On errors: seconds after which trying again makes sense. |
 """  # noqa: E501 - a table's row is one line

@@ -4,15 +4,15 @@ import asyncio
 import contextlib
 import gc
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TypedDict
 
 from starlette.applications import Starlette
 
-from penstock.admission import Gate
+from penstock.admission import Gate, Limits, LostLeases, release_holder
 from penstock.catalogue import load_catalogue
-from penstock.clock import Clock, SystemClock, TimerWheel
+from penstock.clock import Clock, SystemClock, TimerWheel, new_id
 from penstock.config import Config, load
 from penstock.errors import StoreUnavailable
 from penstock.fleet.health import EngineProbe
@@ -23,15 +23,20 @@ from penstock.fleet.roster import RosterMirror
 from penstock.ingress.endings import Endings
 from penstock.ingress.health import HealthPages
 from penstock.ingress.hot import HotDoor
+from penstock.ingress.labels import WorkflowNames
 from penstock.ingress.metrics_page import hand_out
 from penstock.ingress.model_pages import ModelPages
-from penstock.ingress.pages import build_pages
+from penstock.ingress.pages import Pages, build_pages
 from penstock.ingress.reading import RequestReader
+from penstock.ingress.usage_pages import UsagePages
+from penstock.metering import Drain, Journal, Ledger, Metering, PriceBook, Refusals, Retention
+from penstock.metering.reports.usage_reports import UsageReports
 from penstock.policy import KeyMirror
+from penstock.records.limit import Measure, Period, Scope
 from penstock.routing import Router
 from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.probing import Prober
-from penstock.serving.request_path import RequestPath
+from penstock.serving.request_path import Meters, RequestPath, Stages
 from penstock.store import HeldLock, Store
 from penstock.telemetry import log
 from penstock.telemetry.metrics import Gauges, Metrics, Snapshot
@@ -40,6 +45,7 @@ from penstock.telemetry.request_log import RequestLog
 _FLUSH_SECONDS = 0.2
 _COLLECT_EVERY = 20_000
 _CONTROL_LOCK = "control"
+_ADOPT_FIRST_SECONDS = 20.0
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +59,8 @@ class WorkerState(TypedDict):
 class GatewayWorker:
     """All the rooms of one gateway worker, built once."""
 
-    def __init__(self, config: Config, clock: Clock) -> None:
+    def __init__(self, config: Config, clock: Clock, meters: Meters | None = None) -> None:
+        """`meters` takes the journal's place where a benchmark leaves metering out."""
         self.config = config
         self.catalogue = load_catalogue(config.catalogue)
         self.store = Store(config.store)
@@ -66,19 +73,42 @@ class GatewayWorker:
         self.prober = Prober(self.router, self.clients, clock)
         self.metrics = Metrics(config.telemetry.label_pairs_max)
         self.request_log = RequestLog(is_on=config.telemetry.log_requests)
-        endings = Endings(self.metrics, self.request_log, clock)
-        path = RequestPath(self.gate, self.router, self.clients, config.serving, clock)
-        reader = RequestReader(self.catalogue, self.keys, config.ingress)
+        holder = new_id()
+        self.limits = Limits(self.store, clock, config.admission, holder)
+        self.journal = Journal(Path(config.metering.journal_folder), holder, config.metering)
+        refusals = Refusals(self.store, config.metering.refusals_max)
+        ledger = Ledger(self.store, config.metering.workflows_max)
+        self.drain = Drain(self.journal, ledger, refusals, config.metering, self._release)
+        endings = Endings(self.metrics, self.request_log, refusals, clock)
+        stages = Stages(
+            limits=self.limits,
+            gate=self.gate,
+            router=self.router,
+            clients=self.clients,
+            meters=meters or Metering(self.journal, clock),
+        )
+        path = RequestPath(stages, config.serving, clock)
+        reader = RequestReader(
+            self.catalogue,
+            self.keys,
+            PriceBook(self.catalogue.models),
+            WorkflowNames(config.metering.workflows_max),
+            config.ingress,
+        )
         self.door = HotDoor(reader, path, endings, config.ingress, self.wheel, clock)
         self.door.write_buffer_bytes = config.engine.write_buffer_bytes
-        self.model_pages = ModelPages(reader, self.catalogue, self.roster.wanted_models)
-        self.health = HealthPages(
+        health = HealthPages(
             {
                 "keys_loaded": lambda: self.is_loaded,
                 "replica_ready": lambda: any(
                     self.roster.ready(m.id) for m in self.catalogue.models
                 ),
             }
+        )
+        self.pages = Pages(
+            models=ModelPages(reader, self.catalogue, self.roster.wanted_models, clock),
+            usage=UsagePages(reader, UsageReports(self.store, config.metering), clock),
+            health=health,
         )
         self.is_loaded = False
 
@@ -89,6 +119,8 @@ class GatewayWorker:
         try:
             await self.keys.load()
             await self.roster.load()
+            await self.limits.load()
+            await self._adopt_first()
             self.is_loaded = True
             self.wheel.start()
             async with asyncio.TaskGroup() as group:
@@ -96,6 +128,8 @@ class GatewayWorker:
                     group.create_task(self.keys.run()),
                     group.create_task(self.roster.run()),
                     group.create_task(self.prober.run()),
+                    group.create_task(self.limits.run()),
+                    group.create_task(self.drain.run()),
                     group.create_task(self._follow()),
                 ]
                 yield
@@ -105,7 +139,21 @@ class GatewayWorker:
             self.wheel.stop()
             self.clients.close()
             self.request_log.flush()
+            await self.drain.finish()
             await self.store.close()
+
+    async def _adopt_first(self) -> None:
+        """Settle what dead workers of this host left, so that their leases are free; for a while.
+
+        What takes longer is done beside the first requests.
+        """
+        with contextlib.suppress(StoreUnavailable, TimeoutError):
+            async with asyncio.timeout(_ADOPT_FIRST_SECONDS):
+                await self.drain.adopt()
+
+    async def _release(self, holder: str) -> None:
+        async with self.store.transaction() as transaction:
+            await release_holder(transaction, holder)
 
     def snapshot(self) -> Snapshot:
         ready = {m.id: len(self.roster.ready(m.id)) for m in self.catalogue.models}
@@ -115,8 +163,26 @@ class GatewayWorker:
             ejected_replicas=len(self.router.ejections),
             client_connections=self.door.connections,
             engine_connections=self.clients.open_connections(),
+            sums=self._sums(),
+            limits={
+                "penstock_limit_refusals_total": _by_kind(self.limits.refusals),
+                "penstock_limit_warnings_total": _by_kind(self.limits.warnings),
+            },
         )
-        return Snapshot(self.metrics.rows(), gauges)
+        return self.metrics.snapshot(gauges)
+
+    def _sums(self) -> dict[str, int]:
+        return {
+            "penstock_leases_held": self.limits.leases_held,
+            "penstock_lease_round_trips_total": self.limits.lease_round_trips,
+            "penstock_beyond_leases_total": self.limits.beyond_leases,
+            "penstock_journal_bytes": self.journal.bytes_held(),
+            "penstock_journal_refusals_total": self.journal.refused,
+            "penstock_journals_adopted_total": self.drain.adopted,
+            "penstock_ledger_rows_total": self.drain.rows_written,
+            "penstock_ledger_unwritable_total": self.drain.rows_unwritable,
+            "penstock_drain_failures_total": self.drain.failures,
+        }
 
     async def _follow(self) -> None:
         """Pass on what the roster learned, and write the log lines that have gathered."""
@@ -133,11 +199,15 @@ class GatewayWorker:
             await asyncio.sleep(_FLUSH_SECONDS)
 
 
-def gateway() -> Starlette:
+def _by_kind(counts: Mapping[tuple[Scope, Measure, Period], int]) -> dict[str, int]:
+    return {" ".join(kind): count for kind, count in counts.items()}
+
+
+def gateway(meters: Meters | None = None) -> Starlette:
     """What each gateway worker runs: uvicorn calls this in the worker's own process."""
     config = load().config
     log.set_up(config.telemetry)
-    worker = GatewayWorker(config, SystemClock())
+    worker = GatewayWorker(config, SystemClock(), meters)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[WorkerState]:
@@ -149,7 +219,7 @@ def gateway() -> Starlette:
             finally:
                 server.close()
 
-    return build_pages(worker.model_pages, worker.health, config.ingress, lifespan)
+    return build_pages(worker.pages, config.ingress, lifespan)
 
 
 def _calm_collector() -> None:
@@ -175,12 +245,14 @@ def keeper(
 
 
 class Control:
-    """One leader among any number of these: it gives up replicas whose keeper is lost."""
+    """One leader among any number of these: it gives up what is lost, and drops what is old."""
 
     def __init__(self, config: Config, store: Store, clock: Clock) -> None:
         self._settings = config.store
         self._store = store
         self._reaper = Reaper(store, clock, config.fleet)
+        self._retention = Retention(store, clock, config.metering)
+        self._lost_leases = LostLeases(store, config.admission)
         self.is_leading = False
 
     async def run(self) -> None:
@@ -198,12 +270,17 @@ class Control:
         logger.info("control leads", extra={"action": "control_leads"})
         try:
             async with asyncio.TaskGroup() as group:
-                reaping = group.create_task(self._reaper.run())
+                loops = [
+                    group.create_task(self._reaper.run()),
+                    group.create_task(self._retention.run()),
+                    group.create_task(self._lost_leases.run()),
+                ]
                 is_held = True
                 while is_held:
                     await asyncio.sleep(self._settings.lock_ping_seconds)
                     is_held = await lock.still_held()
-                reaping.cancel()
+                for loop in loops:
+                    loop.cancel()
         finally:
             self.is_leading = False
             logger.info("control stopped leading", extra={"action": "control_stopped_leading"})

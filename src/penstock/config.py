@@ -17,6 +17,7 @@ from penstock.catalogue.settings import Settings as CatalogueSettings
 from penstock.engine.settings import Settings as EngineSettings
 from penstock.fleet.settings import Settings as FleetSettings
 from penstock.ingress.settings import Settings as IngressSettings
+from penstock.metering.settings import Settings as MeteringSettings
 from penstock.policy.settings import Settings as PolicySettings
 from penstock.routing.settings import Settings as RoutingSettings
 from penstock.serving.settings import Settings as ServingSettings
@@ -44,6 +45,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     admission: AdmissionSettings = AdmissionSettings()
     routing: RoutingSettings = RoutingSettings()
     engine: EngineSettings = EngineSettings()
+    metering: MeteringSettings = MeteringSettings()
     fleet: FleetSettings = FleetSettings()
     catalogue: CatalogueSettings = CatalogueSettings()
     store: StoreSettings = StoreSettings()

@@ -18,13 +18,17 @@ Error
 │   ├── BodyTooSlow           408  the body came slower than the least rate
 │   ├── BodyTooLarge          413  the body is over the limit
 │   ├── HeadersTooLarge       431  the headers are over the limit
-│   ├── RateLimited           429  too many requests this minute
-│   └── QuotaSpent            429  the account's allocation is used up
+│   ├── CostCapped            400  the request may cost more than its caller allows
+│   └── OverLimit             429  a limit on requests, tokens or money is reached
+│       ├── RateLimited           429  of requests or tokens in this minute
+│       ├── QuotaSpent            429  of requests or tokens in this day or month
+│       └── BudgetSpent           429  of money
 ├── Unavailable         our side; nothing ran, safe to retry
 │   ├── OutOfCapacity         429  every replica is busy and the wait was too long
 │   ├── NoReplica             503  the model has no replica that can serve
 │   ├── ReplicaUnreachable    503  the chosen replica did not take the request; try another
 │   ├── Overloaded            503  this gateway holds as much as it may
+│   ├── JournalFull           503  usage could not be recorded, so nothing is begun
 │   └── StoreUnavailable      503  Postgres does not answer and the answer is not cached
 ├── Interrupted         our side; work began, usage is recorded, not safe to repeat blindly
 │   ├── EngineLost            502  the engine went away in the middle
@@ -41,6 +45,9 @@ Error
 """
 
 from typing import ClassVar
+
+# Clients that are told to wait longer than this give up instead, and should.
+_LONG_WAIT_SECONDS = 90
 
 
 class Error(Exception):
@@ -64,6 +71,11 @@ class Error(Exception):
     @property
     def message(self) -> str:
         return str(self.args[0])
+
+    @property
+    def is_retryable(self) -> bool:
+        """Whether trying again is safe and may help; the class decides, mostly."""
+        return self.retryable
 
 
 class Refused(Error):
@@ -177,19 +189,42 @@ class HeadersTooLarge(Refused):
     status = 431
 
 
-class RateLimited(Refused):
-    """Too many requests this minute."""
+class CostCapped(Refused):
+    """This request may cost more than its `x-penstock-max-cost-usd` allows."""
+
+    code = "max_cost_exceeded"
+
+
+class OverLimit(Refused):
+    """A limit is reached.
+
+    Coming again helps where the wait is short: a minute's window, or a lease that comes back.
+    """
+
+    code = "over_limit"
+    status = 429
+
+    @property
+    def is_retryable(self) -> bool:
+        return (self.retry_after_seconds or _LONG_WAIT_SECONDS) < _LONG_WAIT_SECONDS
+
+
+class RateLimited(OverLimit):
+    """Too many requests or tokens this minute."""
 
     code = "rate_limited"
-    status = 429
-    retryable = True
 
 
-class QuotaSpent(Refused):
-    """The account's allocation is used up."""
+class QuotaSpent(OverLimit):
+    """The allocation of requests or tokens is used up."""
 
     code = "quota_spent"
-    status = 429
+
+
+class BudgetSpent(OverLimit):
+    """The budget is spent."""
+
+    code = "budget_spent"
 
 
 class Unavailable(Error):
@@ -223,6 +258,12 @@ class Overloaded(Unavailable):
     """This gateway holds as many bytes or connections as it may."""
 
     code = "overloaded"
+
+
+class JournalFull(Unavailable):
+    """This gateway cannot record usage now, so it begins nothing."""
+
+    code = "journal_full"
 
 
 class StoreUnavailable(Unavailable):

@@ -68,9 +68,9 @@ class Cell:
         catalogue.mkdir()
         for number, model in enumerate(_ENTRIES):
             (catalogue / f"{number}.toml").write_text(_entry(model))
-        self.gateway = GatewayProcess(
-            folder, {"store.dsn": dsn, "catalogue.folder": str(catalogue), **settings}
-        )
+        self.journal = folder / "journal"
+        places = {"catalogue.folder": str(catalogue), "metering.journal_folder": str(self.journal)}
+        self.gateway = GatewayProcess(folder, {"store.dsn": dsn, **places, **settings})
 
     def set_up(self, *models: str, slots_live: int = 256) -> ScriptedEngine:
         """An account, its keys, one engine as replica of `models`, and then the gateway."""

@@ -211,19 +211,20 @@ def test_errors_3039_5016_5019_5035_are_never_sent() -> None:
     ("error", "status", "number", "retry"),
     [
         (errors.RateLimited(retry_after_seconds=7), 429, 3021, b"true"),
-        (errors.QuotaSpent(retry_after_seconds=7), 429, 3036, b"false"),
+        (errors.QuotaSpent(retry_after_seconds=7), 429, 3036, b"true"),
+        (errors.QuotaSpent(retry_after_seconds=7200), 429, 3036, b"false"),
+        (errors.BudgetSpent(retry_after_seconds=7200), 429, 9036, b"false"),
     ],
 )
-def test_errors_3021_and_3036_are_rendered(
+def test_limits_are_rendered_and_say_whether_waiting_helps(
     error: Error, status: int, number: int, retry: bytes
 ) -> None:
-    """Limits on accounts come with a later issue: nothing raises these two yet, so that only the
-    mapping can be shown here."""
     for is_workers_ai in (True, False):
         found = error_response.status_and_number(error, is_workers_ai=is_workers_ai)
         assert found == (status, number)
     headers = dict(error_response.headers(error))
-    assert (headers[b"x-should-retry"], headers[b"retry-after"]) == (retry, b"7")
+    after = str(error.retry_after_seconds).encode()
+    assert (headers[b"x-should-retry"], headers[b"retry-after"]) == (retry, after)
     body = httpx.Response(200, content=error_response.body(error, "an-id", is_workers_ai=True))
     assert body.json()["errors"][0]["code"] == number
     assert body.json()["error"]["type"] == "rate_limit_error"

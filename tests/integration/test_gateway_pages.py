@@ -151,8 +151,13 @@ def test_the_description_is_sound(cell: Cell) -> None:
 
 def test_every_described_path_is_served(cell: Cell) -> None:
     document = cell.client.get(cell.gateway.url + "/openapi.json").json()
+    asked = cell.post("/v1/chat/completions", chat_body(), headers={"x-session-id": "s"})
+    request_id = asked.headers["x-request-id"]
+    asked_page = f"/v1/usage/requests/{request_id}"
+    eventually(lambda: cell.get(asked_page).status_code == 200)
     for template, methods in document["paths"].items():
         path = template.replace("{account_id}", cell.account).replace("{model}", CHAT)
+        path = path.replace("{id}", request_id).replace("{session}", "s")
         for method in methods:
             answer = cell.client.request(
                 method, cell.gateway.url + path, headers=cell.authorization(), content=b"{}"

@@ -1,6 +1,7 @@
 """From msgspec's complaint about an entry to what the operator should write instead."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sized
 from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any
@@ -8,13 +9,21 @@ from typing import Any
 import msgspec
 
 from penstock.catalogue.entry_error import CatalogueError
-from penstock.records.model import Capability, Family, Model, Prices, Recipe
+from penstock.records.model import Capability, Family, Model, Recipe
+from penstock.records.price import Prices
 
 TABLES: dict[str, type[msgspec.Struct]] = {"": Model, "recipe": Recipe, "prices": Prices}
 
 PRICE_ADVICE = "Write integer nano-dollars per million tokens: 600000000 for $0.60"
 # Below this a price is surely in dollars or cents: a thousand nano-dollars is $0.000001.
 PRICE_NANOUSD_MIN = 1000
+_PRICE = re.compile(r"prices\[(\d+)\](?:\.(\w+))?")
+_PER_MTOK = "_nanousd_per_mtok"
+_VALID_FROM = (
+    "Write [[prices]] rows oldest first: the first without valid_from, each later one with a date"
+    " after the one before, such as valid_from = 2027-01-01"
+)
+_MULTIPLIER = "Write basis points: 10000 is once, 5000 is half"
 
 # One line that is right, for each key that has no better advice of its own.
 EXAMPLES = {
@@ -28,6 +37,7 @@ EXAMPLES = {
     "capabilities": 'capabilities = ["tools", "structured_output"]',
     "prices": "[prices] and, below it, input_nanousd_per_mtok = 600000000",
     "default_output_tokens": "default_output_tokens = 4096",
+    "image_tokens_max": "image_tokens_max = 4096",
     "allowed_accounts": 'allowed_accounts = ["team-a"]',
     "reasoning_field": 'reasoning_field = "reasoning_content"',
     "recipe.command": 'command = ["vllm", "serve", "…", "--port", "{port}"]',
@@ -47,6 +57,9 @@ def explain(complaint: str, document: dict[str, Any]) -> CatalogueError:
     if not found:
         problem, path = complaint, ""
     path = path.strip("`.")
+    priced = _PRICE.fullmatch(path)
+    if priced is not None:
+        return _about_price(problem, document["prices"], int(priced[1]), priced[2] or "")
     if problem.startswith("Object contains unknown field"):
         return _unknown_key(path, problem.split("`", 1)[1][:-1])
     if problem.startswith("Object missing required field"):
@@ -56,17 +69,39 @@ def explain(complaint: str, document: dict[str, Any]) -> CatalogueError:
         return _unknown_value(path, problem)
     if path.startswith("recipe.environment["):
         return _number_in_environment(document["recipe"]["environment"])
-    if path.startswith("prices."):
-        return _wrong_price(path, document["prices"][path.removeprefix("prices.")])
     key = path.split("[")[0]
     return CatalogueError(_lower_first(problem), advice=f"Write {EXAMPLES[key]}", key=path)
 
 
-def check_prices(prices: Prices) -> None:
-    """Refuse what is an integer, but surely of dollars."""
-    for name, value in msgspec.structs.asdict(prices).items():
-        if 0 < value < PRICE_NANOUSD_MIN:
-            raise _wrong_price(f"prices.{name}", value)
+def check_prices(book: tuple[Prices, ...]) -> None:
+    """Refuse what is an integer, but surely of dollars; and a book whose rows are not in order."""
+    if not book:
+        raise CatalogueError("has no row", advice=f"Write {EXAMPLES['prices']}", key="prices")
+    for index, prices in enumerate(book):
+        for name, value in msgspec.structs.asdict(prices).items():
+            if name.endswith(_PER_MTOK) and 0 < value < PRICE_NANOUSD_MIN:
+                raise _wrong_price(_price_key(book, index, name), value)
+        before = book[index - 1].valid_from if index else None
+        is_later = prices.valid_from is not None and (before is None or prices.valid_from > before)
+        if is_later != bool(index):
+            key = _price_key(book, index, "valid_from")
+            raise CatalogueError("is not in order", advice=_VALID_FROM, key=key)
+
+
+def _about_price(problem: str, book: list[Any], index: int, name: str) -> CatalogueError:
+    key = _price_key(book, index, name)
+    if problem.startswith("Object contains unknown field"):
+        unknown = _unknown_key("prices", problem.split("`", 1)[1][:-1])
+        return CatalogueError("is not a key", advice=unknown.advice, key=unknown.key)
+    if name.endswith(_PER_MTOK):
+        return _wrong_price(key, book[index][name])
+    advice = {"valid_from": _VALID_FROM, "": f"Write {EXAMPLES['prices']}"}.get(name, _MULTIPLIER)
+    return CatalogueError(_lower_first(problem), advice=advice, key=key)
+
+
+def _price_key(book: Sized, index: int, name: str) -> str:
+    row = "prices" if len(book) == 1 else f"prices[{index}]"
+    return _join(row, name) if name else row
 
 
 def _unknown_key(path: str, key: str) -> CatalogueError:

@@ -25,7 +25,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def read_entry(text: str) -> Model:
     """The model that `text` describes. Errors name the key or line; the caller adds the file."""
     document = _parse(text)
-    _charge_cached_tokens_in_full(document)
+    _lay_out_prices(document)
     try:
         model = msgspec.convert(document, Model)
     except msgspec.ValidationError as error:
@@ -52,11 +52,15 @@ def _parse(text: str) -> dict[str, Any]:
         ) from None
 
 
-def _charge_cached_tokens_in_full(document: dict[str, Any]) -> None:
-    # The record's default is 0. An entry that forgets the key must not give cached tokens away.
+def _lay_out_prices(document: dict[str, Any]) -> None:
+    # One row is written [prices], several [[prices]].
+    if isinstance(document.get("prices"), dict):
+        document["prices"] = [document["prices"]]
     prices = document.get("prices")
-    if isinstance(prices, dict) and "input_nanousd_per_mtok" in prices:
-        prices.setdefault("cached_input_nanousd_per_mtok", prices["input_nanousd_per_mtok"])
+    for row in prices if isinstance(prices, list) else ():
+        # The record's default is 0. A row that forgets the key must not give cached tokens away.
+        if isinstance(row, dict) and "input_nanousd_per_mtok" in row:
+            row.setdefault("cached_input_nanousd_per_mtok", row["input_nanousd_per_mtok"])
 
 
 def _check_names(model: Model) -> None:

@@ -9,11 +9,15 @@ from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocat
 from penstock.cli.output import console, print_json, print_table
 from penstock.cli.postgres import opened
 from penstock.policy import AccountBook
-from penstock.records.account import Account
+from penstock.records.account import Account, OnOutage
 
-app = typer.Typer(help="Create, list and block accounts.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, change and block accounts.", no_args_is_help=True)
 
 AccountId = Annotated[str, typer.Argument(metavar="ID", help="The account's id.")]
+OnOutageOption = Annotated[
+    OnOutage,
+    typer.Option(help="When its leases are used up and Postgres is away: refuse, or continue."),
+]
 
 
 @app.command()
@@ -23,6 +27,7 @@ def create(
     id: Annotated[
         str | None, typer.Option(help="32 characters of 0-9 and a-f; made up if not given.")
     ] = None,
+    on_outage: OnOutageOption = OnOutage.CONTINUE,
     state: StateOption = DEFAULT_STATE,
     json: JsonOption = False,
 ) -> None:
@@ -31,7 +36,7 @@ def create(
 
     async def run() -> Account:
         async with opened(config, state) as store:
-            return await AccountBook(store).create(name, id)
+            return await AccountBook(store).create(name, id, on_outage)
 
     _show(asyncio.run(run()), json)
 
@@ -51,8 +56,29 @@ def list_(
     if json:
         print_json(accounts)
         return
-    rows = [(each.id, each.name, "blocked" if each.is_blocked else "active") for each in accounts]
-    print_table(("id", "name", "state"), rows)
+    rows = [
+        (each.id, each.name, "blocked" if each.is_blocked else "active", each.on_outage)
+        for each in accounts
+    ]
+    print_table(("id", "name", "state", "on outage"), rows)
+
+
+@app.command(name="set")
+def set_(
+    context: typer.Context,
+    account: AccountId,
+    on_outage: OnOutageOption,
+    state: StateOption = DEFAULT_STATE,
+    json: JsonOption = False,
+) -> None:
+    """Change an account. Every gateway heeds it within 5 s."""
+    config = invocation(context).load().config
+
+    async def run() -> Account:
+        async with opened(config, state) as store:
+            return await AccountBook(store).set_on_outage(account, on_outage)
+
+    _show(asyncio.run(run()), json)
 
 
 @app.command()

@@ -8,12 +8,13 @@ import typer
 from rich.markup import escape
 from typer.core import TyperGroup
 
-from penstock.cli import account, config_show, control, gateway, keeper, key, migrate, models
+from penstock.cli import account, config_show, control, gateway, keeper, key, limit, migrate, models
 from penstock.cli.doctor import command as doctor
 from penstock.cli.exit_codes import KNOWN, code_of, line_of, the_one_in
 from penstock.cli.options import Invocation
 from penstock.cli.output import error_console
 from penstock.cli.up import command as up
+from penstock.cli.usage import command as usage
 from penstock.telemetry import log
 from penstock.telemetry.settings import Settings as TelemetrySettings
 
@@ -75,6 +76,8 @@ app.command(name="control")(control.control)
 app.command(name="migrate")(migrate.migrate)
 app.add_typer(account.app, name="account")
 app.add_typer(key.app, name="key")
+app.add_typer(limit.app, name="limit")
 app.add_typer(models.app, name="models")
+app.add_typer(usage.app, name="usage")
 app.add_typer(config_show.app, name="config")
 app.command(name="doctor")(doctor.doctor)

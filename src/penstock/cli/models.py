@@ -1,5 +1,6 @@
 """`penstock models`: the catalogue as this configuration sees it, and a check of your entries."""
 
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from penstock.catalogue.settings import Settings
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.options import JsonOption, invocation
 from penstock.cli.output import console, error_console, print_json, print_table
+from penstock.clock import SystemClock
 from penstock.records.model import Model
 
 app = typer.Typer(help="List, show and check models.", invoke_without_command=True)
@@ -34,8 +36,9 @@ def list_(context: typer.Context, json: JsonOption = False) -> None:
     if json:
         print_json([_plain(model) for model in models])
         return
+    today = datetime.fromtimestamp(SystemClock().now(), UTC).date()
     titles = ("id", "aliases", "family", "context", "GPUs", "$/Mtok in, cached, out", "can")
-    print_table(titles, (_row(model) for model in models))
+    print_table(titles, (_row(model, today) for model in models))
 
 
 @app.command(name="show")
@@ -105,8 +108,8 @@ def _plain(record: msgspec.Struct) -> dict[str, object]:
     }
 
 
-def _row(model: Model) -> tuple[str, ...]:
-    prices = model.prices
+def _row(model: Model, today: date) -> tuple[str, ...]:
+    prices = model.prices_on(today)
     each = (
         prices.input_nanousd_per_mtok,
         prices.cached_input_nanousd_per_mtok,

@@ -12,11 +12,13 @@ from msgspec import Raw
 
 from penstock.clock import Clock, Timer, TimerWheel
 from penstock.engine.connection import Connection
-from penstock.engine.event_stream import EventStream, WireUsage
+from penstock.engine.event_stream import EventStream
 from penstock.engine.refusal import error_for
 from penstock.engine.settings import Settings
 from penstock.engine.sink import Sink
+from penstock.engine.tally import Tally
 from penstock.errors import DeadlinePassed, EngineFailed, EngineLost, Error
+from penstock.wire.engine_usage import WireUsage
 
 if TYPE_CHECKING:
     from penstock.records.usage import Usage
@@ -46,6 +48,7 @@ class Attempt:
         "_size",
         "_status",
         "_stream",
+        "_tally",
         "_timer",
         "_wheel",
         "first_data_at",
@@ -60,12 +63,14 @@ class Attempt:
     def __init__(
         self,
         sink: Sink,
+        tally: Tally,
         stream: EventStream | None,
         settings: Settings,
         wheel: TimerWheel,
         clock: Clock,
     ) -> None:
         self._sink = sink
+        self._tally = tally
         self._stream = stream
         self._settings = settings
         self._clock = clock
@@ -156,6 +161,7 @@ class Attempt:
         self._out = []
         if self.first_data_at is None:
             self.first_data_at = now
+        self._count()
         self._sink.push(out[0] if len(out) == 1 else b"".join(out))
         if self._sink.is_full and self._connection is not None:
             # The caller is slow, not the engine: while reading is paused only the total runs on.
@@ -204,13 +210,27 @@ class Attempt:
             return EngineFailed("The engine's answer is not JSON.")
         if wire is not None:
             self.usage = wire.counts()
-        self.first_data_at = self._clock.monotonic()
         try:
-            self._sink.whole(body, self.usage)
+            shaped = self._sink.shape(body)
         except EngineFailed as failure:
-            # The answer is JSON, but not a chat completion.
+            # The answer is JSON, but not a chat completion: the caller gets nothing of it.
             return failure
+        self.first_data_at = self._clock.monotonic()
+        self._tally.settle(self.usage)
+        self._sink.whole(shaped, self.usage)
         return None
+
+    def _count(self) -> None:
+        """Say what was made, before the caller gets it: we may be killed in between."""
+        stream = self._stream
+        if stream is None:
+            return
+        if stream.is_done and not stream.has_error:
+            self._tally.settle(stream.usage())
+            return
+        usage = stream.latest()
+        if usage is not None:
+            self._tally.note(usage)
 
     def _resume(self) -> None:
         if self._connection is not None and not self._done.done():

@@ -8,13 +8,10 @@ unescaped quotes; inside a JSON string every quote is escaped, so they cannot ma
 
 import json
 import re
-from typing import Annotated
-
-import msgspec
-from msgspec import Meta
 
 from penstock.errors import EngineFailed
 from penstock.records.usage import Usage
+from penstock.wire.engine_usage import read_usage, write_usage
 
 _END = b"\n\n"
 _USAGE = b',"usage":{'
@@ -29,38 +26,7 @@ _DONE = b"data: [DONE]\n\n"
 _ERROR = b'data: {"error":'
 
 
-# An engine's nonsense is not added up: a number of 400 digits would end the metrics for good.
-_Count = Annotated[int, Meta(ge=0, le=2**53)]
-
-
-class _Details(msgspec.Struct):
-    cached_tokens: _Count | None = None
-
-
-class WireUsage(msgspec.Struct):
-    """`usage` as engines write it."""
-
-    prompt_tokens: _Count = 0
-    completion_tokens: _Count = 0
-    prompt_tokens_details: _Details | None = None
-
-    def counts(self) -> Usage:
-        details = self.prompt_tokens_details
-        cached = details.cached_tokens if details is not None else None
-        return Usage(self.prompt_tokens, self.completion_tokens, cached)
-
-
 _scanner = json.JSONDecoder()
-_usage_decoder = msgspec.json.Decoder(WireUsage)
-
-
-def read_usage(raw: bytes) -> Usage | None:
-    """The counts in a raw `usage` object; None when it is not one."""
-    try:
-        wire = _usage_decoder.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    return wire.counts()
 
 
 def _end_of_object(event: bytes, start: int) -> int:
@@ -144,6 +110,13 @@ class EventStream:
         cached = next((u.cached_tokens for u in counts if u.cached_tokens is not None), None)
         completion = sum(u.completion_tokens for u in counts)
         return Usage(counts[0].prompt_tokens, completion, cached)
+
+    def latest(self) -> bytes | None:
+        """The raw usage of what has come so far, for whoever must know it if we die now."""
+        if self._choices == 1:
+            return self._usage.get(-1) or self._usage.get(0)
+        usage = self.usage()
+        return None if usage is None else write_usage(usage)
 
     def _event(self, event: bytes) -> bytes:
         start = event.find(_USAGE)

@@ -12,6 +12,7 @@ from penstock.engine.event_stream import EventStream, Fingerprint
 from penstock.engine.pool import ConnectionPool
 from penstock.engine.settings import Settings
 from penstock.engine.sink import Sink
+from penstock.engine.tally import Tally
 from penstock.errors import Error, ReplicaUnreachable
 from penstock.records.replica import Replica
 from penstock.records.request import InferenceRequest
@@ -44,7 +45,7 @@ class ReplicaClient:
     def open_connections(self) -> int:
         return self._pool.open_connections
 
-    def attempt(self, request: InferenceRequest, sink: Sink) -> Attempt:
+    def attempt(self, request: InferenceRequest, sink: Sink, tally: Tally) -> Attempt:
         """A new try; hand it to `run`, and read its usage when that ends, however it ends."""
         stream = None
         if request.is_stream:
@@ -55,7 +56,7 @@ class ReplicaClient:
                 fingerprint=self._fingerprint,
                 event_bytes_max=self._settings.event_bytes_max,
             )
-        return Attempt(sink, stream, self._settings, self._wheel, self._clock)
+        return Attempt(sink, tally, stream, self._settings, self._wheel, self._clock)
 
     async def run(self, request: InferenceRequest, attempt: Attempt) -> None:
         """Run the request here. Raises the error it ended with; cancelling stops the engine."""

@@ -17,6 +17,10 @@ class Sink(Protocol):
     def is_full(self) -> bool:
         """Whether the reader is behind by more than its buffer."""
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the reader has gone away: nobody will have what is pushed."""
+
     def when_drained(self, resume: Callable[[], None]) -> None:
         """Call `resume` once, when the reader has caught up."""
 
@@ -26,5 +30,8 @@ class Sink(Protocol):
     def push(self, events: bytes) -> None:
         """One or more whole events of a stream."""
 
-    def whole(self, answer: bytes, usage: Usage | None) -> None:
+    def shape(self, answer: bytes) -> bytes:
+        """A whole answer as the caller wants it; EngineFailed if it is no chat completion."""
+
+    def whole(self, shaped: bytes, usage: Usage | None) -> None:
         """The whole answer of a request that is not streamed, and what the engine counted."""

@@ -34,10 +34,13 @@ WORKERS_AI: Final[dict[type[Error], tuple[int, int]]] = {
     errors.BodyTooSlow: (408, 3007),
     errors.BodyTooLarge: (413, 3006),
     errors.HeadersTooLarge: (431, 3006),
+    errors.CostCapped: (400, 9037),
+    errors.OverLimit: (429, 9036),
     errors.RateLimited: (429, 3021),
     errors.QuotaSpent: (429, 3036),
     errors.Unavailable: (503, 3040),
     errors.OutOfCapacity: (429, 3040),
+    errors.JournalFull: (503, 8005),
     errors.StoreUnavailable: (503, 8005),
     errors.Interrupted: (502, 5001),
     errors.EngineFailed: (500, 5001),
@@ -73,7 +76,7 @@ def body(error: Error, request_id: str, *, is_workers_ai: bool) -> bytes:
 
 def headers(error: Error) -> Headers:
     """What tells a client whether to come again. Work that began says no."""
-    retry = b"true" if error.retryable else b"false"
+    retry = b"true" if error.is_retryable else b"false"
     answer: Headers = [(b"x-should-retry", retry)]
     seconds = error.retry_after_seconds
     if seconds is None and isinstance(error, errors.Unavailable):

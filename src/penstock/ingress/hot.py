@@ -6,7 +6,7 @@ without an answer, a log line and a count.
 
 import asyncio
 import logging
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.clock import Clock, TimerWheel, new_id
 from penstock.errors import Aborted, Error, InternalError
@@ -29,8 +29,16 @@ from penstock.serving.request_path import RequestPath
 from penstock.wire.response_format import is_structured
 
 # What scripts in a browser may read of our headers.
-EXPOSED_HEADERS: Final = ("x-request-id", "retry-after", "x-should-retry")
+EXPOSED_HEADERS: Final = (
+    "x-request-id", "retry-after", "x-should-retry", "x-penstock-cost-usd",
+    "x-penstock-limit-warning", "x-ratelimit-limit-requests", "x-ratelimit-remaining-requests",
+    "x-ratelimit-reset-requests", "x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens",
+    "x-ratelimit-reset-tokens",
+)  # fmt: skip
 _EXPOSED: Final = b"access-control-expose-headers: %s\r\n" % ", ".join(EXPOSED_HEADERS).encode()
+
+if TYPE_CHECKING:
+    from penstock.records.account import Key
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +72,7 @@ class HotDoor:
         started = self.clock.monotonic()
         end = RequestEnd()
         request: InferenceRequest | None = None
+        key: Key | None = None
         try:
             route = find_route(exchange.target)
             headers = CallerHeaders(exchange.headers)
@@ -87,6 +96,8 @@ class HotDoor:
             end.total_seconds = self.clock.monotonic() - started
             end.status = exchange.status
             self._endings.finish(request_id, exchange.target, request, end)
+            if not end.attempts and end.outcome is Outcome.FAILED:
+                self._endings.count_refusal(key, end)
 
     def refuse(self, exchange: Exchange, error: Error) -> None:
         """Answer a request that could not even be read."""
@@ -95,6 +106,7 @@ class HotDoor:
         self._fail(exchange, error, request_id, end)
         end.status = exchange.status
         self._endings.finish(request_id, exchange.target, None, end)
+        self._endings.count_refusal(None, end)
 
     def render_default_headers(self, default_headers: list[tuple[bytes, bytes]]) -> bytes:
         """uvicorn renews this list once a second; it is rendered once for each renewal."""
@@ -113,12 +125,13 @@ class HotDoor:
     ) -> None:
         shape = Shape(
             headers=self._headers(request.id, exchange, request.caller_request_id),
-            prices=request.model.prices,
+            price=request.price,
+            asked_at=request.asked_at,
             is_chunked=exchange.speaks_chunked,
             renames_reasoning=request.model.reasoning_field == "reasoning_content",
             tells_cost=request.is_stream and headers.wants_cost(),
         )
-        sink = _sink_for(request, route)(exchange, shape)
+        sink = _sink_for(request, route)(exchange, shape, end)
         if not request.is_stream:
             await self._path.run(request, sink, end)
             return

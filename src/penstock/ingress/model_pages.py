@@ -2,11 +2,13 @@
 
 import uuid
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.catalogue import Catalogue
+from penstock.clock import Clock
 from penstock.errors import AccountBlocked, Forbidden, InvalidRequest, UnknownModel
 from penstock.ingress.json_pages import json_response
 from penstock.ingress.openapi import input_schema, output_schema
@@ -23,10 +25,13 @@ _PER_PAGE_MAX = 1000
 class ModelPages:
     """Reads the catalogue and the roster; any valid key of the account may look."""
 
-    def __init__(self, reader: RequestReader, catalogue: Catalogue, wanted: WantedModels) -> None:
+    def __init__(
+        self, reader: RequestReader, catalogue: Catalogue, wanted: WantedModels, clock: Clock
+    ) -> None:
         self._reader = reader
         self._catalogue = catalogue
         self._wanted = wanted
+        self._clock = clock
 
     async def list_openai(self, request: Request) -> Response:
         key = await self._key(request)
@@ -51,12 +56,13 @@ class ModelPages:
             and author in m.id.lower()
             and task in m.task.lower()
         ]
+        today = datetime.fromtimestamp(self._clock.now(), UTC).date()
         page = _positive(query.get("page"), 1, "page")
         per_page = min(_positive(query.get("per_page"), 50, "per_page"), _PER_PAGE_MAX)
         shown = found[(page - 1) * per_page : page * per_page]
         return json_response(
             {
-                "result": [found_model(m, _uuid_of(m)) for m in shown],
+                "result": [found_model(m, _uuid_of(m), today) for m in shown],
                 "result_info": {
                     "page": page,
                     "per_page": per_page,

@@ -6,7 +6,8 @@ from typing import Any, Final
 import msgspec
 
 from penstock.records.model import Family
-from penstock.wire import errors, models, schemas
+from penstock.wire import errors, models, schemas, usage
+from penstock.wire.usage_query import ROWS_DEFAULT, ROWS_MAX, Label, Step
 
 Schema = dict[str, Any]
 
@@ -20,6 +21,7 @@ _TYPES: Final = (
     schemas.RunRequest, schemas.ChatCompletion, schemas.NativeResult,
     errors.OpenAIErrorAnswer, errors.EnvelopeErrorAnswer,
     models.OpenAIModel, models.OpenAIModelList, models.FoundModel,
+    usage.UsageAnswer, usage.SessionAnswer, usage.RequestAnswer,
 )  # fmt: skip
 
 
@@ -97,10 +99,46 @@ def _paths() -> Schema:
         f"{base}/models/schema": _get(
             "A model's input and output", _ref("SchemaAnswer"), [account, named_model], _V4
         ),
+        **_usage_paths(),
         "/healthz": {"get": _open_page("Is this worker alive")},
         "/readyz": {"get": _open_page("Can it serve")},
         "/openapi.json": {"get": _open_page("This description")},
     }  # fmt: skip
+
+
+def _usage_paths() -> Schema:
+    period = [
+        _query("since", {"type": "string"}, "A date or an RFC 3339 time; 24 h before `until`."),
+        _query("until", {"type": "string"}, "Up to this time, not including it; now."),
+        _query(
+            "limit",
+            {"type": "integer", "minimum": 1, "maximum": ROWS_MAX, "default": ROWS_DEFAULT},
+            "How many rows or turns, at most.",
+        ),
+    ]
+    of_account = _query("account", {"type": "string"}, "Whose session; operators must say.")
+    labels = [_query(label, {"type": "string"}, f"Only of this {label}.") for label in Label]
+    grouped = _query("group_by", {"type": "string"}, f"A comma list of {', '.join(Label)}.")
+    step = _query("by", {"type": "string", "enum": list(map(str, Step))}, "A row for each of them.")
+    session = {"name": "session", "in": "path", "required": True, "schema": {"type": "string"}}
+    request = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
+    return {
+        "/v1/usage": _get(
+            "Usage and cost, by label and time",
+            _ref("UsageAnswer"), [*period, step, grouped, *labels], _V1,
+        ),
+        "/v1/usage/requests/{id}": _get(
+            "One request with its attempts and its charge", _ref("RequestAnswer"), [request], _V1
+        ),
+        "/v1/usage/sessions/{session}": _get(
+            "A session's turns and how its prompt grows",
+            _ref("SessionAnswer"), [session, of_account, *period], _V1,
+        ),
+    }  # fmt: skip
+
+
+def _query(name: str, schema: Schema, description: str) -> Schema:
+    return {"name": str(name), "in": "query", "description": description, "schema": schema}
 
 
 def _ref(name: str) -> Schema:

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -18,6 +19,7 @@ from penstock.ingress.json_pages import RequestIds, crash_page, error_page, json
 from penstock.ingress.model_pages import ModelPages
 from penstock.ingress.openapi import document
 from penstock.ingress.settings import Settings
+from penstock.ingress.usage_pages import UsagePages
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -31,10 +33,18 @@ _HOT_PATHS = (
 )
 
 
-def build_pages(
-    models: ModelPages, health: HealthPages, settings: Settings, lifespan: Lifespan[Starlette]
-) -> Starlette:
+class Pages(msgspec.Struct, frozen=True):
+    """What there is to look at."""
+
+    models: ModelPages
+    usage: UsagePages
+    health: HealthPages
+
+
+def build_pages(pages: Pages, settings: Settings, lifespan: Lifespan[Starlette]) -> Starlette:
     """The Starlette application; hot paths never reach it with POST."""
+
+    models, usage, health = pages.models, pages.usage, pages.health
 
     async def openapi(_: Request) -> Response:
         return json_response(document())
@@ -43,6 +53,9 @@ def build_pages(
         Route("/healthz", health.alive),
         Route("/readyz", health.ready),
         Route("/openapi.json", openapi),
+        Route("/v1/usage", usage.usage),
+        Route("/v1/usage/requests/{id}", usage.request),
+        Route("/v1/usage/sessions/{session:path}", usage.session),
         Route("/v1/models", models.list_openai),
         Route("/v1/models/{model:path}", models.show_openai),
         Route(f"{_ACCOUNT}/ai/v1/models", models.list_openai),

@@ -6,14 +6,20 @@ Synchronous but for an unknown key, which is looked up once before it is refused
 from typing import Final
 
 import msgspec
+from msgspec import Raw
 
 from penstock.catalogue import Catalogue
+from penstock.clock import timestamp_of
 from penstock.errors import InvalidRequest, MissingCapability, Unauthenticated
+from penstock.ingress.estimate import Estimate, estimate, within_cap
+from penstock.ingress.labels import WorkflowNames, retry_number, workflow_label
 from penstock.ingress.routes import Route, Surface
 from penstock.ingress.settings import Settings
+from penstock.metering import PriceBook
 from penstock.policy import KeyMirror, authorize
 from penstock.records.account import Key
 from penstock.records.model import Capability, Family, Model
+from penstock.records.price import Price, Tier
 from penstock.records.request import InferenceRequest, RequestId
 from penstock.wire.chat import MODEL, ChatRequest, read_chat
 from penstock.wire.json_body import Fields
@@ -64,6 +70,19 @@ class CallerHeaders:
                 f"Content encoding `{_label(encoding)}` is not supported: send plain JSON."
             )
 
+    def workflow(self, in_body: str) -> str:
+        names = self._by_name
+        return workflow_label(
+            names.get(b"x-penstock-workflow", b""), names.get(b"cf-aig-metadata", b""), in_body
+        )
+
+    def client_retry(self) -> int | None:
+        return retry_number(self._by_name.get(b"x-stainless-retry-count", b""))
+
+    def cost_cap(self) -> str | None:
+        value = self._by_name.get(b"x-penstock-max-cost-usd")
+        return None if value is None else _label(value)
+
     def wants_cost(self) -> bool:
         return self._by_name.get(b"x-penstock-cost", b"") in (b"1", b"true")
 
@@ -74,10 +93,20 @@ class CallerHeaders:
 class RequestReader:
     """Catalogue and keys, joined for reading. Holds no state of its own."""
 
-    def __init__(self, catalogue: Catalogue, keys: KeyMirror, settings: Settings) -> None:
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        keys: KeyMirror,
+        prices: PriceBook,
+        workflows: WorkflowNames,
+        settings: Settings,
+    ) -> None:
         self._catalogue = catalogue
         self._keys = keys
+        self._prices = prices
         self._media_hosts = frozenset(settings.media_hosts)
+        self._bytes_per_token = settings.prompt_bytes_per_token
+        self._workflows = workflows
 
     async def authenticate(self, headers: CallerHeaders) -> Key:
         secret = headers.secret()
@@ -98,6 +127,10 @@ class RequestReader:
         messages = parsed.messages if fields is parsed.fields else None
         chat = read_chat(fields, self._media_hosts, messages)
         _require(model, chat)
+        asked_at = timestamp_of(request_id)
+        price = self._prices.price(model.id, Tier.NOW, asked_at)
+        wanted = self._estimate(chat, model, price, headers.cost_cap())
+        workflow = headers.workflow(chat.workflow)
         return InferenceRequest(
             id=request_id,
             account=grant.account,
@@ -106,13 +139,30 @@ class RequestReader:
             body=chat.fields,
             is_stream=chat.is_stream,
             cache_salt=grant.cache_salt,
-            session=headers.session() or chat.cache_key[:_LABEL_CHARS_MAX],
+            session=headers.session() or _printable(chat.cache_key[:_LABEL_CHARS_MAX]),
             wants_usage=chat.wants_usage or _is_native(route, model),
             wants_continuous_usage=chat.wants_continuous_usage,
             choices=chat.choices,
             reject_if_busy=_rejects_if_busy(route, headers, chat),
             caller_request_id=headers.caller_request_id(),
+            asked_at=asked_at,
+            price=price,
+            workflow=self._workflows.known(grant.account, workflow) if workflow else "",
+            prompt_family=chat.prompt_family,
+            client_retry=headers.client_retry(),
+            prompt_tokens_estimate=wanted.prompt_tokens,
+            output_tokens_max=wanted.output_tokens,
+            on_outage_refuse=grant.on_outage_refuse,
         )
+
+    def _estimate(self, chat: ChatRequest, model: Model, price: Price, cap: str | None) -> Estimate:
+        wanted = estimate(chat, model, self._bytes_per_token)
+        if cap is None:
+            return wanted
+        fitting = within_cap(wanted, price, cap, may_shorten=chat.max_tokens is None)
+        if fitting is not wanted:
+            chat.fields["max_tokens"] = Raw(b"%d" % fitting.max_tokens)
+        return fitting
 
     def _find_model(self, route: Route, fields: Fields) -> Model:
         if route.model is not None:
@@ -175,5 +225,8 @@ def _rejects_if_busy(route: Route, headers: CallerHeaders, chat: ChatRequest) ->
 
 def _label(value: bytes) -> str:
     """A caller's own text, cut and made safe to write back and to log."""
-    text = value[:_LABEL_CHARS_MAX].decode("latin-1")
+    return _printable(value[:_LABEL_CHARS_MAX].decode("latin-1"))
+
+
+def _printable(text: str) -> str:
     return text if text.isprintable() else "".join(c for c in text if c.isprintable())

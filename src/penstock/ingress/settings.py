@@ -41,6 +41,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     client_stall_seconds: Annotated[float, Meta(gt=0, le=3600)] = 120.0
     # How often a comment is sent on a stream that has no token yet.
     keepalive_seconds: Annotated[float, Meta(gt=0, le=600)] = 15.0
+    # Bytes of JSON that are taken for one prompt token when a budget reserves; 1 is a sure bound.
+    prompt_bytes_per_token: Annotated[float, Meta(ge=0.5, le=16)] = 3.0
     # Hosts from which media may be fetched by the engine; `data:` URLs always may.
     media_hosts: tuple[str, ...] = ()
     # Origins that browsers may call from; `["*"]` = any.

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.ingress.exchange import JSON, Exchange
-from penstock.metering import cost_nanousd, usd
-from penstock.records.model import Prices
+from penstock.ingress.limit_headers import limit_headers
+from penstock.metering import usd
+from penstock.records.price import Price, cost_nanousd
+from penstock.records.request import RequestEnd
 from penstock.records.usage import Usage
 from penstock.wire.native_stream import native_events
 from penstock.wire.workers_ai import envelope, native_json_result, native_result
@@ -26,7 +28,8 @@ class Shape(msgspec.Struct, frozen=True):
     """How one caller wants its answer, beside the surface's own shape."""
 
     headers: bytes
-    prices: Prices
+    price: Price
+    asked_at: float = 0.0
     is_chunked: bool = True
     renames_reasoning: bool = False
     tells_cost: bool = False
@@ -35,11 +38,12 @@ class Shape(msgspec.Struct, frozen=True):
 class ClientSink:
     """OpenAI's shape: bytes go through as they are."""
 
-    __slots__ = ("_exchange", "_owes_done", "_shape", "keepalive")
+    __slots__ = ("_end", "_exchange", "_owes_done", "_shape", "keepalive")
 
-    def __init__(self, exchange: Exchange, shape: Shape) -> None:
+    def __init__(self, exchange: Exchange, shape: Shape, end: RequestEnd) -> None:
         self._exchange = exchange
         self._shape = shape
+        self._end = end
         self._owes_done = False
         self.keepalive: Timer | None = None
 
@@ -47,11 +51,15 @@ class ClientSink:
     def is_full(self) -> bool:
         return self._exchange.is_full
 
+    @property
+    def is_gone(self) -> bool:
+        return self._exchange.disconnected
+
     def when_drained(self, resume: Callable[[], None]) -> None:
         self._exchange.when_drained(resume)
 
     def begin(self) -> None:
-        self._exchange.start_stream(self._shape.headers, is_chunked=self._shape.is_chunked)
+        self._exchange.start_stream(self._headers(), is_chunked=self._shape.is_chunked)
 
     def push(self, events: bytes) -> None:
         if self.keepalive is not None:
@@ -73,21 +81,31 @@ class ClientSink:
             self._exchange.write(cost + _DONE)
         self._exchange.end_stream()
 
-    def whole(self, answer: bytes, usage: Usage | None) -> None:
+    def shape(self, answer: bytes) -> bytes:
         if self._shape.renames_reasoning:
             answer = answer.replace(_REASONING, _REASONING_CONTENT)
-        headers = JSON + self._shape.headers
+        return self.shape_whole(answer)
+
+    def whole(self, shaped: bytes, usage: Usage | None) -> None:
+        headers = JSON + self._headers()
         if usage is not None:
             headers += b"x-penstock-cost-usd: %s\r\n" % self._cost(usage)
-        self._exchange.answer(200, headers, self.shape_whole(answer))
+        self._exchange.answer(200, headers, shaped)
 
     def comment(self) -> None:
         """Hold the line while the engine reads a long prompt."""
         self.begin()
         self._exchange.write(b": keepalive\n\n")
 
+    def _headers(self) -> bytes:
+        end = self._end
+        if not end.standings and not end.warnings:
+            return self._shape.headers
+        now = self._shape.asked_at
+        return self._shape.headers + limit_headers(end.standings, end.warnings, now)
+
     def _cost(self, usage: Usage) -> bytes:
-        return usd(cost_nanousd(usage, self._shape.prices)).encode()
+        return usd(cost_nanousd(usage, self._shape.price)).encode()
 
     def shape_events(self, events: bytes) -> bytes:
         return events

@@ -1,5 +1,19 @@
-"""What a request cost."""
+"""What a request cost: prices, the journal that survives a kill, the ledger it is drained into.
 
-from penstock.metering.prices import cost_nanousd, usd
+Promises: usage is on disk before the engine is asked and before the answer ends; a row of the
+ledger is written once, whatever is replayed; unknown is null, never 0; money is integers.
+"""
 
-__all__ = ["cost_nanousd", "usd"]
+from penstock.metering.drain import Drain
+from penstock.metering.journal import Journal
+from penstock.metering.ledger import Ledger
+from penstock.metering.meter import Meter, Metering
+from penstock.metering.prices import PriceBook, usd
+from penstock.metering.refusals import Refusals
+from penstock.metering.retention import Retention
+from penstock.metering.settings import Settings
+
+__all__ = [
+    "Drain", "Journal", "Ledger", "Meter", "Metering", "PriceBook", "Refusals", "Retention",
+    "Settings", "usd",
+]  # fmt: skip

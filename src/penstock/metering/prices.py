@@ -1,35 +1,57 @@
-"""The one function from usage and prices to money, in integers. Pure.
+"""The price book: which price a request has, by its model, tier and start. Pure.
 
-Prices are nano-dollars per million tokens; a multiplier is in basis points (10,000 = once).
-Everything is added up first and rounded once, half up.
+A request keeps the price of its start, whatever the book says when it ends.
 """
 
+from collections.abc import Iterable
+from datetime import UTC, datetime, time
 from typing import Final
 
-from penstock.records.model import Prices
-from penstock.records.usage import Usage
+from penstock.records.model import Model, ModelId
+from penstock.records.price import Price, Prices, Tier
 
-ONCE: Final = 10_000
-_TOKENS_PER_MTOK: Final = 10**6
 _NANOUSD_PER_USD: Final = 10**9
 
 
-def cost_nanousd(usage: Usage, prices: Prices, *, multiplier_bp: int = ONCE) -> int:
-    """What this usage costs. Cached tokens are a part of the prompt, and billed as such once.
+# The first row of a book holds from ever, so this is never what is found.
+_NO_PRICES: Final[dict[Tier, Price]] = {}
 
-    When the engine did not say how many were cached, none are taken for cached.
-    """
-    cached = min(usage.cached_tokens or 0, usage.prompt_tokens)
-    uncached = usage.prompt_tokens - cached
-    total = (
-        uncached * prices.input_nanousd_per_mtok
-        + cached * prices.cached_input_nanousd_per_mtok
-        + usage.completion_tokens * prices.output_nanousd_per_mtok
-    ) * multiplier_bp
-    divisor = _TOKENS_PER_MTOK * ONCE
-    return (total + divisor // 2) // divisor
+
+class PriceBook:
+    """All models' prices, ready to be looked up."""
+
+    def __init__(self, models: Iterable[Model]) -> None:
+        self._rows = {model.id: [_row(prices) for prices in model.prices] for model in models}
+
+    def price(self, model: ModelId, tier: Tier, at: float) -> Price:
+        """The price at a time, in seconds since 1970."""
+        by_tier = _NO_PRICES
+        for start, prices in self._rows[model]:
+            if start > at:
+                break
+            by_tier = prices
+        return by_tier[tier]
+
+
+def _row(prices: Prices) -> tuple[float, dict[Tier, Price]]:
+    start = float("-inf")
+    if prices.valid_from is not None:
+        start = datetime.combine(prices.valid_from, time(), UTC).timestamp()
+    tokens = (
+        prices.input_nanousd_per_mtok,
+        prices.cached_input_nanousd_per_mtok,
+        prices.output_nanousd_per_mtok,
+    )
+    multipliers = {
+        Tier.NOW: prices.now_bp,
+        Tier.FLEX: prices.flex_bp,
+        Tier.BATCH: prices.batch_bp,
+    }
+    return start, {tier: Price(*tokens, bp) for tier, bp in multipliers.items()}
 
 
 def usd(nanousd: int) -> str:
     """Nano-dollars as dollars, every digit of them."""
+    if nanousd < 0:
+        return f"-{usd(-nanousd)}"
     return f"{nanousd // _NANOUSD_PER_USD}.{nanousd % _NANOUSD_PER_USD:09d}"

@@ -5,8 +5,9 @@ import re
 from penstock import errors
 from penstock.clock import new_id
 from penstock.policy.revision import next_revision
-from penstock.records.account import Account, AccountId
+from penstock.records.account import Account, AccountId, OnOutage
 from penstock.store import Store
+from penstock.store.pool import Row
 
 NAME_CHARACTERS_MAX = 200
 
@@ -14,12 +15,14 @@ _ID = re.compile(r"[0-9a-f]{32}")
 
 
 class AccountBook:
-    """Creates, lists and blocks accounts."""
+    """Creates, lists, blocks and changes accounts."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def create(self, name: str, id: str | None = None) -> Account:
+    async def create(
+        self, name: str, id: str | None = None, on_outage: OnOutage = OnOutage.CONTINUE
+    ) -> Account:
         """A new account. Ids look like Workers AI's: 32 hexadecimal characters."""
         check_name(name)
         account_id = AccountId(new_id().replace("-", "") if id is None else id)
@@ -30,29 +33,30 @@ class AccountBook:
         async with self._store.transaction() as transaction:
             revision = await next_revision(transaction)
             made = await transaction.execute(
-                "insert into accounts (id, name, revision) values (%s, %s, %s)"
+                "insert into accounts (id, name, on_outage, revision) values (%s, %s, %s, %s)"
                 " on conflict (id) do nothing",
-                (account_id, name, revision),
+                (account_id, name, on_outage.value, revision),
             )
         if not made:
             raise errors.InvalidRequest(f"There is an account {account_id} already.", param="id")
-        return Account(account_id, name)
+        return Account(account_id, name, on_outage=on_outage)
 
     async def list(self, *, limit: int = 10_000) -> tuple[Account, ...]:
         """The oldest accounts first."""
         async with self._store.transaction() as transaction:
             rows = await transaction.fetch(
-                "select id, name, is_blocked from accounts order by created_at, id limit %s",
+                "select id, name, is_blocked, on_outage from accounts"
+                " order by created_at, id limit %s",
                 (limit,),
             )
-        return tuple(Account(*row) for row in rows)
+        return tuple(account_from(row) for row in rows)
 
     async def find(self, id: str) -> Account | None:
         async with self._store.transaction() as transaction:
             row = await transaction.fetch_one(
-                "select id, name, is_blocked from accounts where id = %s", (id,)
+                "select id, name, is_blocked, on_outage from accounts where id = %s", (id,)
             )
-        return None if row is None else Account(*row)
+        return None if row is None else account_from(row)
 
     async def set_blocked(self, id: str, is_blocked: bool) -> Account:
         """Stop a whole account, or let it go on. Every gateway heeds it within 5 s."""
@@ -60,12 +64,27 @@ class AccountBook:
             revision = await next_revision(transaction)
             row = await transaction.fetch_one(
                 "update accounts set is_blocked = %s, revision = %s where id = %s"
-                " returning id, name, is_blocked",
+                " returning id, name, is_blocked, on_outage",
                 (is_blocked, revision, id),
             )
-        if row is None:
-            raise errors.NotFound(f"There is no account {id}.")
-        return Account(*row)
+        return _found(row, id)
+
+    async def set_on_outage(self, id: str, on_outage: OnOutage) -> Account:
+        """Choose what happens when its leases are used up while Postgres is away."""
+        async with self._store.transaction() as transaction:
+            revision = await next_revision(transaction)
+            row = await transaction.fetch_one(
+                "update accounts set on_outage = %s, revision = %s where id = %s"
+                " returning id, name, is_blocked, on_outage",
+                (on_outage.value, revision, id),
+            )
+        return _found(row, id)
+
+
+def account_from(row: Row) -> Account:
+    """A record out of a row, in the order of the record's fields."""
+    id, name, is_blocked, on_outage = row
+    return Account(id, name, is_blocked, OnOutage(on_outage))
 
 
 def check_name(name: str) -> None:
@@ -74,3 +93,9 @@ def check_name(name: str) -> None:
         raise errors.InvalidRequest(
             f"A name is 1 to {NAME_CHARACTERS_MAX} printable characters.", param="name"
         )
+
+
+def _found(row: Row | None, id: str) -> Account:
+    if row is None:
+        raise errors.NotFound(f"There is no account {id}.")
+    return account_from(row)

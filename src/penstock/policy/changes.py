@@ -6,6 +6,7 @@ than a page beside what is kept.
 
 from collections.abc import AsyncIterator
 
+from penstock.policy.accounts import account_from
 from penstock.policy.key_table import KeyRow
 from penstock.records.account import Account, Role
 from penstock.store import Transaction
@@ -30,11 +31,11 @@ async def read_accounts(transaction: Transaction, since: int) -> AsyncIterator[l
     after = (since + 1, "")
     while True:
         rows = await transaction.fetch(
-            "select revision, id, name, is_blocked from accounts"
+            "select revision, id, name, is_blocked, on_outage from accounts"
             " where (revision, id) > (%s, %s) order by revision, id limit %s",
             (*after, PAGE_ROWS),
         )
-        yield [Account(*row[1:]) for row in rows]
+        yield [account_from(row[1:]) for row in rows]
         if len(rows) < PAGE_ROWS:
             return
         after = rows[-1][:2]

@@ -8,9 +8,9 @@ import secrets
 
 from penstock import errors
 from penstock.clock import new_id
-from penstock.policy.accounts import check_name
+from penstock.policy.accounts import account_from, check_name
 from penstock.policy.revision import next_revision
-from penstock.records.account import Account, AccountId, Key, KeyId, Role
+from penstock.records.account import AccountId, Key, KeyId, Role
 from penstock.store import Store
 
 SECRET_PREFIX = "psk_"  # noqa: S105 - what every key begins with, so that scanners find leaked ones
@@ -48,11 +48,12 @@ class KeyBook:
             account = None
             if account_id is not None:
                 row = await transaction.fetch_one(
-                    "select id, name, is_blocked from accounts where id = %s", (account_id,)
+                    "select id, name, is_blocked, on_outage from accounts where id = %s",
+                    (account_id,),
                 )
                 if row is None:
                     raise errors.NotFound(f"There is no account {account_id}.")
-                account = Account(*row)
+                account = account_from(row)
             await transaction.execute(
                 "insert into keys (id, account_id, role, name, secret_sha256, revision)"
                 " values (%s, %s, %s, %s, %s, %s)",
@@ -78,8 +79,8 @@ class KeyBook:
         """The oldest keys first: one account's, or all there are."""
         async with self._store.transaction() as transaction:
             rows = await transaction.fetch(
-                "select k.id, k.role, k.name, k.revoked_at is not null, a.id, a.name, a.is_blocked"
-                " from keys k left join accounts a on a.id = k.account_id"
+                "select k.id, k.role, k.name, k.revoked_at is not null, a.id, a.name, a.is_blocked,"
+                " a.on_outage from keys k left join accounts a on a.id = k.account_id"
                 " where %s::text is null or k.account_id = %s"
                 " order by k.created_at, k.id limit %s",
                 (account_id, account_id, limit),
@@ -88,7 +89,7 @@ class KeyBook:
             Key(
                 id=KeyId(row[0]),
                 role=Role(row[1]),
-                account=None if row[4] is None else Account(*row[4:]),
+                account=None if row[4] is None else account_from(row[4:]),
                 name=row[2],
                 is_revoked=row[3],
             )

@@ -16,12 +16,20 @@ class Role(StrEnum):
     OPERATOR = "operator"
 
 
+class OnOutage(StrEnum):
+    """What becomes of requests beyond an account's leases while Postgres is away."""
+
+    CONTINUE = "continue"
+    REFUSE = "refuse"
+
+
 class Account(msgspec.Struct, frozen=True):
     """A tenant."""
 
     id: AccountId
     name: str
     is_blocked: bool = False
+    on_outage: OnOutage = OnOutage.CONTINUE
 
 
 class Key(msgspec.Struct, frozen=True):
@@ -40,3 +48,4 @@ class Grant(msgspec.Struct, frozen=True):
     account: AccountId
     key: KeyId
     cache_salt: str
+    on_outage_refuse: bool = False

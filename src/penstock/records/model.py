@@ -1,10 +1,13 @@
 """A catalogue entry: what a model is called, can do, costs, and how an engine for it is started."""
 
+from datetime import date
 from enum import StrEnum
 from typing import Annotated, Literal, NewType
 
 import msgspec
 from msgspec import Meta
+
+from penstock.records.price import Prices
 
 ModelId = NewType("ModelId", str)
 
@@ -25,17 +28,6 @@ class Capability(StrEnum):
     STRUCTURED_OUTPUT = "structured_output"
     LORA = "lora"
     ASYNC_QUEUE = "async_queue"
-
-
-NanoUsd = Annotated[int, Meta(ge=0, le=10**15)]
-
-
-class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Integer nano-dollars per million tokens: 600_000_000 is $0.60."""
-
-    input_nanousd_per_mtok: NanoUsd = 0
-    cached_input_nanousd_per_mtok: NanoUsd = 0
-    output_nanousd_per_mtok: NanoUsd = 0
 
 
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,8 +57,11 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     description: str = ""
     task: str = "Text Generation"
     capabilities: frozenset[Capability] = frozenset()
-    prices: Prices = Prices()
+    # The price book, oldest row first.
+    prices: tuple[Prices, ...] = (Prices(),)
     default_output_tokens: Annotated[int, Meta(ge=1, le=10**7)] = 4096
+    # The most prompt tokens that one image can become; what a budget reserves for it.
+    image_tokens_max: Annotated[int, Meta(ge=0, le=10**7)] = 4096
     allowed_accounts: tuple[str, ...] = ()
     # What clients of this model look for: engines say `reasoning`, Kimi K2.5's said
     # `reasoning_content`.
@@ -74,3 +69,8 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def has(self, capability: Capability) -> bool:
         return capability in self.capabilities
+
+    def prices_on(self, day: date) -> Prices:
+        """The row of the price book that holds on a day."""
+        rows = [row for row in self.prices if row.valid_from is None or row.valid_from <= day]
+        return rows[-1]

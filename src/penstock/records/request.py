@@ -6,7 +6,9 @@ from typing import NewType
 import msgspec
 
 from penstock.records.account import AccountId, KeyId
+from penstock.records.limit import Standing
 from penstock.records.model import Model
+from penstock.records.price import Price, Tier
 from penstock.records.usage import Usage
 
 RequestId = NewType("RequestId", str)
@@ -28,6 +30,19 @@ class InferenceRequest(msgspec.Struct, frozen=True):
     choices: int = 1
     reject_if_busy: bool = False
     caller_request_id: str = ""
+    # When it was asked, in seconds since 1970: the time in `id`.
+    asked_at: float = 0.0
+    tier: Tier = Tier.NOW
+    price: Price = Price()
+    workflow: str = ""
+    prompt_family: str = ""
+    # How often the client says that it has tried this before; None when it says nothing.
+    client_retry: int | None = None
+    # What a budget reserves: the prompt by its bytes and images, and all choices at their longest.
+    prompt_tokens_estimate: int = 0
+    output_tokens_max: int = 0
+    # Whether the account wants no use beyond its leases while Postgres is away.
+    on_outage_refuse: bool = False
 
 
 class Outcome(StrEnum):
@@ -36,6 +51,8 @@ class Outcome(StrEnum):
     OK = "ok"
     CLIENT_LEFT = "client_left"
     FAILED = "failed"
+    # Left open by a process that died; found in its journal.
+    INTERRUPTED = "interrupted"
 
 
 class RequestEnd(msgspec.Struct):
@@ -52,3 +69,9 @@ class RequestEnd(msgspec.Struct):
     outcome: Outcome = Outcome.OK
     error_code: str = ""
     status: int = 0
+    charge_nanousd: int = 0
+    # Prompt and output of all attempts.
+    tokens: int = 0
+    # Where the caller stands with its hard limits, and which soft ones it has passed.
+    standings: tuple[Standing, ...] = ()
+    warnings: tuple[Standing, ...] = ()

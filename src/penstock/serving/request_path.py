@@ -1,29 +1,40 @@
 """The path of one request, from the moment it is understood to its last byte. Read this first.
 
-    ingress ─► policy ─► [ admission ─► routing ─► engine ] ─► the caller
-               who may    now?          where?     run it
+    ingress ─► policy ─► [ admission ─► routing ─► engine ─► metering ] ─► the caller
+               who may    now?          where?     run it    what it cost
 
 Ingress has read the request and policy has granted it; what is in brackets happens here, and
 nowhere else: flex work will run the same function. Each stage is a room that does not know the
 others.
 """
 
+import asyncio
 import logging
+from typing import NamedTuple, Protocol
 
-from penstock.admission import Gate
+import msgspec
+
+from penstock.admission import Gate, Hold, Limits
 from penstock.clock import Clock
+from penstock.engine.attempt import Attempt
+from penstock.engine.replica import ReplicaClient
 from penstock.engine.sink import Sink
+from penstock.engine.tally import Tally
 from penstock.errors import (
+    Aborted,
     DeadlinePassed,
     EngineFailed,
     EngineLost,
     Error,
+    InternalError,
+    JournalFull,
     NoReplica,
     OutOfCapacity,
     ReplicaUnreachable,
 )
 from penstock.records.replica import Replica, ReplicaId
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd
+from penstock.records.usage import Usage
 from penstock.routing import Router
 from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.retry_budget import RetryBudget
@@ -32,26 +43,68 @@ from penstock.serving.settings import Settings
 logger = logging.getLogger(__name__)
 
 
-class RequestPath:
-    """Admission, routing and the engine, joined."""
+class AttemptMeter(Tally, Protocol):
+    """One attempt's count: opened before it, closed once, however it ends."""
 
-    def __init__(
-        self, gate: Gate, router: Router, clients: FleetClients, settings: Settings, clock: Clock
-    ) -> None:
-        self._gate = gate
-        self._router = router
-        self._clients = clients
+    charge_nanousd: int
+
+    def close(
+        self, outcome: Outcome, *, usage: Usage | None, is_delivered: bool, error: str = ""
+    ) -> None: ...
+
+
+class Meters(Protocol):
+    """The seam to metering: the journal, or nothing at all where a benchmark compares."""
+
+    def open(
+        self, request: InferenceRequest, replica: Replica, attempt: int, limits: tuple[int, ...]
+    ) -> AttemptMeter: ...
+
+
+class Stages(msgspec.Struct, frozen=True):
+    """The rooms that the path joins."""
+
+    limits: Limits
+    gate: Gate
+    router: Router
+    clients: FleetClients
+    meters: Meters
+
+
+class RequestPath:
+    """Admission, routing, the engine and metering, joined."""
+
+    def __init__(self, stages: Stages, settings: Settings, clock: Clock) -> None:
+        self._limits = stages.limits
+        self._gate = stages.gate
+        self._router = stages.router
+        self._clients = stages.clients
+        self._meters = stages.meters
         self._clock = clock
         self._settings = settings
         self._budget = RetryBudget(settings)
 
     async def run(self, request: InferenceRequest, sink: Sink, end: RequestEnd) -> None:
         """Serve the request into `sink`. Facts go into `end` on every way out."""
-        await self._admit(request, end)
+        # What it may use at most is held before it waits, and settled with what it used.
+        hold = self._limits.reserve(request) or await self._limits.lease(request)
+        try:
+            if hold.limits:
+                end.standings, end.warnings = hold.standings, hold.warnings
+            await self._admit(request, end)
+            await self._serve(request, hold, sink, end)
+        finally:
+            hold.settle(
+                requests=min(end.attempts, 1), tokens=end.tokens, nanousd=end.charge_nanousd
+            )
+
+    async def _serve(
+        self, request: InferenceRequest, hold: Hold, sink: Sink, end: RequestEnd
+    ) -> None:
         tried: list[ReplicaId] = []
         failure: Error | None = None
         while (replica := self._pick(request, tried)) is not None:
-            failure = await self._try(replica, request, sink, end)
+            failure = await self._try(replica, request, hold, sink, end)
             if failure is None:
                 return
             tried.append(replica.id)
@@ -84,39 +137,83 @@ class RequestPath:
             return None
 
     async def _try(
-        self, replica: Replica, request: InferenceRequest, sink: Sink, end: RequestEnd
+        self,
+        replica: Replica,
+        request: InferenceRequest,
+        hold: Hold,
+        sink: Sink,
+        end: RequestEnd,
     ) -> Error | None:
         """One try at one replica: None when it served, or the failure that lets another try."""
-        end.attempts += 1
-        end.replica = replica.id
         client = self._clients.to(replica)
-        attempt = client.attempt(request, sink)
+        meter = self._open_meter(replica, request, hold, end)
+        end.replica = replica.id
+        attempt = client.attempt(request, sink, meter)
         started = self._clock.monotonic()
         self._router.outstanding.add(replica.id)
         self._gate.let_next(request.model.id)
+        ending = Ending(Outcome.FAILED, InternalError.code)
+        try:
+            failure = await self._run(client, request, attempt)
+            ending = _ending(failure, attempt)
+        except Error as raised:
+            ending = Ending(Outcome.FAILED, raised.code)
+            raise
+        except asyncio.CancelledError:
+            # Either the caller went away, or this gateway stops and waits no longer.
+            is_left = sink.is_gone
+            ending = Ending(Outcome.CLIENT_LEFT) if is_left else Ending(*_ABORTED)
+            raise
+        finally:
+            self._router.outstanding.remove(replica.id)
+            self._gate.let_next(request.model.id)
+            is_delivered = attempt.first_data_at is not None
+            meter.close(
+                ending.outcome, usage=attempt.usage, is_delivered=is_delivered, error=ending.error
+            )
+            self._note_end(request, attempt, started, end)
+            end.charge_nanousd += meter.charge_nanousd
+        end.outcome, end.error_code = ending
+        return failure
+
+    def _open_meter(
+        self, replica: Replica, request: InferenceRequest, hold: Hold, end: RequestEnd
+    ) -> AttemptMeter:
+        """In the journal before the engine hears of it; JournalFull ends the request here."""
+        try:
+            meter = self._meters.open(request, replica, end.attempts + 1, hold.limits)
+        except JournalFull:
+            self._gate.let_next(request.model.id)
+            raise
+        end.attempts += 1
+        return meter
+
+    async def _run(
+        self, client: ReplicaClient, request: InferenceRequest, attempt: Attempt
+    ) -> Error | None:
         try:
             await client.run(request, attempt)
         except (ReplicaUnreachable, EngineLost) as lost:
-            self._eject(replica, lost)
+            self._eject(client.replica, lost)
             return lost
         except OutOfCapacity as busy:
             return busy
         except DeadlinePassed as late:
             # Never tried elsewhere: it may be the request. A probe tells whether it is the engine.
-            self._eject(replica, late)
+            self._eject(client.replica, late)
             raise
-        finally:
-            self._router.outstanding.remove(replica.id)
-            self._gate.let_next(request.model.id)
-            end.usage = attempt.usage
-            if attempt.first_data_at is not None:
-                end.first_token_seconds = attempt.first_data_at - started
-                if request.is_stream:
-                    end.streamed_seconds = self._clock.monotonic() - attempt.first_data_at
-        if attempt.said_error:
-            # The engine told the caller itself, inside the stream.
-            end.outcome, end.error_code = Outcome.FAILED, EngineFailed.code
         return None
+
+    def _note_end(
+        self, request: InferenceRequest, attempt: Attempt, started: float, end: RequestEnd
+    ) -> None:
+        usage = end.usage = attempt.usage
+        if usage is not None:
+            end.tokens += usage.prompt_tokens + usage.completion_tokens
+        if attempt.first_data_at is not None:
+            end.first_token_seconds = attempt.first_data_at - started
+            if request.is_stream:
+                end.streamed_seconds = self._clock.monotonic() - attempt.first_data_at
 
     def _eject(self, replica: Replica, lost: Error) -> None:
         if self._router.ejections.eject(replica.id, self._clock.monotonic()):
@@ -126,3 +223,22 @@ class RequestPath:
 
     def _may_retry(self, tried: list[ReplicaId]) -> bool:
         return len(tried) <= self._settings.retries_max and self._budget.allow_retry()
+
+
+_ABORTED = (Outcome.INTERRUPTED, Aborted.code)
+
+
+class Ending(NamedTuple):
+    """How an attempt ended, as the ledger says it."""
+
+    outcome: Outcome
+    error: str = ""
+
+
+def _ending(failure: Error | None, attempt: Attempt) -> Ending:
+    if failure is not None:
+        return Ending(Outcome.FAILED, failure.code)
+    if attempt.said_error:
+        # The engine told the caller itself, inside the stream.
+        return Ending(Outcome.FAILED, EngineFailed.code)
+    return Ending(Outcome.OK)

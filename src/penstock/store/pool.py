@@ -38,6 +38,11 @@ class Transaction:
         cursor = await self._connection.execute(sql, params)
         return await cursor.fetchall()
 
+    async def copy(self, sql: LiteralString, data: bytes) -> None:
+        """Run `copy ... from stdin` with data in its text format."""
+        async with self._connection.cursor() as cursor, cursor.copy(sql) as copying:
+            await copying.write(data)
+
     async def fetch_one(self, sql: LiteralString, params: Sequence[object] = ()) -> Row | None:
         """The first row, if there is one."""
         cursor = await self._connection.execute(sql, params)

@@ -13,9 +13,12 @@ from prometheus_client.core import (
 
 from penstock.telemetry.metrics import (
     FIRST_TOKEN_BUCKETS,
+    GROWTH_BUCKETS,
     METRICS,
     OUTPUT_TOKEN_BUCKETS,
+    TURN_BUCKETS,
     Histogram,
+    LabelRow,
     Row,
     Snapshot,
 )
@@ -48,7 +51,48 @@ class _Page:
         for row in self._rows:
             in_flight.add_metric([row.model, row.account], row.in_flight)
         yield in_flight
+        yield from self._money()
         yield from self._gauges()
+        yield from self._sums()
+
+    def _money(self) -> Iterator[Metric]:
+        name = "penstock_charged_usd_total"
+        charged = CounterMetricFamily(name, METRICS[name], labels=_LABELS)
+        for row in self._rows:
+            charged.add_metric([row.model, row.account], row.charged_nanousd / 10**9)
+        yield charged
+        yield self._by_reason("penstock_client_retries_total", "outcome", "client_retries")
+        yield self._histogram("penstock_turn_tokens", "turn_tokens", TURN_BUCKETS)
+        yield self._histogram("penstock_turn_growth_tokens", "turn_growth", GROWTH_BUCKETS)
+        name = "penstock_workflow_first_token_seconds"
+        first = HistogramMetricFamily(name, METRICS[name], labels=["account", "workflow"])
+        for workflow in _merged_labels([s.workflows for s in self._snapshots]):
+            buckets = _buckets(workflow.first_token, FIRST_TOKEN_BUCKETS)
+            first.add_metric([workflow.account, workflow.label], buckets, workflow.first_token.sum)
+        yield first
+        families = _merged_labels([s.families for s in self._snapshots])
+        for name, field in (
+            ("penstock_family_prompt_tokens_total", "prompt_tokens"),
+            ("penstock_family_cached_tokens_total", "cached_tokens"),
+        ):
+            counter = CounterMetricFamily(name, METRICS[name], labels=["account", "family"])
+            for family in families:
+                counter.add_metric([family.account, family.label], getattr(family, field))
+            yield counter
+
+    def _sums(self) -> Iterator[Metric]:
+        gauges = [snapshot.gauges for snapshot in self._snapshots]
+        for name in sorted({name for g in gauges for name in g.sums}):
+            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            yield kind(name, METRICS[name], value=sum(g.sums.get(name, 0) for g in gauges))
+        for name in sorted({name for g in gauges for name in g.limits}):
+            counter = CounterMetricFamily(
+                name, METRICS[name], labels=["scope", "measure", "period"]
+            )
+            for limit in sorted({limit for g in gauges for limit in g.limits.get(name, ())}):
+                count = sum(g.limits.get(name, {}).get(limit, 0) for g in gauges)
+                counter.add_metric(limit.split(" "), count)
+            yield counter
 
     def _by_reason(self, name: str, label: str, field: str) -> Metric:
         family = CounterMetricFamily(name, METRICS[name], labels=[*_LABELS, label])
@@ -65,11 +109,9 @@ class _Page:
 
     def _histogram(self, name: str, field: str, bounds: tuple[float, ...]) -> Metric:
         family = HistogramMetricFamily(name, METRICS[name], labels=_LABELS)
-        edges = [*(str(bound) for bound in bounds), "+Inf"]
         for row in self._rows:
             histogram: Histogram = getattr(row, field)
-            buckets = list(zip(edges, accumulate(histogram.counts), strict=True))
-            family.add_metric([row.model, row.account], buckets, histogram.sum)
+            family.add_metric([row.model, row.account], _buckets(histogram, bounds), histogram.sum)
         return family
 
     def _gauges(self) -> Iterator[Metric]:
@@ -107,15 +149,40 @@ def _merged(snapshots: list[Snapshot]) -> list[Row]:
     return list(merged.values())
 
 
+def _merged_labels(workers: list[list[LabelRow]]) -> list[LabelRow]:
+    merged: dict[tuple[str, str], LabelRow] = {}
+    for rows in workers:
+        for row in rows:
+            into = merged.setdefault((row.account, row.label), LabelRow(row.account, row.label))
+            into.prompt_tokens += row.prompt_tokens
+            into.cached_tokens += row.cached_tokens
+            _add_histogram(into.first_token, row.first_token)
+    return list(merged.values())
+
+
+def _buckets(histogram: Histogram, bounds: tuple[float, ...]) -> list[tuple[str, float]]:
+    edges = [*(str(bound) for bound in bounds), "+Inf"]
+    return list(zip(edges, map(float, accumulate(histogram.counts)), strict=True))
+
+
+_COUNTS = (
+    "in_flight", "retries", "prompt_tokens", "cached_tokens", "output_tokens", "charged_nanousd",
+)  # fmt: skip
+_BY_REASON = ("outcomes", "errors", "client_retries")
+_HISTOGRAMS = ("first_token", "output_token", "turn_tokens", "turn_growth")
+
+
 def _add(into: Row, row: Row) -> None:
-    for field in ("in_flight", "retries", "prompt_tokens", "cached_tokens", "output_tokens"):
+    for field in _COUNTS:
         setattr(into, field, getattr(into, field) + getattr(row, field))
-    for counts, more in ((into.outcomes, row.outcomes), (into.errors, row.errors)):
-        for name, count in more.items():
+    for field in _BY_REASON:
+        counts = getattr(into, field)
+        for name, count in getattr(row, field).items():
             counts[name] = counts.get(name, 0) + count
-    for histogram, other in (
-        (into.first_token, row.first_token),
-        (into.output_token, row.output_token),
-    ):
-        histogram.counts = [a + b for a, b in zip(histogram.counts, other.counts, strict=True)]
-        histogram.sum += other.sum
+    for field in _HISTOGRAMS:
+        _add_histogram(getattr(into, field), getattr(row, field))
+
+
+def _add_histogram(into: Histogram, more: Histogram) -> None:
+    into.counts = [a + b for a, b in zip(into.counts, more.counts, strict=True)]
+    into.sum += more.sum

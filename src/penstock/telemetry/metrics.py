@@ -8,9 +8,25 @@ from typing import Final
 
 import msgspec
 
+from penstock.telemetry.turns import Turns
+
 # Upper bounds in seconds. First tokens range from a warm small model to a cold 256k-token prompt.
 FIRST_TOKEN_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 OUTPUT_TOKEN_BUCKETS: Final = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0)
+# Tokens of a turn, and by how much a prompt grew since the turn before; a compaction shrinks it.
+TURN_BUCKETS: Final = (256.0, 1024.0, 4096.0, 8192.0, 16384.0, 32768.0, 65536.0, 131072.0, 262144.0)
+GROWTH_BUCKETS: Final = (
+    -4096.0,
+    -256.0,
+    0.0,
+    128.0,
+    512.0,
+    1024.0,
+    2048.0,
+    4096.0,
+    16384.0,
+    65536.0,
+)
 
 METRICS: Final = {
     "penstock_requests_total": "Finished requests, by how they ended.",
@@ -28,6 +44,26 @@ METRICS: Final = {
     "penstock_client_connections": "Open connections from clients.",
     "penstock_engine_connections": "Open connections to engines.",
     "penstock_workers": "Gateway workers that answered the collector.",
+    "penstock_charged_usd_total": "Dollars charged, by the price book.",
+    "penstock_client_retries_total": "Requests that a client sent as its own retry, by outcome.",
+    "penstock_workflow_first_token_seconds": "First-token time of streams, by workflow.",
+    "penstock_family_prompt_tokens_total": (
+        "Prompt tokens by prompt family, of prompts whose cached count is known."
+    ),
+    "penstock_family_cached_tokens_total": "Cached prompt tokens by prompt family.",
+    "penstock_turn_tokens": "Prompt and output tokens of requests that name a session.",
+    "penstock_turn_growth_tokens": "Prompt tokens more than in the turn before of one session.",
+    "penstock_limit_refusals_total": "Requests refused by a limit, by its scope and kind.",
+    "penstock_limit_warnings_total": "Soft limits that were passed, by scope and kind.",
+    "penstock_leases_held": "Slices of limits that workers hold now.",
+    "penstock_lease_round_trips_total": "Times that Postgres was asked for a slice of a limit.",
+    "penstock_beyond_leases_total": "Requests let on beyond their leases while Postgres was away.",
+    "penstock_journal_bytes": "Journal files on disk.",
+    "penstock_journal_refusals_total": "Requests refused because the journal had no room.",
+    "penstock_journals_adopted_total": "Journals of dead workers that were drained.",
+    "penstock_ledger_rows_total": "Attempts written into the ledger.",
+    "penstock_ledger_unwritable_total": "Attempts that Postgres refused, put aside in a file.",
+    "penstock_drain_failures_total": "Times that the journal could not be drained.",
 }
 
 OTHER: Final = "other"
@@ -57,6 +93,14 @@ def _output_token() -> Histogram:
     return Histogram([0] * (len(OUTPUT_TOKEN_BUCKETS) + 1))
 
 
+def _turn_tokens() -> Histogram:
+    return Histogram([0] * (len(TURN_BUCKETS) + 1))
+
+
+def _turn_growth() -> Histogram:
+    return Histogram([0] * (len(GROWTH_BUCKETS) + 1))
+
+
 class Row(msgspec.Struct):
     """The numbers of one model and account in one worker."""
 
@@ -71,6 +115,20 @@ class Row(msgspec.Struct):
     errors: dict[str, int] = {}
     first_token: Histogram = msgspec.field(default_factory=_first_token)
     output_token: Histogram = msgspec.field(default_factory=_output_token)
+    charged_nanousd: int = 0
+    client_retries: dict[str, int] = {}
+    turn_tokens: Histogram = msgspec.field(default_factory=_turn_tokens)
+    turn_growth: Histogram = msgspec.field(default_factory=_turn_growth)
+
+
+class LabelRow(msgspec.Struct):
+    """The numbers of one of an account's own labels: a workflow, or a prompt family."""
+
+    account: str
+    label: str
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    first_token: Histogram = msgspec.field(default_factory=_first_token)
 
 
 class Gauges(msgspec.Struct):
@@ -81,6 +139,10 @@ class Gauges(msgspec.Struct):
     ejected_replicas: int = 0
     client_connections: int = 0
     engine_connections: int = 0
+    # Numbers without labels, by metric, that are added up over the workers.
+    sums: dict[str, int] = {}
+    # By metric, then by `scope measure period` of a limit.
+    limits: dict[str, dict[str, int]] = {}
 
 
 class Snapshot(msgspec.Struct):
@@ -88,6 +150,28 @@ class Snapshot(msgspec.Struct):
 
     rows: list[Row]
     gauges: Gauges
+    workflows: list[LabelRow] = []
+    families: list[LabelRow] = []
+
+
+class LabelRows:
+    """Rows by an account's label, bounded; labels beyond the bound count as `other`."""
+
+    def __init__(self, rows_max: int) -> None:
+        self._rows: dict[tuple[str, str], LabelRow] = {}
+        self._rows_max = rows_max
+
+    def row(self, account: str, label: str) -> LabelRow:
+        row = self._rows.get((account, label))
+        if row is not None:
+            return row
+        if len(self._rows) >= self._rows_max and (account, label) != (OTHER, OTHER):
+            return self.row(OTHER, OTHER)
+        row = self._rows[(account, label)] = LabelRow(account, label)
+        return row
+
+    def rows(self) -> list[LabelRow]:
+        return list(self._rows.values())
 
 
 class Metrics:
@@ -96,6 +180,9 @@ class Metrics:
     def __init__(self, label_pairs_max: int) -> None:
         self._rows: dict[tuple[str, str], Row] = {}
         self._label_pairs_max = label_pairs_max
+        self.workflows = LabelRows(label_pairs_max)
+        self.families = LabelRows(label_pairs_max)
+        self.turns = Turns(label_pairs_max)
 
     def row(self, model: str, account: str) -> Row:
         row = self._rows.get((model, account))
@@ -108,3 +195,6 @@ class Metrics:
 
     def rows(self) -> list[Row]:
         return list(self._rows.values())
+
+    def snapshot(self, gauges: Gauges) -> Snapshot:
+        return Snapshot(self.rows(), gauges, self.workflows.rows(), self.families.rows())

@@ -38,6 +38,8 @@ class RequestLine(msgspec.Struct, omit_defaults=True):
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     output_tokens: int | None = None
+    workflow: str = ""
+    cost_usd: str = ""
 
 
 class RequestLog:

@@ -8,7 +8,8 @@ from msgspec import Meta, Raw
 from penstock.errors import InvalidRequest
 from penstock.records.model import Capability
 from penstock.wire.json_body import DEPTH_MAX, Field, Fields, is_container, refuse_deep
-from penstock.wire.messages import look_at, look_through
+from penstock.wire.messages import decode_messages, look_at
+from penstock.wire.prompt_family import prompt_family
 from penstock.wire.response_format import normalised
 
 
@@ -37,6 +38,17 @@ class ChatRequest(msgspec.Struct):
     cache_key: str
     options: Options
     needs: frozenset[Capability]
+    prompt_family: str
+    # Bytes of messages and tools without their media, and images: what the prompt is estimated by.
+    prompt_bytes: int
+    images: int
+    # Tokens that one choice may have at most; None when the caller does not say.
+    max_tokens: int | None
+    workflow: str
+
+
+class _Metadata(msgspec.Struct):
+    workflow: str = ""
 
 
 _NO_STREAM_OPTIONS: Final = StreamOptions()
@@ -51,6 +63,7 @@ _MAX_TOKENS = Field("max_tokens", _TOKENS, None)
 _MAX_COMPLETION_TOKENS = Field("max_completion_tokens", _TOKENS, None)
 _CACHE_KEY = Field("prompt_cache_key", msgspec.json.Decoder(str | None), None)
 _OPTIONS = Field("options", msgspec.json.Decoder(Options | None), None)
+_METADATA = msgspec.json.Decoder(_Metadata | None)
 _TOOLS = Field("tools", msgspec.json.Decoder(list[Raw] | None), None)
 
 _NOTHING: Final = frozenset[Capability]()
@@ -68,8 +81,11 @@ def read_chat(
     raw = fields.get("messages")
     if raw is None:
         raise InvalidRequest("`messages` is required.", param="messages")
+    if messages is None:
+        messages = decode_messages(raw)
+    media = look_at(messages, media_hosts)
     needs = _NOTHING
-    if look_through(raw, media_hosts) if messages is None else look_at(messages, media_hosts):
+    if media.images:
         needs = needs | {Capability.VISION}
     if _TOOLS.read(fields):
         needs = needs | {Capability.TOOLS}
@@ -85,8 +101,8 @@ def read_chat(
             "`stream_options` is only allowed with `stream: true`.", param="stream_options"
         )
     stream_options = stream_options or _NO_STREAM_OPTIONS
-    _MAX_TOKENS.read(fields)
-    _MAX_COMPLETION_TOKENS.read(fields)
+    max_tokens = _MAX_TOKENS.read(fields)
+    max_completion_tokens = _MAX_COMPLETION_TOKENS.read(fields)
     options = _OPTIONS.read(fields) or _NO_OPTIONS
     fields.pop("options", None)
     return ChatRequest(
@@ -98,4 +114,27 @@ def read_chat(
         cache_key=_CACHE_KEY.read(fields) or "",
         options=options,
         needs=needs,
+        prompt_family=prompt_family(fields, messages),
+        prompt_bytes=_prompt_bytes(fields) - media.bytes,
+        images=media.images,
+        # vLLM goes by the newer name where both are given.
+        max_tokens=max_tokens if max_completion_tokens is None else max_completion_tokens,
+        workflow=_workflow(fields),
     )
+
+
+def _prompt_bytes(fields: Fields) -> int:
+    tools = fields.get("tools")
+    return len(memoryview(fields["messages"])) + (len(memoryview(tools)) if tools else 0)
+
+
+def _workflow(fields: Fields) -> str:
+    """The label in OpenAI's `metadata`. What else is in there is the caller's own business."""
+    raw = fields.get("metadata")
+    if raw is None:
+        return ""
+    try:
+        metadata = _METADATA.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+    return metadata.workflow if metadata is not None else ""

@@ -33,50 +33,55 @@ class _Url(msgspec.Struct):
 _url_decoder = msgspec.json.Decoder(_Url | str | None)
 
 
-def look_through(raw: Raw, media_hosts: frozenset[str]) -> bool:
-    """Decode and check every message; say whether any carries an image."""
+class Media(msgspec.Struct):
+    """How much of the messages is media: images are counted, and bytes that are not text."""
+
+    images: int = 0
+    bytes: int = 0
+
+
+def decode_messages(raw: Raw) -> list[Fields]:
+    """Each message as name → raw value."""
     try:
-        messages = _messages_decoder.decode(raw)
+        return _messages_decoder.decode(raw)
     except msgspec.DecodeError as bad:
         raise InvalidRequest(f"`messages`: {bad}", param="messages") from None
     except RecursionError:
         raise InvalidRequest("`messages` is nested too deep.", param="messages") from None
-    return look_at(messages, media_hosts)
 
 
-def look_at(messages: list[Fields], media_hosts: frozenset[str]) -> bool:
-    """The same for messages that are decoded already."""
+def look_at(messages: list[Fields], media_hosts: frozenset[str]) -> Media:
+    """Check every message; say what media they carry."""
     if not messages:
         raise InvalidRequest("`messages` is empty: send at least one message.", param="messages")
-    has_image = False
+    media = Media()
     for index, message in enumerate(messages):
         for name, value in message.items():
             first = memoryview(value)[0]
             if first == _STRING_START:
                 continue
             if name == "content" and first == _ARRAY_START:
-                has_image |= _look_at_parts(value, media_hosts, f"messages.{index}.content")
+                _look_at_parts(value, media_hosts, f"messages.{index}.content", media)
             elif is_container(value):
                 refuse_deep(value, levels_max=DEPTH_MAX - 3, param=f"messages.{index}.{name}")
-    return has_image
+    return media
 
 
-def _look_at_parts(raw: Raw, media_hosts: frozenset[str], param: str) -> bool:
+def _look_at_parts(raw: Raw, media_hosts: frozenset[str], param: str, media: Media) -> None:
     try:
         parts = _parts_decoder.decode(raw)
     except msgspec.DecodeError as bad:
         raise InvalidRequest(f"`{param}`: {bad}", param=param) from None
-    has_image = False
     for part in parts:
         if isinstance(part, str):
             continue
         for name, value in part.items():
             if name in _MEDIA_KEYS:
                 _check_media(name, value, media_hosts, param)
-                has_image |= name in _IMAGE_KEYS
+                media.images += name in _IMAGE_KEYS
+                media.bytes += len(memoryview(value))
             elif is_container(value):
                 refuse_deep(value, levels_max=DEPTH_MAX - 5, param=param)
-    return has_image
 
 
 def _check_media(name: str, raw: Raw, media_hosts: frozenset[str], param: str) -> None:

@@ -1,5 +1,7 @@
 """Lists of models: OpenAI's, and Workers AI's search and schema."""
 
+from datetime import date
+
 import msgspec
 
 from penstock.records.model import Capability, Model
@@ -65,13 +67,14 @@ def openai_model(model: Model) -> OpenAIModel:
     return OpenAIModel(model.id, 1_767_225_600, author, model.context_tokens)
 
 
-def found_model(model: Model, model_uuid: str) -> FoundModel:
+def found_model(model: Model, model_uuid: str, day: date) -> FoundModel:
     properties: list[Property] = [Property("context_window", str(model.context_tokens))]
     properties += [Property(name, "true") for kind, name in _PROPERTIES.items() if model.has(kind)]
+    row = model.prices_on(day)
     prices = [
-        ("per M input tokens", model.prices.input_nanousd_per_mtok),
-        ("per M cached input tokens", model.prices.cached_input_nanousd_per_mtok),
-        ("per M output tokens", model.prices.output_nanousd_per_mtok),
+        ("per M input tokens", row.input_nanousd_per_mtok),
+        ("per M cached input tokens", row.cached_input_nanousd_per_mtok),
+        ("per M output tokens", row.output_nanousd_per_mtok),
     ]
     listed: list[dict[str, str | float]] = [
         {"unit": unit, "price": nano / 10**9, "currency": "USD"} for unit, nano in prices if nano

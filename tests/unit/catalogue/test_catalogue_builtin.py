@@ -4,7 +4,8 @@ import pytest
 
 from penstock.catalogue import Catalogue, Settings, fill, load_catalogue
 from penstock.catalogue.models import BUILTIN_FOLDER
-from penstock.records.model import Capability, Family, Model, Prices
+from penstock.records.model import Capability, Family, Model
+from penstock.records.price import Prices
 
 CATALOGUE = load_catalogue(Settings())
 KIMI_CAPABILITIES = {
@@ -99,10 +100,12 @@ def test_every_recipe_can_be_filled(model: Model) -> None:
 
 def test_kimi_k2_5_costs_what_is_published() -> None:
     kimi = CATALOGUE.find("@cf/moonshotai/kimi-k2.5")
-    assert kimi.prices == Prices(
-        input_nanousd_per_mtok=600_000_000,
-        cached_input_nanousd_per_mtok=100_000_000,
-        output_nanousd_per_mtok=3_000_000_000,
+    assert kimi.prices == (
+        Prices(
+            input_nanousd_per_mtok=600_000_000,
+            cached_input_nanousd_per_mtok=100_000_000,
+            output_nanousd_per_mtok=3_000_000_000,
+        ),
     )
     assert kimi.context_tokens == 256_000
     assert kimi.capabilities == KIMI_CAPABILITIES

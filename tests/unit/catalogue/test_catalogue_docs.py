@@ -25,7 +25,7 @@ def test_example_is_an_entry_that_loads(tmp_path: Path) -> None:
     (tmp_path / "qwen3-8b.toml").write_text(EXAMPLE)
     model = load_catalogue(Settings(folder=str(tmp_path))).find("qwen3-8b")
     assert model.id == "@cf/qwen/qwen3-8b"
-    assert model.prices.output_nanousd_per_mtok == 200_000_000
+    assert model.prices[0].output_nanousd_per_mtok == 200_000_000
     assert f'"--max-model-len", "{model.context_tokens}"' in EXAMPLE
     assert f'"--max-num-seqs", "{model.recipe.slots_live}"' in EXAMPLE
 

@@ -1,5 +1,7 @@
 """Every kind of wrong entry is refused with its key or line and what to write instead."""
 
+from datetime import date
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -8,7 +10,8 @@ from hypothesis import strategies as st
 from penstock.catalogue import CatalogueError
 from penstock.catalogue.advice import EXAMPLES, TABLES, explain
 from penstock.catalogue.entry import read_entry
-from penstock.records.model import Capability, Family, Model, Prices
+from penstock.records.model import Capability, Family, Model
+from penstock.records.price import Prices
 
 TOP = """
 id = "@cf/acme/one"
@@ -36,7 +39,7 @@ def test_smallest_entry_gets_defaults_that_work() -> None:
     assert model.family is Family.OPENAI
     assert model.recipe.served_name == "@cf/acme/one"
     assert model.recipe.dialect == "vllm"
-    assert model.prices == Prices()
+    assert model.prices == (Prices(),)
     assert model.capabilities == frozenset()
 
 
@@ -59,11 +62,11 @@ def test_whole_entry_is_read() -> None:
 
 def test_cached_tokens_cost_as_much_as_others_unless_a_price_is_given() -> None:
     model = read_entry(entry(tables="[prices]\ninput_nanousd_per_mtok = 5000"))
-    assert model.prices.cached_input_nanousd_per_mtok == 5000
+    assert model.prices[0].cached_input_nanousd_per_mtok == 5000
     free = read_entry(
         entry(tables="[prices]\ninput_nanousd_per_mtok = 5000\ncached_input_nanousd_per_mtok = 0")
     )
-    assert free.prices.cached_input_nanousd_per_mtok == 0
+    assert free.prices[0].cached_input_nanousd_per_mtok == 0
 
 
 @pytest.mark.parametrize(
@@ -238,3 +241,54 @@ def test_whatever_is_wrong_has_an_advice(document: dict[str, object]) -> None:
         error = explain(str(complaint), document)
         assert error.key
         assert error.advice
+
+
+BOOK = """
+[[prices]]
+input_nanousd_per_mtok = 5000
+[[prices]]
+input_nanousd_per_mtok = 6000
+cached_input_nanousd_per_mtok = 1000
+flex_bp = 4000
+valid_from = 2027-01-01
+[[prices]]
+valid_from = 2027-02-01
+"""
+
+
+def test_price_book_of_several_rows_is_read_in_order() -> None:
+    rows = read_entry(entry(tables=BOOK)).prices
+    assert [row.input_nanousd_per_mtok for row in rows] == [5000, 6000, 0]
+    assert [row.cached_input_nanousd_per_mtok for row in rows] == [5000, 1000, 0]
+    assert [row.valid_from for row in rows] == [None, date(2027, 1, 1), date(2027, 2, 1)]
+    assert [row.flex_bp for row in rows] == [5000, 4000, 5000]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "advice"),
+    [
+        ("2027-02-01", "2027-01-01", "prices[2].valid_from", "oldest first"),
+        ("2027-02-01", "2026-01-01", "prices[2].valid_from", "oldest first"),
+        ("valid_from = 2027-01-01\n", "", "prices[1].valid_from", "oldest first"),
+        ("= 5000\n", "= 5000\nvalid_from = 2020-01-01\n", "prices[0].valid_from", "oldest first"),
+        ("2027-01-01", "2027-01-01T00:00:00Z", "prices[1].valid_from", "2027-01-01"),
+        ("2027-01-01", '"next year"', "prices[1].valid_from", "2027-01-01"),
+        ("= 6000", "= 6", "prices[1].input_nanousd_per_mtok", "if you mean $6, write 6000000000"),
+        ("= 6000", "= 0.6", "prices[1].input_nanousd_per_mtok", "if you mean $0.6, write 6"),
+        ("= 4000", "= 0.5", "prices[1].flex_bp", "basis points"),
+        ("= 4000", "= 1000001", "prices[1].flex_bp", "basis points"),
+        ("flex_bp", "flex", "prices.flex", "flex_bp"),
+    ],
+)
+def test_wrong_price_book_is_refused_by_its_row(old: str, new: str, key: str, advice: str) -> None:
+    assert old in BOOK
+    error = refusal(entry(tables=BOOK.replace(old, new, 1)))
+    assert error.key == key
+    assert advice in error.advice
+
+
+@pytest.mark.parametrize("prices", ["prices = []", "prices = 5", 'prices = ["x"]', "prices = [5]"])
+def test_price_book_that_is_none_is_refused(prices: str) -> None:
+    error = refusal(entry(top=prices))
+    assert error.key.startswith("prices")
+    assert "[prices]" in error.advice

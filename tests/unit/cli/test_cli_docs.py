@@ -24,7 +24,7 @@ def commands(command: Any, path: str = "penstock") -> Iterator[tuple[str, Any]]:
 ALL = [
     (path, command)
     for path, command in commands(get_command(app))
-    if path in {"penstock", "penstock models"} or not hasattr(command, "commands")
+    if path in {"penstock", "penstock models", "penstock usage"} or not hasattr(command, "commands")
 ]
 
 

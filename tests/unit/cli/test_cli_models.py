@@ -28,7 +28,7 @@ def test_list_names_every_model(arguments: tuple[str, ...], penstock: Penstock) 
 
 def test_list_as_json_has_prices_as_integers(penstock: Penstock) -> None:
     models = {each["id"]: each for each in json.loads(penstock("models", "list", "--json").stdout)}
-    prices = models["@cf/moonshotai/kimi-k2.5"]["prices"]
+    prices = models["@cf/moonshotai/kimi-k2.5"]["prices"][0]
     assert prices["input_nanousd_per_mtok"] == 600_000_000
 
 

@@ -103,6 +103,7 @@ class Collector:
 
     def __init__(self) -> None:
         self.is_full = False
+        self.is_gone = False
         self.begun = 0
         self.events: list[bytes] = []
         self.answer: bytes | None = None
@@ -124,6 +125,23 @@ class Collector:
     def push(self, events: bytes) -> None:
         self.events.append(events)
 
-    def whole(self, answer: bytes, usage: Usage | None) -> None:
-        self.answer = answer
+    def shape(self, answer: bytes) -> bytes:
+        return answer
+
+    def whole(self, shaped: bytes, usage: Usage | None) -> None:
+        self.answer = shaped
         self.usage = usage
+
+
+class Notes:
+    """A tally that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.noted: list[bytes] = []
+        self.settled: list[Usage | None] = []
+
+    def note(self, usage: bytes) -> None:
+        self.noted.append(usage)
+
+    def settle(self, usage: Usage | None) -> None:
+        self.settled.append(usage)

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engine.event_stream import EventStream, Fingerprint, read_usage
+from penstock.engine.event_stream import EventStream, Fingerprint
 from penstock.errors import EngineFailed
 from penstock.records.usage import Usage
+from penstock.wire.engine_usage import read_usage
 
 RECORDED = Path(__file__).with_name("recorded")
 CASES = {"one": 1, "stopped": 1, "two": 2, "tools": 1, "quoted": 1}

@@ -4,7 +4,7 @@ import json
 
 import msgspec
 import pytest
-from tests.unit.engine.engine_line import Collector, Lines, make_request
+from tests.unit.engine.engine_line import Collector, Line, Lines, Notes, make_request
 from tests.unit.engine.tiny_engine import Call
 
 from penstock.engine.settings import Settings
@@ -47,13 +47,18 @@ async def answer_stream(call: Call) -> None:
     await call.end_stream()
 
 
+async def ask(line: Line, sink: Collector) -> None:
+    request = make_request()
+    await line.client.run(request, line.client.attempt(request, sink, Notes()))
+
+
 async def test_whole_answer_goes_to_the_sink_with_its_usage(lines: Lines) -> None:
     async def loaded(call: Call) -> None:
         await call.answer(ANSWER, headers=b"Endpoint-Load-Metrics: JSON {}\r\n")
 
     line = await lines.open(loaded)
     sink = Collector()
-    attempt = line.client.attempt(make_request(), sink)
+    attempt = line.client.attempt(make_request(), sink, Notes())
     await line.client.run(make_request(), attempt)
     assert sink.answer == ANSWER
     assert sink.events == []
@@ -67,7 +72,7 @@ async def test_stream_goes_to_the_sink_cut_to_what_was_asked(lines: Lines) -> No
     line = await lines.open(answer_stream)
     sink = Collector()
     request = make_request(is_stream=True)
-    attempt = line.client.attempt(request, sink)
+    attempt = line.client.attempt(request, sink, Notes())
     await line.client.run(request, attempt)
     assert b"".join(sink.events) == EVENT % (b"a", b"") + EVENT % (b"b", b"") + DONE
     assert sink.begun == 1
@@ -78,7 +83,7 @@ async def test_stream_goes_to_the_sink_cut_to_what_was_asked(lines: Lines) -> No
 
 async def test_request_carries_our_id_and_nothing_of_the_callers_headers(lines: Lines) -> None:
     line = await lines.open(answer_whole, path="/base/")
-    await line.client.run(make_request(), line.client.attempt(make_request(), Collector()))
+    await ask(line, Collector())
     call = line.engine.calls[0]
     first, *headers = call.head.decode().strip().split("\r\n")
     assert first == "POST /base/v1/chat/completions HTTP/1.1"
@@ -98,7 +103,7 @@ async def test_prompt_of_any_size_arrives_whole(lines: Lines, size: int) -> None
     messages = [{"role": "user", "content": "é" * (size // 2)}]
     body = msgspec.json.encode({"messages": messages, "temperature": 0})
     request = make_request(body=body)
-    await line.client.run(request, line.client.attempt(request, Collector()))
+    await line.client.run(request, line.client.attempt(request, Collector(), Notes()))
     sent = json.loads(line.engine.calls[0].body)
     assert sent["messages"] == messages
     assert sent["temperature"] == 0
@@ -126,7 +131,7 @@ async def test_engines_refusal_ends_the_try_and_keeps_the_connection(
     request = make_request(is_stream=is_stream)
     for _ in range(2):
         sink = Collector()
-        attempt = line.client.attempt(request, sink)
+        attempt = line.client.attempt(request, sink, Notes())
         with pytest.raises(expected):
             await line.client.run(request, attempt)
         assert (sink.begun, sink.events, sink.answer) == (0, [], None)
@@ -145,7 +150,7 @@ async def test_answer_that_is_not_http_is_the_engines_failure(
     line = await lines.open(babble)
     request = make_request(is_stream=is_stream)
     with pytest.raises(EngineFailed):
-        await line.client.run(request, line.client.attempt(request, Collector()))
+        await line.client.run(request, line.client.attempt(request, Collector(), Notes()))
 
 
 @pytest.mark.parametrize("body", [b"", b"not json", b"[]", b'{"usage":5}'])
@@ -158,7 +163,7 @@ async def test_whole_answer_that_is_no_completion_is_the_engines_failure(
     line = await lines.open(odd)
     sink = Collector()
     with pytest.raises(EngineFailed):
-        await line.client.run(make_request(), line.client.attempt(make_request(), sink))
+        await ask(line, sink)
     assert sink.answer is None
 
 
@@ -171,7 +176,7 @@ async def test_stream_that_ends_without_its_end_mark_is_a_lost_engine(lines: Lin
     line = await lines.open(cut)
     request = make_request(is_stream=True)
     sink = Collector()
-    attempt = line.client.attempt(request, sink)
+    attempt = line.client.attempt(request, sink, Notes())
     with pytest.raises(EngineLost):
         await line.client.run(request, attempt)
     assert sink.events == [EVENT % (b"a", b"")]
@@ -183,7 +188,7 @@ async def test_json_where_a_stream_was_asked_is_the_engines_failure(lines: Lines
     request = make_request(is_stream=True)
     sink = Collector()
     with pytest.raises(EngineFailed):
-        await line.client.run(request, line.client.attempt(request, sink))
+        await line.client.run(request, line.client.attempt(request, sink, Notes()))
     assert (sink.begun, sink.events) == (0, [])
 
 
@@ -195,7 +200,7 @@ async def test_engine_lost_in_mid_stream_keeps_the_usage_so_far(lines: Lines) ->
 
     line = await lines.open(die)
     request = make_request(is_stream=True)
-    attempt = line.client.attempt(request, Collector())
+    attempt = line.client.attempt(request, Collector(), Notes())
     with pytest.raises(EngineLost):
         await line.client.run(request, attempt)
     assert attempt.usage == Usage(3, 2)
@@ -206,7 +211,7 @@ async def test_engine_that_refuses_connections_is_unreachable(lines: Lines) -> N
     line = await lines.open(answer_whole)
     await line.engine.stop()
     with pytest.raises(ReplicaUnreachable):
-        await line.client.run(make_request(), line.client.attempt(make_request(), Collector()))
+        await ask(line, Collector())
 
 
 async def test_whole_answer_over_the_limit_is_refused(lines: Lines) -> None:
@@ -218,7 +223,7 @@ async def test_whole_answer_over_the_limit_is_refused(lines: Lines) -> None:
 
     line = await lines.open(flood, settings=Settings(answer_bytes_max=8192))
     with pytest.raises(EngineFailed, match="answer_bytes_max"):
-        await line.client.run(make_request(), line.client.attempt(make_request(), Collector()))
+        await ask(line, Collector())
 
 
 async def test_single_event_over_the_limit_is_refused(lines: Lines) -> None:
@@ -232,19 +237,19 @@ async def test_single_event_over_the_limit_is_refused(lines: Lines) -> None:
     request = make_request(is_stream=True)
     sink = Collector()
     with pytest.raises(EngineFailed, match="event_bytes_max"):
-        await line.client.run(request, line.client.attempt(request, sink))
+        await line.client.run(request, line.client.attempt(request, sink, Notes()))
     assert sink.events == []
 
 
 async def test_sink_that_cannot_shape_the_answer_fails_the_request(lines: Lines) -> None:
     class Picky(Collector):
-        def whole(self, answer: bytes, usage: Usage | None) -> None:
-            del answer, usage
+        def shape(self, answer: bytes) -> bytes:
+            del answer
             raise EngineFailed("not a completion")
 
     line = await lines.open(answer_whole)
     with pytest.raises(EngineFailed, match="not a completion"):
-        await line.client.run(make_request(), line.client.attempt(make_request(), Picky()))
+        await ask(line, Picky())
 
 
 async def test_answer_that_ends_with_its_connection_is_whole(lines: Lines) -> None:
@@ -255,7 +260,7 @@ async def test_answer_that_ends_with_its_connection_is_whole(lines: Lines) -> No
 
     line = await lines.open(old)
     sink = Collector()
-    attempt = line.client.attempt(make_request(), sink)
+    attempt = line.client.attempt(make_request(), sink, Notes())
     await line.client.run(make_request(), attempt)
     assert sink.answer == ANSWER
     assert attempt.usage == Usage(3, 2, 1)
@@ -269,7 +274,7 @@ async def test_answer_cut_short_of_its_length_is_a_lost_engine(lines: Lines) -> 
     line = await lines.open(short)
     sink = Collector()
     with pytest.raises(EngineLost):
-        await line.client.run(make_request(), line.client.attempt(make_request(), sink))
+        await ask(line, sink)
     assert sink.answer is None
 
 
@@ -284,6 +289,6 @@ async def test_interim_heads_are_skipped(lines: Lines, is_stream: bool) -> None:
     request = make_request(is_stream=is_stream)
     for _ in range(2):
         sink = Collector()
-        await line.client.run(request, line.client.attempt(request, sink))
+        await line.client.run(request, line.client.attempt(request, sink, Notes()))
         assert sink.events if is_stream else sink.answer == ANSWER
     assert line.engine.accepted == 1

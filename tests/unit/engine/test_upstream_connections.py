@@ -5,7 +5,7 @@ import ssl
 from pathlib import Path
 
 import pytest
-from tests.unit.engine.engine_line import Collector, Line, Lines, make_request
+from tests.unit.engine.engine_line import Collector, Line, Lines, Notes, make_request
 from tests.unit.engine.test_replica_client import ANSWER, answer_stream, answer_whole, counted
 from tests.unit.engine.tiny_engine import Call, TinyEngine, let_the_loop_run, until
 
@@ -16,7 +16,7 @@ from penstock.errors import EngineLost, ReplicaUnreachable
 async def ask(line: Line, *, is_stream: bool = False) -> Collector:
     sink = Collector()
     request = make_request(is_stream=is_stream)
-    await line.client.run(request, line.client.attempt(request, sink))
+    await line.client.run(request, line.client.attempt(request, sink, Notes()))
     return sink
 
 
@@ -187,7 +187,9 @@ async def test_connection_that_fell_idle_while_paused_is_read_again(lines: Lines
     sink = Collector()
     sink.is_full = True
     request = make_request(is_stream=True)
-    running = asyncio.ensure_future(line.client.run(request, line.client.attempt(request, sink)))
+    running = asyncio.ensure_future(
+        line.client.run(request, line.client.attempt(request, sink, Notes()))
+    )
     while not running.done():
         if sink.resume is not None and len(sink.events) == 1:
             resume, sink.resume = sink.resume, None

@@ -5,7 +5,7 @@ import contextlib
 import socket
 
 import pytest
-from tests.unit.engine.engine_line import Collector, Line, Lines, make_request
+from tests.unit.engine.engine_line import Collector, Line, Lines, Notes, make_request
 from tests.unit.engine.test_replica_client import ANSWER, answer_whole, counted
 from tests.unit.engine.tiny_engine import Call, let_the_loop_run, until
 
@@ -28,7 +28,7 @@ class Running:
         request = make_request(is_stream=is_stream)
         self.line = line
         self.sink = Collector()
-        self.attempt = line.client.attempt(request, self.sink)
+        self.attempt = line.client.attempt(request, self.sink, Notes())
         self.task = asyncio.ensure_future(line.client.run(request, self.attempt))
 
     async def until_sent(self) -> None:

@@ -7,8 +7,12 @@ import pytest
 from tests.unit.engine.engine_line import MODEL, make_request
 
 from penstock.ingress.endings import Endings
+from penstock.metering import Refusals
+from penstock.records.account import Account, AccountId, Key, KeyId, Role
 from penstock.records.request import Outcome, RequestEnd, RequestId
 from penstock.records.usage import Usage
+from penstock.store import Settings as StoreSettings
+from penstock.store import Store
 from penstock.telemetry.metrics import Metrics, Row
 from penstock.telemetry.request_log import RequestLog
 from penstock.testing.manual_clock import ManualClock
@@ -23,7 +27,10 @@ class Desk:
         self.out = io.BytesIO()
         self.metrics = Metrics(10)
         self.log = RequestLog(self.out)
-        self.endings = Endings(self.metrics, self.log, ManualClock(now=1_800_000_000.0))
+        store = Store(StoreSettings(dsn="host=127.0.0.1"))
+        self.refusals = Refusals(store, 10)
+        clock = ManualClock(now=1_800_000_000.0)
+        self.endings = Endings(self.metrics, self.log, self.refusals, clock)
 
     def serve(self, end: RequestEnd) -> tuple[Row, dict[str, object]]:
         request = make_request(is_stream=True, session="s1", caller_request_id="theirs")
@@ -51,11 +58,13 @@ def test_line_tells_the_facts_and_no_prompt_key_or_query() -> None:
         streamed_seconds=1.0,
         total_seconds=2.0,
         status=200,
+        charge_nanousd=123_000,
     )
     row, line = Desk().serve(end)
     assert str(line.pop("time")).startswith("2027-01-15T08:00:00")
     assert line == {
         "event": "request",
+        "cost_usd": "0.000123000",
         "request": "0190-request",
         "status": 200,
         "outcome": "ok",
@@ -149,3 +158,43 @@ def test_very_long_path_is_cut() -> None:
     desk = Desk()
     desk.endings.finish(RequestId("r"), b"/" + b"\xff" * 10_000, None, RequestEnd())
     assert len(str(desk.line()["path"])) == 256
+
+
+def test_numbers_of_an_agent_are_counted_by_its_labels() -> None:
+    desk = Desk()
+    labels = {"session": "s", "workflow": "w", "prompt_family": "f", "client_retry": 1}
+    for prompt in (100, 350):
+        request = make_request(is_stream=True, **labels)  # type: ignore[arg-type]
+        desk.endings.begin(request)
+        end = RequestEnd(attempts=1, usage=Usage(prompt, 5, 10), first_token_seconds=0.2)
+        desk.endings.finish(request.id, TARGET, request, end)
+    row = desk.row()
+    assert row.client_retries == {"ok": 2}
+    assert (sum(row.turn_tokens.counts), row.turn_tokens.sum) == (2, 460)
+    assert (sum(row.turn_growth.counts), row.turn_growth.sum) == (1, 250)
+    (workflow,), (family,) = desk.metrics.workflows.rows(), desk.metrics.families.rows()
+    assert (workflow.label, sum(workflow.first_token.counts)) == ("w", 2)
+    assert (family.prompt_tokens, family.cached_tokens) == (450, 20)
+    assert desk.line()["workflow"] == "w"
+
+
+def test_what_an_engine_did_not_say_is_in_no_hit_ratio() -> None:
+    desk = Desk()
+    request = make_request(is_stream=False, prompt_family="f", workflow="w", client_retry=0)
+    for usage in (Usage(100, 5), None):
+        desk.endings.begin(request)
+        end = RequestEnd(attempts=1, usage=usage, first_token_seconds=0.2)
+        desk.endings.finish(request.id, TARGET, request, end)
+    assert desk.metrics.families.rows() == []
+    assert desk.metrics.workflows.rows() == [], "an answer that is not streamed has no first token"
+    assert desk.row().client_retries == {}, "a first try is no retry"
+
+
+@pytest.mark.parametrize("account", [None, Account(AccountId("acme"), "Acme")])
+def test_refusal_is_counted_by_whoever_was_refused(account: Account | None) -> None:
+    desk = Desk()
+    end = RequestEnd(outcome=Outcome.FAILED, error_code="rate_limited")
+    desk.endings.count_refusal(Key(KeyId("k"), Role.RUNTIME, account), end)
+    desk.endings.count_refusal(Key(KeyId("k"), Role.RUNTIME, account), end)
+    desk.endings.count_refusal(None, end)
+    assert desk.refusals.waiting() == 2

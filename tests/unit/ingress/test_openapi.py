@@ -12,12 +12,17 @@ from starlette.routing import Route
 
 from penstock.catalogue import Catalogue
 from penstock.ingress.health import HealthPages
+from penstock.ingress.labels import WorkflowNames
 from penstock.ingress.model_pages import ModelPages
 from penstock.ingress.openapi import document, input_schema, output_schema
-from penstock.ingress.pages import build_pages
+from penstock.ingress.pages import Pages, build_pages
 from penstock.ingress.reading import RequestReader
 from penstock.ingress.routes import Surface, find_route, is_hot
 from penstock.ingress.settings import Settings
+from penstock.ingress.usage_pages import UsagePages
+from penstock.metering import PriceBook
+from penstock.metering import Settings as MeteringSettings
+from penstock.metering.reports.usage_reports import UsageReports
 from penstock.policy import KeyMirror
 from penstock.policy import Settings as PolicySettings
 from penstock.records.model import Family
@@ -38,9 +43,16 @@ async def lifespan(_: Starlette) -> AsyncIterator[None]:
 def pages() -> Starlette:
     catalogue = Catalogue([])
     mirror = KeyMirror(Store(StoreSettings(dsn="host=127.0.0.1")), ManualClock(), PolicySettings())
-    reader = RequestReader(catalogue, mirror, Settings())
-    models = ModelPages(reader, catalogue, frozenset)
-    return build_pages(models, HealthPages({}), Settings(), lifespan)
+    reader = RequestReader(
+        catalogue, mirror, PriceBook(catalogue.models), WorkflowNames(10), Settings()
+    )
+    store = Store(StoreSettings(dsn="host=127.0.0.1"))
+    made = Pages(
+        models=ModelPages(reader, catalogue, frozenset, ManualClock()),
+        usage=UsagePages(reader, UsageReports(store, MeteringSettings()), ManualClock()),
+        health=HealthPages({}),
+    )
+    return build_pages(made, Settings(), lifespan)
 
 
 def described() -> set[tuple[str, str]]:

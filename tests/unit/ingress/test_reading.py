@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from penstock.catalogue import Catalogue
+from penstock.clock import new_id
 from penstock.errors import (
+    CostCapped,
     Error,
     Forbidden,
     InvalidRequest,
@@ -16,13 +18,16 @@ from penstock.errors import (
     Unauthenticated,
     UnknownModel,
 )
+from penstock.ingress.labels import WorkflowNames
 from penstock.ingress.reading import CallerHeaders, RequestReader
 from penstock.ingress.routes import find_route
 from penstock.ingress.settings import Settings
+from penstock.metering import PriceBook
 from penstock.policy import KeyMirror
 from penstock.policy import Settings as PolicySettings
 from penstock.records.account import Account, AccountId, Key, KeyId, Role
 from penstock.records.model import Capability, Family, Model, ModelId, Recipe
+from penstock.records.price import Prices
 from penstock.records.request import InferenceRequest, RequestId
 from penstock.store import Settings as StoreSettings
 from penstock.store import Store
@@ -45,6 +50,7 @@ def model(name: str, family: Family, *capabilities: Capability) -> Model:
     )
 
 
+REQUEST = new_id()
 ALL = tuple(Capability)
 FULL = model("@cf/x/full", Family.OPENAI, *ALL)
 PLAIN = model("@cf/x/plain", Family.OPENAI)
@@ -56,7 +62,9 @@ def reader() -> RequestReader:
     mirror = KeyMirror(Store(StoreSettings(dsn="host=127.0.0.1")), ManualClock(), PolicySettings())
     mirror._cell_secret = b"a cell's secret"
     catalogue = Catalogue([FULL, PLAIN, NATIVE], default_model=FULL.id)
-    return RequestReader(catalogue, mirror, Settings())
+    return RequestReader(
+        catalogue, mirror, PriceBook(catalogue.models), WorkflowNames(10), Settings()
+    )
 
 
 def read(
@@ -68,7 +76,7 @@ def read(
 ) -> InferenceRequest:
     raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
     caller = CallerHeaders(list((headers or {}).items()))
-    return reader.read(RequestId("r1"), find_route(target), caller, key, raw)
+    return reader.read(RequestId(REQUEST), find_route(target), caller, key, raw)
 
 
 def headers_of(**values: bytes) -> CallerHeaders:
@@ -130,7 +138,7 @@ def test_request_has_what_the_path_must_know(reader: RequestReader) -> None:
         "stream_options": {"include_usage": True},
     }
     request = read(reader, CHAT, body, {b"x-request-id": b"theirs", b"session-id": b"s1"})
-    assert request.id == "r1"
+    assert request.id == REQUEST
     assert (request.account, request.key, request.model) == ("acme", "k1", FULL)
     assert request.is_stream
     assert request.wants_usage
@@ -297,3 +305,82 @@ def test_deep_nesting_anywhere_is_refused(reader: RequestReader, path: bytes, le
         body = b'{"model":"@cf/x/native","input":%s,%s%s}' % (inner, plain, field)
         with pytest.raises(Error):
             read(reader, path, body)
+
+
+@pytest.mark.parametrize(
+    ("sent", "session"),
+    [
+        ("a\tb\nc\r\0d", "abcd"),
+        ("back\\slash \\N \\.", "back\\slash \\N \\."),
+        ("🌊 naïve 日本", "🌊 naïve 日本"),
+        ("\u2028\u200b\x85x", "x"),
+        ("\t" * 300, ""),
+    ],
+)
+def test_cache_key_becomes_a_session_that_breaks_no_line(
+    reader: RequestReader, sent: str, session: str
+) -> None:
+    body = {"model": FULL.id, **HELLO, "prompt_cache_key": sent}
+    assert read(reader, CHAT, body).session == session
+
+
+def test_lone_surrogate_is_not_json_and_is_refused(reader: RequestReader) -> None:
+    body = b'{"model":"@cf/x/full","messages":[{"role":"user"}],"prompt_cache_key":"%s"}'
+    for half in (b"\\ud800", b"\\udc00x", b"a\\ud83d", b"\\ud800\\ud800"):
+        with pytest.raises(InvalidRequest):
+            read(reader, CHAT, body % half)
+
+
+def test_label_is_found_in_all_three_places_and_counted_within_its_bound(
+    reader: RequestReader,
+) -> None:
+    body = {"model": FULL.id, **HELLO, "metadata": {"workflow": "in-body", "x": 1}}
+    theirs = {b"cf-aig-metadata": b'{"workflow":"theirs"}'}
+    ours = {**theirs, b"x-penstock-workflow": b"ours"}
+    labels = [read(reader, CHAT, body, headers).workflow for headers in (None, theirs, ours)]
+    assert labels == ["in-body", "theirs", "ours"]
+    for number in range(7):
+        read(reader, CHAT, body, {b"x-penstock-workflow": b"w%d" % number})
+    assert read(reader, CHAT, body, {b"x-penstock-workflow": b"w99"}).workflow == "other"
+    assert read(reader, CHAT, body, ours).workflow == "ours"
+
+
+@pytest.mark.parametrize("metadata", [None, 5, "w", [], {"workflow": 5}, {"workflow": None}])
+def test_metadata_of_another_kind_is_the_callers_own_business(
+    reader: RequestReader, metadata: object
+) -> None:
+    assert read(reader, CHAT, {"model": FULL.id, **HELLO, "metadata": metadata}).workflow == ""
+
+
+def test_clients_retries_and_family_are_on_the_request(reader: RequestReader) -> None:
+    body = {"model": FULL.id, "messages": [{"role": "system", "content": "é" * 5000}]}
+    request = read(reader, CHAT, body, {b"x-stainless-retry-count": b"2"})
+    assert request.client_retry == 2
+    assert len(request.prompt_family) == 16
+    assert read(reader, CHAT, {"model": FULL.id, **HELLO}).client_retry is None
+
+
+@pytest.mark.parametrize("path", [CHAT, A + b"/ai/run/@cf/x/priced"])
+def test_cost_cap_shortens_upstream_or_refuses(path: bytes) -> None:
+    priced = msgspec.structs.replace(
+        FULL,
+        id=ModelId("@cf/x/priced"),
+        prices=(Prices(output_nanousd_per_mtok=10**9),),
+        context_tokens=100_000,
+    )
+    catalogue = Catalogue([priced], default_model=priced.id)
+    mirror = KeyMirror(Store(StoreSettings(dsn="host=127.0.0.1")), ManualClock(), PolicySettings())
+    mirror._cell_secret = b"a cell's secret"
+    book = PriceBook(catalogue.models)
+    made = RequestReader(catalogue, mirror, book, WorkflowNames(10), Settings())
+    body = {"model": priced.id, **HELLO}
+    cap = {b"x-penstock-max-cost-usd": b"0.0001"}
+    request = read(made, path, body, cap)
+    assert request.output_tokens_max == 100
+    assert bytes(request.body["max_tokens"]) == b"100"
+    assert "max_tokens" not in read(made, path, body).body
+    with pytest.raises(CostCapped):
+        read(made, path, {**body, "max_tokens": 101}, cap)
+    assert read(made, path, {**body, "max_tokens": 100}, cap).output_tokens_max == 100
+    with pytest.raises(CostCapped):
+        read(made, path, {**body, "n": 101}, cap)

@@ -5,11 +5,11 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.metering import cost_nanousd, usd
-from penstock.records.model import Prices
+from penstock.metering import usd
+from penstock.records.price import Price, cost_nanousd
 from penstock.records.usage import Usage
 
-KIMI = Prices(600_000_000, 100_000_000, 3_000_000_000)
+KIMI = Price(600_000_000, 100_000_000, 3_000_000_000)
 TOKENS = st.integers(0, 10**7)
 NANOUSD = st.integers(0, 10**12)
 
@@ -36,11 +36,11 @@ def test_cost_is_the_exact_sum_rounded_once(
     output_price: int,
     bp: int,
 ) -> None:
-    prices = Prices(price, cached_price, output_price)
+    prices = Price(price, cached_price, output_price, bp)
     usage = Usage(uncached + cached, output, cached)
     exact = Fraction(uncached * price + cached * cached_price + output * output_price, 10**6)
     exact *= Fraction(bp, 10_000)
-    assert abs(cost_nanousd(usage, prices, multiplier_bp=bp) - exact) <= Fraction(1, 2)
+    assert abs(cost_nanousd(usage, prices) - exact) <= Fraction(1, 2)
 
 
 @given(TOKENS, TOKENS, st.integers(0, 2 * 10**7))

@@ -1,21 +1,35 @@
 """Engines in the test's own loop, and the rooms of one gateway worker in front of them."""
 
 import asyncio
+import tempfile
+from pathlib import Path
 
 from tests.unit.engine.engine_line import MODEL, Collector, make_request
 from tests.unit.engine.tiny_engine import Answer, Call, TinyEngine
 
 from penstock import admission, routing
-from penstock.clock import TimerWheel
+from penstock.clock import TimerWheel, new_id
 from penstock.engine.settings import Settings as EngineSettings
+from penstock.metering import Journal, Metering
+from penstock.metering import Settings as MeteringSettings
+from penstock.metering.journal_reader import JournalReader, Row
 from penstock.records.model import ModelId
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
 from penstock.records.request import RequestEnd
 from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.probing import Prober
-from penstock.serving.request_path import RequestPath
+from penstock.serving.request_path import RequestPath, Stages
 from penstock.serving.settings import Settings
+from penstock.store import Settings as StoreSettings
+from penstock.store import Store
 from penstock.testing.manual_clock import ManualClock
+
+_SMALL = MeteringSettings(segment_bytes=2**16, journal_bytes_max=2**17, open_max=64)
+
+
+def _no_store() -> Store:
+    """One that is never asked: the account of these requests has no limits."""
+    return Store(StoreSettings(dsn="host=127.0.0.1"))
 
 
 class Fleet:
@@ -26,6 +40,8 @@ class Fleet:
         self.replicas: list[Replica] = []
         self.slots = 256
         self.clock = ManualClock()
+        self._folder = tempfile.TemporaryDirectory(prefix="penstock-test-")
+        self.journal = Journal(Path(self._folder.name), new_id(), _SMALL)
         self.wheel = TimerWheel(self.clock)
         self.set_up()
 
@@ -35,9 +51,14 @@ class Fleet:
         self.router = routing.Router(self, routing.Settings())
         self.clients = FleetClients(EngineSettings(), self.wheel, self.clock)
         self.gate = admission.Gate(self.router, waiting or admission.Settings(), self.wheel)
-        self.path = RequestPath(
-            self.gate, self.router, self.clients, serving or Settings(), self.clock
+        stages = Stages(
+            limits=admission.Limits(_no_store(), self.clock, admission.Settings(), new_id()),
+            gate=self.gate,
+            router=self.router,
+            clients=self.clients,
+            meters=Metering(self.journal, self.clock),
         )
+        self.path = RequestPath(stages, serving or Settings(), self.clock)
         self.prober = Prober(self.router, self.clients, self.clock)
 
     def ready(self, model: ModelId) -> tuple[Replica, ...]:
@@ -69,8 +90,18 @@ class Fleet:
             armed = [timer for slot in self.wheel._slots for timer in slot if timer.is_armed]
             assert armed == [], "a timer was left armed"
         finally:
+            self.journal.leave()
+            self._folder.cleanup()
             for engine in self.engines:
                 await engine.stop()
+
+    def rows(self) -> list[Row]:
+        """What the ledger will be told."""
+        reader = JournalReader(self.journal.folder)
+        try:
+            return reader.read(1000)
+        finally:
+            reader.close()
 
 
 class Visit:

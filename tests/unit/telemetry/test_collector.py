@@ -16,6 +16,10 @@ from penstock.telemetry.metrics import (
     Snapshot,
 )
 
+SUMMED = (
+    "penstock_lease", "penstock_beyond", "penstock_journal", "penstock_ledger", "penstock_drain",
+)  # fmt: skip
+
 
 def parse(page: bytes) -> dict[str, Metric]:
     return {family.name: family for family in text_string_to_metric_families(page.decode())}
@@ -55,7 +59,9 @@ def test_page_of_no_workers_is_still_a_page() -> None:
 
 
 def test_every_declared_metric_is_on_the_page_and_no_other() -> None:
-    gauges = Gauges(waiting={"m": 1}, ready_replicas={"m": 1})
+    sums = {name: 1 for name in METRICS if name.startswith(SUMMED)}
+    limits = {name: {"account tokens minute": 1} for name in METRICS if "_limit_" in name}
+    gauges = Gauges(waiting={"m": 1}, ready_replicas={"m": 1}, sums=sums, limits=limits)
     page = render([Snapshot([row()], gauges)])
     families = parse(page)
     names = {

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from penstock.errors import BadBase64, Error, InvalidRequest
 from penstock.wire.json_body import DEPTH_MAX
-from penstock.wire.messages import look_through
+from penstock.wire.messages import decode_messages, look_at
 
 PNG = "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n123").decode()
 HOSTS = frozenset({"images.example.com"})
@@ -20,7 +20,7 @@ NO_HOSTS = frozenset[str]()
 
 
 def look(messages: object, hosts: frozenset[str] = NO_HOSTS) -> bool:
-    return look_through(Raw(json.dumps(messages).encode()), hosts)
+    return bool(look_at(decode_messages(Raw(json.dumps(messages).encode())), hosts).images)
 
 
 def with_part(part: object) -> list[object]:
@@ -179,7 +179,7 @@ def test_url_that_only_looks_like_a_listed_host_is_refused(url: str) -> None:
 )
 def test_escapes_doubled_names_and_other_roles_do_not_get_a_url_through(messages: str) -> None:
     with pytest.raises(InvalidRequest):
-        look_through(Raw(messages.encode()), NO_HOSTS)
+        look_at(decode_messages(Raw(messages.encode())), NO_HOSTS)
 
 
 @pytest.mark.parametrize("url", [["http://x/"], {"url": "http://x/"}, 1, True])
@@ -327,4 +327,18 @@ def test_nesting_beyond_the_interpreters_own_limit_is_refused(levels: int) -> No
         b'[{"x":%s}]' % deep,
     ):
         with pytest.raises(InvalidRequest):
-            look_through(Raw(raw), NO_HOSTS)
+            look_at(decode_messages(Raw(raw)), NO_HOSTS)
+
+
+def test_images_are_counted_and_the_bytes_of_media_are_told_apart_from_text() -> None:
+    text = {"type": "text", "text": "x" * 100}
+    audio = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
+    messages = [
+        {"role": "user", "content": [text, {"type": "image_url", "image_url": {"url": PNG}}]},
+        {"role": "user", "content": [{"image_url": PNG}, audio, "text"]},
+        {"role": "user", "content": "data:image/png;base64,AAAA"},
+    ]
+    raw = json.dumps(messages).encode()
+    media = look_at(decode_messages(Raw(raw)), NO_HOSTS)
+    assert media.images == 2
+    assert 2 * len(PNG) < media.bytes < len(raw) - 100

@@ -1,11 +1,15 @@
 """Lists of models in OpenAI's and in Workers AI's shape."""
 
+from datetime import date
+
 import msgspec
 
-from penstock.records.model import Capability, Family, Model, ModelId, Prices, Recipe
+from penstock.records.model import Capability, Family, Model, ModelId, Recipe
+from penstock.records.price import Prices
 from penstock.wire.errors import openai_type
 from penstock.wire.models import found_model, openai_model
 
+TODAY = date(2026, 11, 15)
 KIMI = Model(
     id=ModelId("@cf/moonshotai/kimi-k2.5"),
     family=Family.OPENAI,
@@ -13,7 +17,7 @@ KIMI = Model(
     recipe=Recipe(command=("x",)),
     description="A large model.",
     capabilities=frozenset({Capability.TOOLS, Capability.VISION, Capability.ASYNC_QUEUE}),
-    prices=Prices(600_000_000, 100_000_000, 3_000_000_000),
+    prices=(Prices(600_000_000, 100_000_000, 3_000_000_000),),
 )
 
 
@@ -30,7 +34,7 @@ def test_model_without_an_author_is_owned_by_the_installation() -> None:
 
 
 def test_found_model_has_workers_ais_properties_and_prices_in_dollars() -> None:
-    found = found_model(KIMI, "uuid")
+    found = found_model(KIMI, "uuid", TODAY)
     properties = {each.property_id: each.value for each in found.properties}
     assert properties["context_window"] == "256000"
     assert properties["function_calling"] == "true"
@@ -47,7 +51,7 @@ def test_found_model_has_workers_ais_properties_and_prices_in_dollars() -> None:
 
 
 def test_model_without_prices_lists_none() -> None:
-    found = found_model(msgspec.structs.replace(KIMI, prices=Prices()), "uuid")
+    found = found_model(msgspec.structs.replace(KIMI, prices=(Prices(),)), "uuid", TODAY)
     assert "price" not in {each.property_id for each in found.properties}
 
 
@@ -56,3 +60,10 @@ def test_openais_error_type_follows_the_status() -> None:
     assert openai_type(401) == "authentication_error"
     assert openai_type(429) == "rate_limit_error"
     assert {openai_type(status) for status in (500, 502, 503, 504)} == {"server_error"}
+
+
+def test_price_that_holds_today_is_listed_and_not_a_later_one() -> None:
+    later = Prices(1_000_000_000, valid_from=date(2026, 11, 16))
+    model = msgspec.structs.replace(KIMI, prices=(*KIMI.prices, later))
+    assert found_model(model, "uuid", TODAY) == found_model(KIMI, "uuid", TODAY)
+    assert found_model(model, "uuid", date(2026, 11, 16)) != found_model(KIMI, "uuid", TODAY)

@@ -1,0 +1,144 @@
+"""The gateway that is soaked: two workers with everything on, and accounts with and without limits.
+
+Its journal files are small: their pages count as the worker's memory while a file is written, and
+files of the usual size would draw a saw of 16 MB over the slope that is looked for.
+"""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from candidates import Candidate, free_ports_in_a_row, stop_process, wait_ready
+from penstock.admission import LimitBook
+from penstock.admission import Settings as LimitSettings
+from penstock.clock import new_id
+from penstock.fleet.roster import RosterTable
+from penstock.policy import AccountBook, KeyBook
+from penstock.records.account import AccountId, Role
+from penstock.records.limit import Limit, Measure, Period, Scope
+from penstock.records.model import ModelId
+from penstock.records.replica import Replica, ReplicaId, ReplicaState
+from penstock.store import Settings, Store
+from penstock.store.embedded import EmbeddedPostgres
+from penstock.store.migrate import migrate
+
+WORKERS = 2
+_MODEL = "@benchmark/penstock/m"
+_ENTRY = f"""
+id = "{_MODEL}"
+aliases = ["m"]
+family = "openai"
+context_tokens = 262144
+[prices]
+input_nanousd_per_mtok = 600_000_000
+cached_input_nanousd_per_mtok = 100_000_000
+output_nanousd_per_mtok = 3_000_000_000
+[recipe]
+command = ["upstream", "{{port}}", "1"]
+"""
+# High enough that nobody is refused in half an hour; low enough that leases go back and forth.
+_LIMITS = (
+    (Scope.ACCOUNT, "", Measure.REQUESTS, Period.MINUTE, 100_000),
+    (Scope.ACCOUNT, "", Measure.TOKENS, Period.DAY, 10**10),
+    (Scope.ACCOUNT, "", Measure.NANOUSD, Period.MONTH, 10**15),
+    (Scope.SESSION, "*", Measure.REQUESTS, Period.MINUTE, 5_000),
+    (Scope.WORKFLOW, "*", Measure.NANOUSD, Period.DAY, 10**14),
+)
+
+
+class SoakGateway:
+    """`free_key` is of an account without limits, `limited_key` of one with many."""
+
+    def __init__(self, upstream_ports: list[int]) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="penstock-soak-"))
+        self._postgres = EmbeddedPostgres(self._folder / "postgres")
+        self._process: subprocess.Popen[bytes] | None = None
+        try:
+            self.dsn = self._postgres.start()
+            self.free_key, self.limited_key = asyncio.run(_prepare(self.dsn, upstream_ports))
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self) -> None:
+        (self._folder / "models").mkdir()
+        (self._folder / "models" / "m.toml").write_text(_ENTRY)
+        (self._folder / "run").mkdir()
+        self.port = free_ports_in_a_row(2)
+        settings = {
+            "STORE_DSN": self.dsn,
+            "CATALOGUE_FOLDER": str(self._folder / "models"),
+            "INGRESS_PORT": str(self.port),
+            "INGRESS_METRICS_PORT": str(self.port + 1),
+            "INGRESS_RUN_FOLDER": str(self._folder / "run"),
+            "INGRESS_WORKERS": str(WORKERS),
+            "METERING_JOURNAL_FOLDER": str(self._folder / "journal"),
+            "METERING_SEGMENT_BYTES": str(2**20),
+            "METERING_OPEN_MAX": "2048",
+        }
+        environment = {f"PENSTOCK_{name}": value for name, value in settings.items()}
+        with (self._folder / "gateway.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "penstock", "gateway"],
+                stdout=log,
+                stderr=log,
+                env={"PATH": os.defpath, **environment},
+            )
+        wait_ready(Candidate("penstock", self.port, self._process, key=self.free_key))
+
+    def worker_pids(self) -> list[int]:
+        return sorted(int(path.stem) for path in (self._folder / "run").glob("*.sock"))
+
+    def ledger_rows(self) -> int:
+        return asyncio.run(_count(self.dsn))
+
+    def stop(self) -> None:
+        if self._process is not None:
+            stop_process(self._process)
+        self._postgres.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+async def _prepare(dsn: str, ports: list[int]) -> tuple[str, str]:
+    await migrate(dsn)
+    store = Store(Settings(dsn=dsn))
+    await store.open()
+    try:
+        secrets = []
+        for name in ("free", "limited"):
+            account = await AccountBook(store).create(name)
+            _, secret = await KeyBook(store).create(Role.RUNTIME, account.id, name)
+            secrets.append(secret)
+        book = LimitBook(store, LimitSettings())
+        for scope, value, measure, period, amount in _LIMITS:
+            wanted = Limit(0, AccountId(account.id), scope, value, measure, period, amount)
+            await book.create(wanted)
+        for port in ports:
+            replica = Replica(
+                id=ReplicaId(new_id()),
+                model=ModelId(_MODEL),
+                url=f"http://127.0.0.1:{port}",
+                state=ReplicaState.READY,
+                served_name="m",
+            )
+            await RosterTable(store).enroll(replica, keeper="benchmark")
+    finally:
+        await store.close()
+    return secrets[0], secrets[1]
+
+
+async def _count(dsn: str) -> int:
+    store = Store(Settings(dsn=dsn))
+    await store.open()
+    try:
+        async with store.transaction() as transaction:
+            row = await transaction.fetch_one("select count(*) from usage_attempts")
+    finally:
+        await store.close()
+    assert row is not None
+    return int(row[0])

@@ -1,0 +1,60 @@
+"""The gateway without metering, to be measured beside the real one: what does the journal cost?
+
+Everything else is as in `penstock gateway`; only the meters are replaced, by ones that count
+nothing. Started by penstock_candidate.py as a script of its own.
+"""
+
+from penstock import app
+from penstock.config import export, load
+from penstock.ingress.server import make_run_folder, remove_run_folder, run_gateway
+from penstock.records.replica import Replica
+from penstock.records.request import InferenceRequest, Outcome
+from penstock.records.usage import Usage
+from penstock.telemetry import log
+
+
+class NullMeter:
+    """Counts nothing."""
+
+    charge_nanousd = 0
+
+    def note(self, usage: bytes) -> None: ...
+
+    def settle(self, usage: Usage | None) -> None: ...
+
+    def close(
+        self, outcome: Outcome, *, usage: Usage | None, is_delivered: bool, error: str = ""
+    ) -> None: ...
+
+
+class NullMeters:
+    """Opens the same meter for everybody."""
+
+    def __init__(self) -> None:
+        self._meter = NullMeter()
+
+    def open(
+        self, request: InferenceRequest, replica: Replica, attempt: int, limits: tuple[int, ...]
+    ) -> NullMeter:
+        del request, replica, attempt, limits
+        return self._meter
+
+
+def worker() -> object:
+    """What uvicorn calls in the worker."""
+    return app.gateway(NullMeters())
+
+
+def main() -> None:
+    config = load().config
+    log.set_up(config.telemetry)
+    folder = make_run_folder()
+    export({"ingress.run_folder": str(folder)})
+    try:
+        run_gateway("unmetered_gateway:worker", config.ingress, folder)
+    finally:
+        remove_run_folder(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,21 @@
+"""The most that a request may use, before it runs: what limits and budgets reserve for it. Pure."""
+
+from penstock.records.limit import Measure
+from penstock.records.price import cost_nanousd
+from penstock.records.request import InferenceRequest
+from penstock.records.usage import Usage
+
+
+def estimate(request: InferenceRequest, measure: Measure) -> int:
+    """One request; all its tokens; or their price, with nothing cached."""
+    if measure is Measure.REQUESTS:
+        return 1
+    if measure is Measure.TOKENS:
+        return request.prompt_tokens_estimate + request.output_tokens_max
+    return estimate_nanousd(request)
+
+
+def estimate_nanousd(request: InferenceRequest) -> int:
+    """What a request may cost at most, at the price of its start."""
+    usage = Usage(request.prompt_tokens_estimate, request.output_tokens_max, 0)
+    return cost_nanousd(usage, request.price)

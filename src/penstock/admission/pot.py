@@ -1,0 +1,127 @@
+"""One limit's amount for one value in one window, as far as this worker holds a part of it. Pure.
+
+What is granted to a worker stays granted when it is used: in Postgres the larger of granted and
+spent counts, so that use which is not booked yet is never free for others.
+"""
+
+import msgspec
+
+from penstock.admission.windows import Window
+from penstock.records.limit import Limit, Measure, Standing
+
+PotKey = tuple[int, str, int]
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What Postgres says of a pot. All amounts are of its window."""
+
+    amount: int
+    # What had been used in this window before the limit was set.
+    base: int
+    # Over all workers, the larger of what is granted and what is spent.
+    charged: int
+    spent: int
+    own_granted: int
+    own_spent: int
+    # Whether it is still there and still a hard one.
+    is_binding: bool = True
+
+    @property
+    def free(self) -> int:
+        return self.amount - self.base - self.charged
+
+    def unspent(self, used: int) -> int:
+        """What is left if all that is held comes back. Our own use may not be booked yet."""
+        return self.amount - self.base - self.spent - max(0, used - self.own_spent)
+
+
+class Pot:
+    """What was granted to this worker, what of it is reserved, and what was used."""
+
+    __slots__ = (
+        "elsewhere", "granted", "is_changed", "is_over", "is_read", "key", "limit", "lowest_room",
+        "recorded", "reserved", "surveyed", "used", "value", "watched_since", "window",
+    )  # fmt: skip
+
+    def __init__(self, limit: Limit, value: str, window: Window) -> None:
+        self.limit = limit
+        self.value = value
+        self.window = window
+        self.key: PotKey = (limit.id, value, window.start)
+        self.granted = 0
+        self.used = 0
+        self.reserved = 0
+        # What Postgres has as our grant: another figure than `granted` until it is written.
+        self.recorded = 0
+        # Whether Postgres was asked: a part may have been used before this pot was made here.
+        self.is_read = False
+        # What was free in Postgres when it was last asked.
+        self.elsewhere = 0
+        # The least room there was since the watch began: what nobody needed meanwhile.
+        self.lowest_room = 0
+        self.watched_since = 0.0
+        # The limit was changed: what is not used goes back at once, to be asked for anew.
+        self.is_changed = False
+        # For limits that only warn: more was spent than they say; and what we had used when that
+        # was last looked up.
+        self.is_over = False
+        self.surveyed = 0
+
+    @property
+    def room(self) -> int:
+        """What may be reserved without asking. Below 0 when more is used than was granted."""
+        return self.granted - self.used - self.reserved
+
+    @property
+    def is_square(self) -> bool:
+        """Nothing runs, and Postgres has exactly what was used."""
+        return not self.reserved and self.granted == self.used == self.recorded
+
+    def reserve(self, amount: int) -> None:
+        self.reserved += amount
+        self.lowest_room = min(self.lowest_room, self.room)
+
+    def release(self, amount: int) -> None:
+        """Undo a reservation that came to nothing."""
+        self.reserved -= amount
+
+    def settle(self, amount: int, used: int) -> None:
+        self.reserved -= amount
+        self.used += used
+
+    def take_in(self, reading: Reading) -> None:
+        """Learn what Postgres has of us. It may have more than we knew: an answer may get lost."""
+        if not self.is_read:
+            self.is_read = True
+            self.used = max(self.used + reading.own_granted, reading.own_spent)
+        self.granted = max(reading.own_granted, reading.own_spent)
+        self.recorded = reading.own_granted
+
+    def take_grant(self, granted: int, now: float) -> None:
+        """Postgres has committed this grant."""
+        self.granted = self.recorded = granted
+        self.watch(now)
+
+    def watch(self, now: float) -> None:
+        self.lowest_room = self.room
+        self.watched_since = now
+
+    def lose(self) -> None:
+        """Somebody else took our lease away: ask anew before anything more is reserved."""
+        self.granted = self.recorded = 0
+        self.is_read = False
+
+    def unneeded(self) -> int:
+        """What of the grant nobody needed since the watch began; below 0, what lacks."""
+        return self.room if self.is_changed else min(self.room, max(self.lowest_room, 0))
+
+    def standing(self) -> Standing:
+        left = max(0, self.elsewhere + (self.room if self.limit.is_hard else 0))
+        return Standing(self.limit, self.value, left, float(self.window.end))
+
+
+def used_of(measure: Measure, *, requests: int, tokens: int, nanousd: int) -> int:
+    """The figure that a measure counts."""
+    if measure is Measure.REQUESTS:
+        return requests
+    return tokens if measure is Measure.TOKENS else nanousd

@@ -1,0 +1,108 @@
+"""The pots that one worker knows, and which of them need attention. Pure: it takes the time.
+
+A pot that is *open* has something reserved, or more granted than was used: only those are looked at
+every second. The others are kept so that their next lease knows what was used.
+"""
+
+from penstock.admission.hold import Claims
+from penstock.admission.limit_table import Counted, LimitTable
+from penstock.admission.pot import Pot, PotKey
+from penstock.admission.windows import window_of
+
+
+class Pots:
+    """All pots by limit, value and window."""
+
+    def __init__(self) -> None:
+        self._all: dict[PotKey, Pot] = {}
+        self._open: dict[PotKey, Pot] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @property
+    def leases_held(self) -> int:
+        return sum(pot.recorded > 0 for pot in self._all.values())
+
+    def find(self, counted: Counted, asked_at: float) -> Pot:
+        """The pot of a limit and a value for a request of this time, made if need be."""
+        limit, value = counted
+        window = window_of(limit.period, asked_at)
+        pot = self._all.get((limit.id, value, window.start))
+        if pot is None:
+            pot = Pot(limit, value, window)
+            self._all[pot.key] = pot
+        return pot
+
+    def open(self, claims: Claims) -> None:
+        """Keep an eye on these: a lease is about to be asked for them."""
+        for pot, _ in claims:
+            if pot.limit.is_hard:
+                self._open[pot.key] = pot
+
+    def due(self, now: float, lease_return_seconds: float) -> list[tuple[Pot, int]]:
+        """Pots whose lease must be written, and what it becomes. Their room is cut at once.
+
+        What nobody needed for a while goes back. What was used beyond the grant is told.
+        """
+        found = []
+        for key, pot in list(self._open.items()):
+            is_time = pot.is_changed or now - pot.watched_since >= lease_return_seconds
+            if not is_time:
+                continue
+            if pot.is_read:
+                pot.granted -= pot.unneeded()
+                pot.is_changed = False
+                if pot.granted != pot.recorded:
+                    found.append((pot, pot.granted))
+            pot.watch(now)
+            if pot.is_square or not (pot.is_read or pot.reserved):
+                del self._open[key]
+        return found
+
+    def ended(self, at: float, table: LimitTable) -> list[Pot]:
+        """Pots that nobody will use again: their window is over, or their limit is gone."""
+        return [
+            pot
+            for pot in self._all.values()
+            if (pot.window.end <= at and not pot.reserved) or table.find(pot.limit.id) is None
+        ]
+
+    def to_survey(self) -> list[Pot]:
+        """Pots of limits that only warn, and have not yet, which were used since the last time."""
+        return [
+            pot
+            for pot in self._all.values()
+            if not pot.limit.is_hard and not pot.is_over and pot.used != pot.surveyed
+        ]
+
+    def forget(self, pots: list[Pot]) -> None:
+        for pot in pots:
+            self._all.pop(pot.key, None)
+            self._open.pop(pot.key, None)
+
+    def forget_unused(self, pots_max: int) -> None:
+        """Drop the oldest that can be made again without loss, down to a number."""
+        excess = len(self._all) - pots_max
+        if excess > 0:
+            unused = (
+                pot for key, pot in self._all.items() if key not in self._open and not pot.reserved
+            )
+            self.forget([pot for pot, _ in zip(unused, range(excess), strict=False)])
+
+    def limits_changed(self, table: LimitTable) -> None:
+        """Give every pot its limit as it is now."""
+        for key, pot in self._all.items():
+            limit = table.find(pot.limit.id)
+            if limit is None or limit == pot.limit:
+                continue
+            pot.elsewhere = max(0, pot.elsewhere + limit.amount - pot.limit.amount)
+            pot.limit, pot.is_changed, pot.is_over = limit, True, False
+            if pot.is_read:
+                self._open[key] = pot
+
+    def lose_all_but(self, leased: set[PotKey]) -> None:
+        """Postgres has these leases of ours; others that we thought we had are lost."""
+        for key, pot in self._all.items():
+            if pot.recorded > 0 and key not in leased:
+                pot.lose()

@@ -1,0 +1,28 @@
+"""Dollars as people write them, read into integer nano-dollars, exactly."""
+
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+from penstock.cli.exit_codes import CommandFailed, ExitCode
+
+_DIGITS: Final = 9
+_DOLLARS_MAX: Final = 10**9
+
+
+def read_usd(text: str | None) -> int | None:
+    """Nano-dollars of an amount such as 12.50; None of none."""
+    if text is None:
+        return None
+    try:
+        dollars = Decimal(text)
+    except InvalidOperation:
+        dollars = Decimal("nan")
+    # False of nan, too.
+    is_usable = dollars.is_finite() and 0 <= dollars <= _DOLLARS_MAX
+    if not is_usable or dollars != round(dollars, _DIGITS):
+        raise CommandFailed(
+            f"`{text}` is no amount of dollars: write 0 to {_DOLLARS_MAX}, such as 12.50, with at"
+            f" most {_DIGITS} digits after the point.",
+            ExitCode.USAGE,
+        )
+    return int(dollars.scaleb(_DIGITS))

@@ -1,0 +1,47 @@
+"""Numbers as people read them in a narrow table: short counts, money, times, shares, bars. Pure."""
+
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Final
+
+NOTHING: Final = "-"
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉"
+_UNITS: Final = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
+
+
+def short(count: int) -> str:
+    """1234 is 1.2k."""
+    for size, unit in _UNITS:
+        if count >= size:
+            return f"{count / size:.1f}{unit}"
+    return str(count)
+
+
+def dollars(nanousd: int) -> str:
+    """Cents from a dollar on; below it, millionths where there are any."""
+    if 0 < nanousd < 500:
+        return "<$0.000001"
+    amount = Decimal(nanousd).scaleb(-9)
+    cents = amount.quantize(Decimal("0.01"), ROUND_HALF_UP)
+    if abs(amount) >= 1:
+        return f"${cents:,}"
+    fine = amount.quantize(Decimal("0.000001"), ROUND_HALF_UP)
+    return f"${cents}" if fine == cents else f"${fine.normalize():f}"
+
+
+def percent(share: float | None) -> str:
+    return NOTHING if share is None else f"{share * 100:.0f}%"
+
+
+def milliseconds(time: float | None) -> str:
+    if time is None:
+        return NOTHING
+    return f"{time:.0f}ms" if time < 1000 else f"{time / 1000:.1f}s"
+
+
+def bar(part: int, whole: int, width: int) -> str:
+    """Part of the whole, in eighths of a character; something is never nothing."""
+    if part <= 0 or whole <= 0:
+        return ""
+    eighths = max(1, round(part * width * 8 / whole))
+    full, rest = divmod(eighths, 8)
+    return "█" * full + (_EIGHTHS[rest] if rest else "")

@@ -1,0 +1,81 @@
+"""How much a request may use at most, by what can be seen of it, and a caller's own cap on that.
+
+The prompt is estimated by its bytes: a tokenizer would cost more than the rest of the gateway.
+"""
+
+import math
+from decimal import Decimal, InvalidOperation
+
+import msgspec
+
+from penstock.errors import CostCapped, InvalidRequest
+from penstock.metering import usd
+from penstock.records.model import Model
+from penstock.records.price import Price, cost_nanousd
+from penstock.records.usage import Usage
+from penstock.wire.chat import ChatRequest
+
+_HEADER = "x-penstock-max-cost-usd"
+_USD_MAX = 10**6
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """Tokens that a budget reserves. `max_tokens` is what one choice may have."""
+
+    prompt_tokens: int
+    max_tokens: int
+    choices: int
+
+    @property
+    def output_tokens(self) -> int:
+        return self.choices * self.max_tokens
+
+    def cost_nanousd(self, price: Price) -> int:
+        """With nothing cached and every choice at its longest."""
+        return cost_nanousd(Usage(self.prompt_tokens, self.output_tokens, 0), price)
+
+
+def estimate(chat: ChatRequest, model: Model, bytes_per_token: float) -> Estimate:
+    """What a request of these bytes may use; never more than the model's context."""
+    prompt = math.ceil(chat.prompt_bytes / bytes_per_token) + chat.images * model.image_tokens_max
+    given = model.default_output_tokens if chat.max_tokens is None else chat.max_tokens
+    context = model.context_tokens
+    return Estimate(min(prompt, context), min(given, context), chat.choices)
+
+
+def within_cap(wanted: Estimate, price: Price, cap: str, *, may_shorten: bool) -> Estimate:
+    """The estimate, or a shorter one that the caller's cap pays for; CostCapped if none does.
+
+    Only an answer whose length the caller left open is shortened.
+    """
+    cap_nanousd = _nanousd(cap)
+    if wanted.cost_nanousd(price) <= cap_nanousd:
+        return wanted
+    if may_shorten:
+        least, most = 0, wanted.max_tokens
+        while least < most:
+            middle = (least + most + 1) // 2
+            if msgspec.structs.replace(wanted, max_tokens=middle).cost_nanousd(price) > cap_nanousd:
+                most = middle - 1
+            else:
+                least = middle
+        if least:
+            return msgspec.structs.replace(wanted, max_tokens=least)
+    raise CostCapped(
+        f"This request may cost up to ${usd(wanted.cost_nanousd(price))}, more than the"
+        f" ${usd(cap_nanousd)} that `{_HEADER}` allows. Shorten the prompt, lower `max_tokens`, or"
+        " raise the cap.",
+        param=_HEADER,
+    )
+
+
+def _nanousd(text: str) -> int:
+    try:
+        dollars = Decimal(text)
+    except InvalidOperation:
+        dollars = Decimal(-1)
+    if not dollars.is_finite() or not 0 <= dollars <= _USD_MAX:
+        raise InvalidRequest(
+            f"`{_HEADER}` must be dollars from 0 to {_USD_MAX}, such as 0.05.", param=_HEADER
+        )
+    return int(dollars * 10**9)

@@ -1,0 +1,190 @@
+"""Copies journals into Postgres: the worker's own all the time, dead workers' when they are found.
+
+Nothing is deleted before its transaction has committed, and a batch may be written twice: so a kill
+at any moment, or a commit whose answer was lost, costs nothing and doubles nothing.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+from penstock.errors import StoreUnavailable
+from penstock.metering.journal import (
+    Journal,
+    is_journal,
+    remove_journal,
+    remove_lock,
+    take_lock,
+)
+from penstock.metering.journal_reader import JournalReader, Row
+from penstock.metering.ledger import Ledger
+from penstock.metering.refusals import Refusals
+from penstock.metering.settings import Settings
+from penstock.metering.unwritable import put_aside
+
+# Gives a dead worker's leases back; what its journal claims is in Postgres by then.
+Release = Callable[[str], Awaitable[object]]
+
+# Classes of Postgres errors that are a row's fault: its data, a constraint, a size.
+_ROW_STATES: Final = ("22", "23", "54")
+
+logger = logging.getLogger(__name__)
+
+
+class Drain:
+    """Keep `run` running; `finish` when the worker has served its last request."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        ledger: Ledger,
+        refusals: Refusals,
+        settings: Settings,
+        release: Release,
+    ) -> None:
+        self._journal = journal
+        self._ledger = ledger
+        self._refusals = refusals
+        self._settings = settings
+        self._release = release
+        self._reader = JournalReader(journal.folder)
+        self._pending: list[Row] = []
+        self.rows_written = 0
+        self.rows_unwritable = 0
+        self.failures = 0
+        self.adopted = 0
+
+    async def run(self) -> None:
+        """For ever: what was closed goes to Postgres, and orphans are looked for."""
+        pause = self._settings.drain_seconds
+        until_adoption = self._settings.adopt_seconds
+        while True:
+            await asyncio.sleep(pause)
+            until_adoption -= pause
+            if self._journal.is_past_half:
+                self._journal.make_spare()
+            try:
+                await self.empty()
+                if until_adoption <= 0:
+                    until_adoption = self._settings.adopt_seconds
+                    await self.adopt()
+                pause = self._settings.drain_seconds
+            except StoreUnavailable:
+                self.failures += 1
+                logger.warning("journal not drained", extra={"action": "drain_waits"})
+                pause = min(pause * 2, self._settings.drain_retry_seconds_max)
+            except Exception:
+                # The loop's top: whatever this is, requests must go on being journaled.
+                self.failures += 1
+                logger.exception("journal not drained", extra={"action": "drain_failed"})
+                pause = min(pause * 2, self._settings.drain_retry_seconds_max)
+
+    async def finish(self) -> None:
+        """The worker ends: empty the journal and remove it, or leave it to the next one."""
+        try:
+            async with asyncio.timeout(self._settings.last_drain_seconds):
+                await self.empty()
+                is_done = not self._reader.has_open
+                if is_done:
+                    await self._release(self._journal.folder.name)
+        except (StoreUnavailable, TimeoutError):
+            is_done = False
+        self._reader.close()
+        if is_done:
+            self._journal.remove()
+            return
+        logger.warning("journal left for the next start", extra={"action": "journal_left"})
+        self._journal.leave()
+
+    async def empty(self) -> None:
+        """Write everything that is closed by now."""
+        holder = self._journal.folder.name
+        while rows := self._pending or self._reader.read(self._settings.drain_rows_max):
+            self._pending = rows
+            await self._write(holder, rows)
+            self._pending = []
+            self._reader.done()
+        await self._refusals.flush()
+
+    async def adopt(self) -> None:
+        """Drain every journal on this host whose worker is dead, and give back its leases."""
+        for folder in _journals(self._journal.folder.parent):
+            if folder == self._journal.folder:
+                continue
+            try:
+                await self._adopt_one(folder)
+            except StoreUnavailable:
+                raise
+            except Exception:
+                # The loop's top: one journal that cannot be read must not hold up the others,
+                # nor a worker's start. It stays where it is.
+                self.failures += 1
+                fields = {"action": "adoption_failed", "journal": folder.name}
+                logger.exception("journal not adopted", extra=fields)
+
+    async def _adopt_one(self, folder: Path) -> None:
+        lock = take_lock(folder)
+        if lock is None:
+            return
+        try:
+            if not is_journal(folder):
+                # Another worker was quicker, and is done with it; the lock file is ours.
+                remove_lock(folder)
+                return
+            reader = JournalReader(folder)
+            try:
+                await self._drain_orphan(reader, folder.name)
+            finally:
+                reader.close()
+            remove_journal(folder)
+        finally:
+            os.close(lock)
+
+    async def _drain_orphan(self, reader: JournalReader, holder: str) -> None:
+        rows_max = self._settings.drain_rows_max
+        count = 0
+        while rows := reader.read(rows_max):
+            await self._write(holder, rows)
+            count += len(rows)
+        left = reader.left_open()
+        for start in range(0, len(left), rows_max):
+            await self._write(holder, left[start : start + rows_max])
+        await self._release(holder)
+        self.adopted += 1
+        fields = {"action": "journal_adopted", "journal": holder, "closed": count}
+        logger.warning("journal adopted", extra={**fields, "interrupted": len(left)})
+
+    async def _write(self, holder: str, rows: list[Row]) -> None:
+        try:
+            await self._ledger.write(holder, rows)
+        except StoreUnavailable:
+            raise
+        except Exception as refused:
+            # Postgres answers and will not have it. One bad row must not hold up all others.
+            if not _is_about_rows(refused):
+                raise
+            if len(rows) == 1:
+                self.rows_unwritable += 1
+                put_aside(self._journal.folder.parent, rows[0], refused)
+                return
+            middle = len(rows) // 2
+            await self._write(holder, rows[:middle])
+            await self._write(holder, rows[middle:])
+            return
+        self.rows_written += len(rows)
+
+
+def _is_about_rows(refused: Exception) -> bool:
+    """Not so when a table or a right is missing: then rows wait until somebody has put it right."""
+    state: str | None = getattr(refused, "sqlstate", None)
+    if state is None:
+        # Before Postgres saw it: an id that has no time, or a day that is none.
+        return isinstance(refused, ValueError | ArithmeticError)
+    return state[:2] in _ROW_STATES
+
+
+def _journals(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if is_journal(path))

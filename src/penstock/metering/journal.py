@@ -1,0 +1,167 @@
+"""One worker's journal: an append-only row of files that survive kill -9 of any process.
+
+Promises: what `append` took is in the page cache when it returns; the space of a file is taken from
+the disk when it is made, so that a full disk refuses what has not begun and never loses the end of
+what has; files together stay within `journal_bytes_max`. A loss of power may cost the last seconds.
+"""
+
+import fcntl
+import logging
+import mmap
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from penstock.errors import JournalFull
+from penstock.metering.journal_format import CLOSE_BYTES_MAX, CLOSED, OPENED, frame
+from penstock.metering.settings import Settings
+from penstock.metering.usage_slots import UsageSlots
+
+SEGMENT: Final = "{:08d}.journal"
+SLOTS: Final = "slots"
+_HOLDER: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+logger = logging.getLogger(__name__)
+
+
+class Journal:
+    """A folder named for its worker, beside a lock that is held while the worker lives."""
+
+    def __init__(self, folder: Path, holder: str, settings: Settings) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder / holder
+        self._settings = settings
+        # The lock comes first: a folder without a held lock is an orphan, and anybody's.
+        lock = take_lock(self.folder)
+        if lock is None:
+            raise JournalFull(f"The journal {holder} belongs to a process that lives.")
+        self._lock = lock
+        self.folder.mkdir()
+        try:
+            self.slots = UsageSlots.make(self.folder / SLOTS, settings.open_max)
+            self._segment = _make(self.folder / SEGMENT.format(1), settings.segment_bytes)
+        except OSError:
+            # A full disk: what a start takes of it before it fails must not add up.
+            self._give_back()
+            raise
+        self._number = 1
+        self._spare: mmap.mmap | None = None
+        self._at = 0
+        self._open = 0
+        self.refused = 0
+
+    def open(self, slot: int, text: bytes) -> None:
+        """Take an opening record, and keep room for its end. JournalFull if there is none."""
+        framed = frame(OPENED, slot, text)
+        promised = (self._open + 1) * CLOSE_BYTES_MAX
+        left = len(self._segment) - self._at
+        if self._spare is None and left < len(framed) + promised:
+            self.make_spare()
+            if self._spare is None:
+                self.refused += 1
+                raise JournalFull
+        self._append(framed)
+        self._open += 1
+
+    def close(self, slot: int, text: bytes) -> None:
+        """Take a closing record. Its room was kept when it was opened."""
+        framed = frame(CLOSED, slot, text)
+        assert len(framed) <= CLOSE_BYTES_MAX, "a closing record outgrew its room"
+        self._append(framed)
+        self._open -= 1
+
+    def make_spare(self) -> None:
+        """Make the next file before it is needed, if there is none and there may be one."""
+        if self._spare is not None:
+            return
+        size = self._settings.segment_bytes
+        if self.bytes_held() + size > self._settings.journal_bytes_max:
+            return
+        try:
+            self._spare = _make(self.folder / SEGMENT.format(self._number + 1), size)
+        except OSError as failed:
+            fields = {"action": "journal_full", "reason": failed.strerror}
+            logger.error("no room for the journal", extra=fields)  # noqa: TRY400 - no traceback: the disk is full
+
+    def bytes_held(self) -> int:
+        """The size of all files that are there."""
+        segments = sum(1 for _ in self.folder.glob("*.journal"))
+        return segments * self._settings.segment_bytes
+
+    @property
+    def is_past_half(self) -> bool:
+        return self._at > len(self._segment) // 2
+
+    def remove(self) -> None:
+        """The journal is drained and its worker ends: leave nothing behind."""
+        self._close_files()
+        self._give_back()
+
+    def leave(self) -> None:
+        """The worker ends; what is here is for the next one to adopt."""
+        self._close_files()
+        os.close(self._lock)
+
+    def _close_files(self) -> None:
+        self._segment.close()
+        if self._spare is not None:
+            self._spare.close()
+        self.slots.close()
+
+    def _give_back(self) -> None:
+        # Locked to the last: nobody may adopt what is being deleted.
+        remove_journal(self.folder)
+        os.close(self._lock)
+
+    def _append(self, framed: bytes) -> None:
+        end = self._at + len(framed)
+        if end > len(self._segment):
+            assert self._spare is not None, "there was no room for what was promised room"
+            self._segment.close()
+            self._segment, self._spare = self._spare, None
+            self._number += 1
+            self._at, end = 0, len(framed)
+        self._segment[self._at : end] = framed
+        self._at = end
+
+
+def take_lock(folder: Path) -> int | None:
+    """Lock a journal for this process, for as long as it lives; None if another one has it."""
+    lock = os.open(folder.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return lock
+
+
+def is_journal(folder: Path) -> bool:
+    """Whether this is a worker's; whatever else is in the folder is left alone."""
+    return _HOLDER.fullmatch(folder.name) is not None and folder.is_dir()
+
+
+def remove_journal(folder: Path) -> None:
+    """Delete a journal and its lock, which the caller holds."""
+    for path in folder.iterdir():
+        path.unlink(missing_ok=True)
+    folder.rmdir()
+    remove_lock(folder)
+
+
+def remove_lock(folder: Path) -> None:
+    """Delete a lock that the caller holds. Its name never comes back: ids are used once."""
+    folder.with_suffix(".lock").unlink(missing_ok=True)
+
+
+def _make(path: Path, size: int) -> mmap.mmap:
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+        return mmap.mmap(descriptor, size)
+    except OSError:
+        path.unlink()
+        raise
+    finally:
+        os.close(descriptor)

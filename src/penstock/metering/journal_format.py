@@ -1,0 +1,48 @@
+"""What a journal file looks like inside: frames of length, checksum, slot, kind and text. Pure.
+
+    0        4        8      12     13
+    | length | crc32  | slot | kind | text of `length` bytes |
+
+An attempt has two frames: one when it is opened, one when it is closed. Joined, their texts are one
+line for COPY into the ledger, so a drain copies bytes and decodes nothing. Attempts that are open
+at a time have different slots: the slot joins the two.
+
+A file is full of zeros when it is made, so a length of 0 is the end of what was written. A frame
+whose checksum is wrong was cut by a kill in the middle of being written, or damaged since. Another
+version of the lines will have kinds of its own.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Final
+
+HEADER: Final = struct.Struct("<IIIB")
+OPENED: Final = 1
+CLOSED: Final = 2
+# A closing frame is never longer: so much room is kept for each attempt that is open.
+CLOSE_BYTES_MAX: Final = 256
+
+
+def frame(kind: int, slot: int, text: bytes) -> bytes:
+    checksum = zlib.crc32(text, slot ^ kind << 24)
+    return HEADER.pack(len(text), checksum, slot, kind) + text
+
+
+class Damaged(Exception):
+    """A frame is not what was written: what follows cannot be found."""
+
+
+def frames(data: memoryview, at: int) -> Iterator[tuple[int, int, bytes, int]]:
+    """Kind, slot, text, and where the next one begins; until the end of what was written."""
+    while at + HEADER.size <= len(data):
+        length, checksum, slot, kind = HEADER.unpack_from(data, at)
+        if not (length or checksum or slot or kind):
+            return
+        start, at = at + HEADER.size, at + HEADER.size + length
+        text = bytes(data[start:at])
+        if len(text) != length or zlib.crc32(text, slot ^ kind << 24) != checksum:
+            raise Damaged
+        if kind not in (OPENED, CLOSED):
+            raise Damaged
+        yield kind, slot, text, at

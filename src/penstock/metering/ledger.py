@@ -1,0 +1,71 @@
+"""Writes attempts into Postgres: the ledger's rows, the hourly sums, and what limits have spent.
+
+One transaction for a batch: COPY into a temporary table, insert what is not there yet, and add to
+the sums from what was inserted, nothing else. So a batch may come any number of times.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from importlib.resources import files
+from typing import Final, LiteralString
+
+from penstock.metering.journal_reader import Row
+from penstock.store import Store, Transaction
+
+# Our own file, as literal as a string in this one.
+_QUERIES: Final[dict[str, LiteralString]] = {
+    name: text
+    for name, _, text in (
+        part.partition("\n")
+        for part in (files("penstock.metering") / "ledger.sql").read_text().split("-- name: ")[1:]
+    )
+}
+_DIGITS_SECONDS: Final = 2**16 / 1000
+_DAYS_REMEMBERED: Final = 2
+
+
+class Ledger:
+    """Remembers which of the last days have a partition; everything else is in Postgres."""
+
+    def __init__(self, store: Store, workflows_max: int) -> None:
+        self._store = store
+        self._workflows_max = workflows_max
+        self._days: set[date] = set()
+
+    async def write(self, holder: str, rows: Sequence[Row]) -> int:
+        """Add attempts that were journaled by `holder`; how many of them are new."""
+        await self._make_days(rows)
+        async with self._store.transaction() as transaction:
+            return await self.write_in(transaction, holder, rows)
+
+    async def write_in(self, transaction: Transaction, holder: str, rows: Sequence[Row]) -> int:
+        """The same inside somebody's transaction; the days must be there."""
+        await transaction.execute(_QUERIES["stage"])
+        await transaction.copy(_QUERIES["copy"], b"".join(rows))
+        await self._name_workflows(transaction)
+        added = await transaction.fetch_one(_QUERIES["add"], (holder,))
+        assert added is not None, "a count is one row"
+        return int(added[0])
+
+    async def _make_days(self, rows: Sequence[Row]) -> None:
+        for day in sorted(_days_of(rows) - self._days):
+            # Apart from the batch: a table that is made is locked until its transaction ends.
+            async with self._store.transaction() as transaction:
+                await transaction.execute("select make_usage_day(%s)", (day,))
+            # Only those of now: an old one may be dropped by retention after it was made.
+            self._days = set(sorted(self._days | {day})[-_DAYS_REMEMBERED:])
+
+    async def _name_workflows(self, transaction: Transaction) -> None:
+        if await transaction.fetch_one(_QUERIES["has_new_workflows"]):
+            await transaction.execute("select pg_advisory_xact_lock(hashtext('workflow_names'))")
+            await transaction.execute(_QUERIES["name_workflows"], (self._workflows_max,))
+
+
+def _days_of(rows: Sequence[Row]) -> set[date]:
+    """Rows begin with an id, and ids with their time: eight digits of it count 65.5 s each.
+
+    Not every day from the first to the last: a clock may have stood at 1970 for a moment.
+    """
+    starts = [int(digits, 16) * _DIGITS_SECONDS for digits in {row[:8] for row in rows}]
+    ends = [start + _DIGITS_SECONDS for start in starts]
+    return {datetime.fromtimestamp(second, UTC).date() for second in (*starts, *ends)}

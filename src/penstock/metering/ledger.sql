@@ -1,0 +1,136 @@
+-- name: stage
+create temporary table if not exists drained (
+    request uuid, attempt smallint, account text, key text, model text, replica text, session text,
+    prompt_family text, workflow text, tier text, is_stream boolean, client_retry smallint,
+    caller_request text, waited_us bigint, input_nanousd_per_mtok bigint,
+    cached_input_nanousd_per_mtok bigint, output_nanousd_per_mtok bigint, multiplier_bp integer,
+    limits bigint[], duration_us bigint, outcome text, error text, first_token_us bigint,
+    streamed_us bigint, prompt_tokens bigint, cached_tokens bigint, is_cached_estimated boolean,
+    output_tokens bigint, charge_nanousd bigint, charge_reason text
+) on commit delete rows
+
+-- name: copy
+copy drained from stdin
+
+-- name: has_new_workflows
+select 1 from drained d
+where d.workflow not in ('', 'other') and not exists (
+    select from workflow_names n where n.account = d.account and n.name = d.workflow
+)
+limit 1
+
+-- name: name_workflows
+insert into workflow_names (account, name)
+select account, name from (
+    select x.account, x.name,
+        row_number() over (partition by x.account order by x.name)
+        + (select count(*) from workflow_names n where n.account = x.account) as place
+    from (
+        select distinct account, workflow as name from drained where workflow not in ('', 'other')
+    ) x
+    where not exists (
+        select from workflow_names n where n.account = x.account and n.name = x.name
+    )
+) ranked
+where place <= %s
+on conflict do nothing
+
+-- name: add
+with fresh as (
+    insert into usage_attempts (
+        day, request, attempt, account, key, model, replica, session, prompt_family, workflow, tier,
+        is_stream, client_retry, caller_request, asked_at, waited_ms, first_token_ms,
+        output_tokens_per_second, duration_ms, prompt_tokens, cached_tokens, is_cached_estimated,
+        output_tokens, outcome, error, input_nanousd_per_mtok, cached_input_nanousd_per_mtok,
+        output_nanousd_per_mtok, multiplier_bp, charge_nanousd, charge_reason
+    )
+    select
+        (request_time(d.request) at time zone 'UTC')::date, d.request, d.attempt, d.account,
+        d.key, d.model, d.replica, d.session, d.prompt_family,
+        case when d.workflow = '' or n.name is not null then d.workflow else 'other' end,
+        d.tier, d.is_stream, d.client_retry, d.caller_request,
+        request_time(d.request), greatest(d.waited_us, 0) / 1000.0, d.first_token_us / 1000.0,
+        case
+            when d.output_tokens > 1 and d.streamed_us > 0
+            then (d.output_tokens - 1) * 1000000.0 / d.streamed_us
+        end,
+        d.duration_us / 1000.0, d.prompt_tokens,
+        d.cached_tokens, d.is_cached_estimated, d.output_tokens, d.outcome, d.error,
+        d.input_nanousd_per_mtok, d.cached_input_nanousd_per_mtok, d.output_nanousd_per_mtok,
+        d.multiplier_bp, d.charge_nanousd, d.charge_reason
+    from drained d
+    left join workflow_names n on n.account = d.account and n.name = d.workflow
+    on conflict do nothing
+    returning *
+), hours as (
+    insert into usage_hours as h (
+        hour, account, key, model, tier, workflow, requests, attempts, ok, client_left, failed,
+        interrupted, retried, retried_ok, prompt_tokens, prompt_tokens_known, cached_tokens,
+        output_tokens, charge_nanousd, saved_nanousd, first_token
+    )
+    select
+        date_trunc('hour', asked_at, 'UTC') as hour, account, key, model, tier, workflow,
+        count(*) filter (where attempt = 1), count(*), count(*) filter (where outcome = 'ok'),
+        count(*) filter (where outcome = 'client_left'), count(*) filter (where outcome = 'failed'),
+        count(*) filter (where outcome = 'interrupted'),
+        count(*) filter (where client_retry > 0 and attempt = 1),
+        count(*) filter (where client_retry > 0 and outcome = 'ok'),
+        coalesce(sum(prompt_tokens), 0),
+        coalesce(sum(prompt_tokens) filter (where cached_tokens is not null), 0),
+        coalesce(sum(cached_tokens), 0), coalesce(sum(output_tokens), 0), sum(charge_nanousd),
+        -- What the cached tokens would have cost beyond what they did, where they were charged.
+        coalesce(sum(round(
+            least(cached_tokens, prompt_tokens)::numeric
+            * (input_nanousd_per_mtok - cached_input_nanousd_per_mtok) * multiplier_bp / 10000000000
+        )) filter (where charge_reason = '' and cached_tokens is not null), 0),
+        count_buckets(
+            array_agg(first_token_bucket(first_token_ms)) filter (where first_token_ms is not null)
+        )
+    from fresh
+    group by 1, 2, 3, 4, 5, 6
+    -- In one order everywhere, so that two drains cannot wait for each other.
+    order by account, hour, key, model, tier, workflow
+    on conflict (account, hour, key, model, tier, workflow) do update set
+        requests = h.requests + excluded.requests,
+        attempts = h.attempts + excluded.attempts,
+        ok = h.ok + excluded.ok,
+        client_left = h.client_left + excluded.client_left,
+        failed = h.failed + excluded.failed,
+        interrupted = h.interrupted + excluded.interrupted,
+        retried = h.retried + excluded.retried,
+        retried_ok = h.retried_ok + excluded.retried_ok,
+        prompt_tokens = h.prompt_tokens + excluded.prompt_tokens,
+        prompt_tokens_known = h.prompt_tokens_known + excluded.prompt_tokens_known,
+        cached_tokens = h.cached_tokens + excluded.cached_tokens,
+        output_tokens = h.output_tokens + excluded.output_tokens,
+        charge_nanousd = h.charge_nanousd + excluded.charge_nanousd,
+        saved_nanousd = h.saved_nanousd + excluded.saved_nanousd,
+        first_token = add_counts(h.first_token, excluded.first_token)
+), spent as (
+    insert into limit_spend as s (limit_id, value, window_start, holder, amount)
+    select
+        l.id,
+        case l.scope
+            when 'account' then '' when 'key' then d.key
+            when 'workflow' then d.workflow else d.session
+        end as value,
+        date_trunc(l.period, f.asked_at, 'UTC') as window_start,
+        %s::uuid,
+        sum(case l.measure
+            when 'requests' then (f.attempt = 1)::integer
+            when 'tokens' then coalesce(f.prompt_tokens, 0) + coalesce(f.output_tokens, 0)
+            else f.charge_nanousd
+        end)
+    from fresh f
+    join (
+        select distinct on (request, attempt) request, attempt, key, workflow, session, limits
+        from drained where limits <> '{}'
+    ) d using (request, attempt)
+    cross join unnest(d.limits) as counted (limit_id)
+    join limits l on l.id = counted.limit_id
+    group by 1, 2, 3
+    order by 1, 2, 3
+    on conflict (limit_id, value, window_start, holder) do update set
+        amount = s.amount + excluded.amount
+)
+select count(*) from fresh

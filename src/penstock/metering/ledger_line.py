@@ -1,0 +1,77 @@
+"""One attempt as a line for COPY into the ledger, in two halves: what is known before, and after.
+
+Times are whole microseconds; the time of the request itself is in its id. `COLUMNS` names all
+fields in order, as `ledger.sql` stages them.
+"""
+
+from typing import Final
+
+from penstock.records.price import Price
+from penstock.records.request import InferenceRequest, Outcome
+from penstock.records.usage import Usage
+
+OPENING_COLUMNS: Final = (
+    "request", "attempt", "account", "key", "model", "replica", "session", "prompt_family",
+    "workflow", "tier", "is_stream", "client_retry", "caller_request", "waited_us",
+    "input_nanousd_per_mtok", "cached_input_nanousd_per_mtok", "output_nanousd_per_mtok",
+    "multiplier_bp", "limits",
+)  # fmt: skip
+CLOSING_COLUMNS: Final = (
+    "duration_us", "outcome", "error", "first_token_us", "streamed_us", "prompt_tokens",
+    "cached_tokens", "is_cached_estimated", "output_tokens", "charge_nanousd", "charge_reason",
+)  # fmt: skip
+COLUMNS: Final = OPENING_COLUMNS + CLOSING_COLUMNS
+
+# Microseconds of an attempt: all of it, to its first token, and from there to its last.
+Times = tuple[int, int | None, int | None]
+
+_NULL: Final = "\\N"
+_ESCAPES: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": None})
+_PRICE_AT: Final = OPENING_COLUMNS.index("input_nanousd_per_mtok")
+
+
+def opening(
+    request: InferenceRequest, replica: str, attempt: int, waited_us: int, limits: tuple[int, ...]
+) -> bytes:
+    """Who, what, where, and the price that was agreed."""
+    price = request.price
+    session, workflow, caller = request.session, request.workflow, request.caller_request_id
+    retry = _NULL if request.client_retry is None else request.client_retry
+    return (
+        f"{request.id}\t{attempt}\t{request.account}\t{request.key}\t{request.model.id}\t{replica}\t"
+        f"{_escaped(session) if session else ''}\t{request.prompt_family}\t"
+        f"{_escaped(workflow) if workflow else ''}\t{request.tier!s}\t{request.is_stream:d}\t"
+        f"{retry}\t{_escaped(caller) if caller else ''}\t{waited_us}\t"
+        f"{price.input_nanousd_per_mtok}\t{price.cached_input_nanousd_per_mtok}\t"
+        f"{price.output_nanousd_per_mtok}\t{price.multiplier_bp}\t"
+        f"{{{','.join(map(str, limits)) if limits else ''}}}\t"
+    ).encode("utf-8", "replace")
+
+
+def closing(
+    times: Times, outcome: Outcome, error: str, usage: Usage | None, charge: int, reason: str = ""
+) -> bytes:
+    """What was used, how it ended, what it costs."""
+    duration, first, streamed = times
+    if usage is None:
+        tokens = f"{_NULL}\t{_NULL}\t0\t{_NULL}"
+    else:
+        cached = _NULL if usage.cached_tokens is None else usage.cached_tokens
+        tokens = f"{usage.prompt_tokens}\t{cached}\t0\t{usage.completion_tokens}"
+    return (
+        f"{duration}\t{outcome!s}\t{error}\t{_NULL if first is None else first}\t"
+        f"{_NULL if streamed is None else streamed}\t{tokens}\t{charge}\t{reason}\n"
+    ).encode()
+
+
+def price_in(opened: bytes) -> Price:
+    """The price that an opening half carries."""
+    fields = opened.split(b"\t")[_PRICE_AT : _PRICE_AT + 4]
+    return Price(*map(int, fields))
+
+
+def _escaped(label: str) -> str:
+    """Labels are printable when they come here; a line must hold together even if one is not."""
+    if "\\" in label or not label.isprintable():
+        return label.translate(_ESCAPES)
+    return label

@@ -1,0 +1,106 @@
+"""Opens a meter before an attempt goes upstream, and closes it once, however the attempt ends.
+
+The journal has the opening record before the engine sees a byte, and the closing one before the
+caller sees the last. What is charged is what was made for a caller who got something of it.
+"""
+
+from typing import Final
+
+from penstock.clock import Clock
+from penstock.errors import JournalFull
+from penstock.metering.journal import Journal
+from penstock.metering.ledger_line import Times, closing, opening
+from penstock.metering.usage_slots import USAGE_BYTES_MAX
+from penstock.records.price import cost_nanousd
+from penstock.records.replica import Replica
+from penstock.records.request import InferenceRequest, Outcome
+from penstock.records.usage import Usage
+from penstock.wire.engine_usage import read_usage, write_usage
+
+# Why tokens that an engine made are not charged.
+NOT_DELIVERED: Final = "not_delivered"
+
+
+class Metering:
+    """One per worker, on its journal."""
+
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        self._journal = journal
+        self._clock = clock
+
+    def open(
+        self, request: InferenceRequest, replica: Replica, attempt: int, limits: tuple[int, ...]
+    ) -> "Meter":
+        """JournalFull when usage could not be recorded: then nothing may go upstream."""
+        journal = self._journal
+        slot = journal.slots.take()
+        waited_us = int((self._clock.now() - request.asked_at) * 1e6)
+        try:
+            journal.open(slot, opening(request, replica.id, attempt, waited_us, limits))
+        except JournalFull:
+            journal.slots.free(slot)
+            raise
+        return Meter(journal, self._clock, request, slot)
+
+
+class Meter:
+    """One attempt's count. Satisfies the engine's `Tally`."""
+
+    __slots__ = (
+        "_began", "_clock", "_first_at", "_is_closed", "_journal", "_request", "_slot",
+        "charge_nanousd",
+    )  # fmt: skip
+
+    def __init__(
+        self, journal: Journal, clock: Clock, request: InferenceRequest, slot: int
+    ) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._request = request
+        self._slot = slot
+        self._began = clock.monotonic()
+        self._first_at: float | None = None
+        self._is_closed = False
+        self.charge_nanousd = 0
+
+    def note(self, usage: bytes) -> None:
+        if self._first_at is None:
+            self._first_at = self._clock.monotonic()
+        if len(usage) > USAGE_BYTES_MAX:
+            counts = read_usage(usage)
+            if counts is None:
+                return
+            usage = write_usage(counts)
+        self._journal.slots.note(self._slot, usage)
+
+    def settle(self, usage: Usage | None) -> None:
+        self.close(Outcome.OK, usage=usage, is_delivered=True)
+
+    def close(
+        self, outcome: Outcome, *, usage: Usage | None, is_delivered: bool, error: str = ""
+    ) -> None:
+        """Write down how it ended. What came first stands: a second call changes nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        reason = ""
+        if usage is not None:
+            if is_delivered:
+                self.charge_nanousd = cost_nanousd(usage, self._request.price)
+            else:
+                reason = NOT_DELIVERED
+        text = closing(self._times(usage), outcome, error, usage, self.charge_nanousd, reason)
+        self._journal.close(self._slot, text)
+        self._journal.slots.free(self._slot)
+
+    def _times(self, usage: Usage | None) -> Times:
+        now = self._clock.monotonic()
+        duration_us = int((now - self._began) * 1e6)
+        if not self._request.is_stream:
+            return duration_us, None, None
+        first_at = self._first_at
+        if first_at is None:
+            # A stream that came in one piece was settled without a note.
+            return duration_us, None if usage is None else duration_us, None
+        first_us = int((first_at - self._began) * 1e6)
+        return duration_us, first_us, duration_us - first_us

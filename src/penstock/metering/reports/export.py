@@ -1,0 +1,108 @@
+"""Every charge of a period out of the ledger, hour by hour, a page at a time. Reads only.
+
+Memory is bounded by a page, and the database's work by an hour. An hour that is still being written
+is exported as it is then: export what is over.
+"""
+
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from penstock.metering.reports.focus import Charge, Kind
+from penstock.metering.reports.usage_reports import check_period
+from penstock.metering.settings import Settings
+from penstock.store import Store
+from penstock.wire.usage_query import Period
+
+PAGE_ROWS: Final = 5000
+
+Sink = Callable[[list[Charge]], None]
+
+# A charge is rounded once, over all kinds together. Its parts are the steps of the running sum,
+# each rounded in the same way: none is negative and together they are the charge.
+_CHARGES: Final = """
+declare usage_export no scroll cursor for
+select account, key, model, tier, workflow, charge_reason, multiplier_bp,
+    input_nanousd_per_mtok, cached_input_nanousd_per_mtok, output_nanousd_per_mtok,
+    sum(prompt - cached)::bigint, sum(cached)::bigint, sum(output)::bigint,
+    sum(upto_input)::bigint, sum(upto_cached - upto_input)::bigint,
+    sum(charge_nanousd - upto_cached)::bigint
+from (
+    select *,
+        least(charge_nanousd, div(
+            (prompt - cached)::numeric * input_nanousd_per_mtok * multiplier_bp + 5000000000,
+            10000000000)) as upto_input,
+        least(charge_nanousd, div(
+            ((prompt - cached)::numeric * input_nanousd_per_mtok
+             + cached::numeric * cached_input_nanousd_per_mtok) * multiplier_bp + 5000000000,
+            10000000000)) as upto_cached
+    from (
+        select *,
+            coalesce(prompt_tokens, 0) as prompt,
+            least(coalesce(cached_tokens, 0), coalesce(prompt_tokens, 0)) as cached,
+            coalesce(output_tokens, 0) as output
+        from usage_attempts
+        where day = %s and request >= %s and request < %s
+    ) counted
+) split
+group by 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+order by 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+"""
+
+
+async def export_charges(
+    store: Store, settings: Settings, period: Period, names: Mapping[str, str], sink: Sink
+) -> int:
+    """Push every charge of the period into `sink`; how many there were.
+
+    `names` are the accounts' names by their ids.
+    """
+    check_period(period.since, period.until, settings.report_days_max)
+    count = 0
+    hour = period.since
+    while hour < period.until:
+        count += await _export_hour(store, hour, names, sink)
+        hour += timedelta(hours=1)
+    return count
+
+
+async def _export_hour(store: Store, hour: datetime, names: Mapping[str, str], sink: Sink) -> int:
+    # Ids begin with their time, and are the key of each day's partition: an hour is a range of it.
+    first, after = _first_id(hour), _first_id(hour + timedelta(hours=1))
+    count = 0
+    async with store.transaction() as transaction:
+        await transaction.execute(_CHARGES, (hour.date(), first, after))
+        while rows := await transaction.fetch(f"fetch {PAGE_ROWS} from usage_export"):
+            charges = [charge for row in rows for charge in _charges(hour, row, names)]
+            sink(charges)
+            count += len(charges)
+    return count
+
+
+def _first_id(hour: datetime) -> uuid.UUID:
+    return uuid.UUID(int=int(hour.timestamp() * 1000) << 80)
+
+
+def _charges(hour: datetime, row: tuple[Any, ...], names: Mapping[str, str]) -> list[Charge]:
+    account, key, model, tier, workflow, reason, multiplier = row[:7]
+    prices, tokens, money = row[7:10], row[10:13], row[13:16]
+    return [
+        Charge(
+            hour=hour,
+            account=account,
+            account_name=names.get(account),
+            key=key,
+            model=model,
+            tier=tier,
+            workflow=workflow,
+            kind=kind,
+            tokens=count,
+            nanousd_per_mtok=price,
+            multiplier_bp=multiplier,
+            charge_nanousd=charge,
+            charge_reason=reason,
+        )
+        for kind, price, count, charge in zip(Kind, prices, tokens, money, strict=True)
+        if count or charge
+    ]

@@ -1,0 +1,83 @@
+"""From a usage query to the one SQL statement that answers it. Pure: it runs nothing.
+
+Hourly sums answer every query that names no session and no prompt family; those read the ledger's
+rows, in the partitions of the days asked for and no others.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from penstock.metering.reports.sums import NAMES, OF_ATTEMPTS, OF_HOURS
+from penstock.wire.usage_query import Label, UsageQuery
+
+# Refusals are counted before anything else is known of a request.
+_REFUSAL_LABELS: Final = frozenset({Label.ACCOUNT, Label.KEY})
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """SQL with its parameters."""
+
+    sql: str
+    params: tuple[object, ...]
+
+
+def usage_statement(query: UsageQuery) -> Statement:
+    """Rows of (start, labels, sums by NAMES, refusals), the dearest first within each start.
+
+    `start` is a constant when no step is asked for. One row more than the limit says that there
+    are more.
+    """
+    used = _used(query)
+    shared = ", ".join(["start", *query.group_by])
+    source, refusals, params = f"({used.sql}) used", "null", used.params
+    if knows_refusals(query):
+        refused = _refused(query)
+        source += f" full join ({refused.sql}) refused using ({shared})"
+        refusals, params = "refusals", used.params + refused.params
+    columns = ", ".join([shared, *NAMES, refusals])
+    names = (f'{label} collate "C"' for label in query.group_by)
+    order = ", ".join(["start", "coalesce(charge_nanousd, 0) desc", *names])
+    sql = " ".join(["select", columns, "from", source, "order by", order, "limit %s"])
+    return Statement(sql, (*params, query.limit + 1))
+
+
+def knows_refusals(query: UsageQuery) -> bool:
+    """Whether refusals can be told for the labels asked for."""
+    return query.labels <= _REFUSAL_LABELS
+
+
+def _used(query: UsageQuery) -> Statement:
+    if not query.needs_attempts:
+        return _grouped(query, "usage_hours", "hour", _named(OF_HOURS))
+    return _grouped(query, "usage_attempts", "asked_at", _named(OF_ATTEMPTS))
+
+
+def _refused(query: UsageQuery) -> Statement:
+    each = _grouped(query, "usage_refusals", "minute", "reason, sum(count)::bigint as refused")
+    keys = ", ".join(["start", *query.group_by])
+    source = f"({each.sql}, reason) each"
+    columns = f"{keys}, jsonb_object_agg(reason, refused) as refusals"
+    sql = " ".join(["select", columns, "from", source, "group by", keys])
+    return Statement(sql, each.params)
+
+
+def _grouped(query: UsageQuery, table: str, time: str, sums: str) -> Statement:
+    """Sums by start and labels over one table, whose rows have their time in `time`."""
+    start = f"date_trunc('{query.by}', {time}, 'UTC')" if query.by else "timestamptz 'epoch'"
+    keys = [f"{start} as start", *query.group_by]
+    wanted = [f"{time} >= %s", f"{time} < %s", *(f"{label} = %s" for label in query.filters)]
+    params: tuple[object, ...] = (query.since, query.until, *query.filters.values())
+    if table == "usage_attempts":
+        # The day repeats what `asked_at` says, for the planner: it leaves out other partitions.
+        wanted += ["day >= %s", "day <= %s"]
+        params += (query.since.date(), query.until.date())
+    places = ", ".join(str(place) for place in range(1, len(keys) + 1))
+    columns, where = ", ".join([*keys, sums]), " and ".join(wanted)
+    sql = " ".join(["select", columns, "from", table, "where", where, "group by", places])
+    return Statement(sql, params)
+
+
+def _named(sums: Mapping[str, str]) -> str:
+    return ", ".join(f"{sql} as {name}" for name, sql in sums.items())

@@ -1,0 +1,52 @@
+"""The sums of a usage report in SQL, over hourly sums and over the ledger's rows. Pure text.
+
+Both lists have the same names in the same order and mean the same: `OF_ATTEMPTS` over a set of rows
+is what the drain (ledger.sql) adds to `usage_hours` for them.
+"""
+
+from typing import Final, LiteralString
+
+BUCKETS: Final = 64
+
+# What the cached tokens would have cost beyond what they did. Who is not charged for an attempt
+# saves nothing by it. (`least` passes over a null, so an unknown count must be made 0 before.)
+_SAVED: Final[LiteralString] = """coalesce(sum(round(
+    least(coalesce(cached_tokens, 0), coalesce(prompt_tokens, 0))::numeric
+    * (input_nanousd_per_mtok - cached_input_nanousd_per_mtok) * multiplier_bp / 10000000000
+)) filter (where charge_reason = ''), 0)::bigint"""
+
+OF_ATTEMPTS: Final[dict[str, LiteralString]] = {
+    "requests": "count(*) filter (where attempt = 1)",
+    "attempts": "count(*)",
+    "ok": "count(*) filter (where outcome = 'ok')",
+    "client_left": "count(*) filter (where outcome = 'client_left')",
+    "failed": "count(*) filter (where outcome = 'failed')",
+    "interrupted": "count(*) filter (where outcome = 'interrupted')",
+    "retried": "count(*) filter (where attempt = 1 and client_retry > 0)",
+    "retried_ok": "count(*) filter (where outcome = 'ok' and client_retry > 0)",
+    "prompt_tokens": "coalesce(sum(prompt_tokens), 0)::bigint",
+    "prompt_tokens_known": (
+        "coalesce(sum(prompt_tokens) filter (where cached_tokens is not null), 0)::bigint"
+    ),
+    "cached_tokens": "coalesce(sum(cached_tokens), 0)::bigint",
+    "output_tokens": "coalesce(sum(output_tokens), 0)::bigint",
+    "charge_nanousd": "coalesce(sum(charge_nanousd), 0)::bigint",
+    "saved_nanousd": _SAVED,
+    "first_token": (
+        "count_buckets(array_agg(first_token_bucket(first_token_ms))"
+        " filter (where first_token_ms is not null))"
+    ),
+}
+
+NAMES: Final = tuple(OF_ATTEMPTS)
+
+
+def _of_hours(name: str) -> str:
+    if name != "first_token":
+        return f"sum({name})::bigint"
+    # Element by element: unnesting the histograms would make 64 rows of each.
+    counts = ", ".join(f"sum(first_token[{i}])" for i in range(1, BUCKETS + 1))
+    return f"array[{counts}]::bigint[]"
+
+
+OF_HOURS: Final = {name: _of_hours(name) for name in NAMES}

@@ -1,0 +1,159 @@
+"""What was used and what it cost, out of Postgres. Reads only, and every answer has a limit.
+
+It knows nothing of keys: who may see what is decided by those who ask.
+"""
+
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, date, datetime, timedelta
+
+from penstock import errors
+from penstock.clock import timestamp_of
+from penstock.metering.prices import usd
+from penstock.metering.reports.rows import (
+    ATTEMPT_COLUMNS,
+    ratio,
+    request_answer,
+    turn,
+    usage_row,
+)
+from penstock.metering.reports.statement import usage_statement
+from penstock.metering.settings import Settings
+from penstock.store import Store, Transaction
+from penstock.wire.usage import RequestAnswer, SessionAnswer, UsageAnswer
+from penstock.wire.usage_query import SessionQuery, UsageQuery
+
+# A gateway's pool has few connections, and the drain and the mirrors live on them.
+AT_ONCE_MAX = 2
+
+# A turn is a request: its last attempt says how it went, all of them together what it cost.
+_TURNS = """
+with turns as (
+    select row_number() over (order by min(asked_at), request) as number,
+        request,
+        min(asked_at) as asked_at,
+        (array_agg(model order by attempt desc))[1] as model,
+        (array_agg(outcome order by attempt desc))[1] as outcome,
+        (array_agg(prompt_tokens order by attempt desc))[1] as prompt_tokens,
+        (array_agg(cached_tokens order by attempt desc))[1] as cached_tokens,
+        (array_agg(output_tokens order by attempt desc))[1] as output_tokens,
+        (array_agg(first_token_ms order by attempt desc))[1] as first_token_ms,
+        sum(duration_ms) as duration_ms,
+        sum(charge_nanousd)::bigint as charge_nanousd
+    from usage_attempts
+    where day >= %s and day <= %s and asked_at >= %s and asked_at < %s
+        and account = %s and session = %s
+    group by request
+)
+"""
+_TURN_ROWS = "select turns.* from turns order by number limit %s"
+_TURN_SUMS = """
+select count(*),
+    avg(prompt_tokens + coalesce(output_tokens, 0))::float8,
+    regr_slope(prompt_tokens, number),
+    coalesce(sum(cached_tokens), 0)::bigint,
+    coalesce(sum(prompt_tokens) filter (where cached_tokens is not null), 0)::bigint,
+    coalesce(sum(charge_nanousd), 0)::bigint
+from turns
+"""
+
+
+class UsageReports:
+    """Answers three questions: how much by which labels, how a session grew, why this charge."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._days_max = settings.report_days_max
+        self._reading_now = 0
+
+    async def usage(self, query: UsageQuery) -> UsageAnswer:
+        """Sums by label and time."""
+        check_period(query.since, query.until, self._days_max)
+        statement = usage_statement(query)
+        async with self._reading() as transaction:
+            rows = await transaction.fetch(statement.sql, statement.params)
+        return UsageAnswer(
+            since=query.since,
+            until=query.until,
+            by=query.by,
+            group_by=tuple(map(str, query.group_by)),
+            rows=[usage_row(query, row) for row in rows[: query.limit]],
+            has_more=len(rows) > query.limit,
+        )
+
+    async def session(self, query: SessionQuery) -> SessionAnswer:
+        """A session's turns in their order, and how its prompt grows."""
+        check_period(query.since, query.until, self._days_max)
+        days = (query.since.date(), query.until.date(), query.since, query.until)
+        params = (*days, query.account, query.session)
+        async with self._reading() as transaction:
+            sums = await transaction.fetch_one(_TURNS + _TURN_SUMS, params)
+            rows = await transaction.fetch(_TURNS + _TURN_ROWS, (*params, query.limit + 1))
+        assert sums is not None, "an aggregate has a row"
+        count, tokens, slope, cached, known, cost = sums
+        if not count:
+            raise errors.NotFound("There are no turns of that session in that period.")
+        return SessionAnswer(
+            account=query.account,
+            session=query.session,
+            since=query.since,
+            until=query.until,
+            turn_count=count,
+            tokens_per_turn=tokens,
+            prompt_growth_tokens=slope,
+            hit_ratio=ratio(cached, known),
+            cost_nanousd=cost,
+            cost_usd=usd(cost),
+            turns=[turn(row) for row in rows[: query.limit]],
+            has_more=len(rows) > query.limit,
+        )
+
+    async def request(self, id: str, *, account: str | None = None) -> RequestAnswer:
+        """One request with all its attempts; of this account only, if one is given."""
+        day = _day_of(id)
+        columns = ", ".join(ATTEMPT_COLUMNS)
+        sql = (
+            f"select {columns} from usage_attempts"  # noqa: S608 - names of our own columns
+            " where day = %s and request = %s and (%s::text is null or account = %s)"
+            " order by attempt"
+        )
+        async with self._reading() as transaction:
+            rows = await transaction.fetch(sql, (day, id, account, account))
+        if not rows:
+            raise errors.NotFound(f"There is no usage of a request {id}.")
+        return request_answer(rows)
+
+    @asynccontextmanager
+    async def _reading(self) -> AsyncIterator[Transaction]:
+        """A transaction, unless as many reports run already as may: others need connections too."""
+        if self._reading_now >= AT_ONCE_MAX:
+            raise errors.Overloaded("Too many usage reports at once.", retry_after_seconds=1)
+        self._reading_now += 1
+        try:
+            async with self._store.transaction() as transaction:
+                yield transaction
+        finally:
+            self._reading_now -= 1
+
+
+def check_period(since: datetime, until: datetime, days_max: int) -> None:
+    """Refuse a longer period than one answer may be about."""
+    # One hour more: a period of the longest length that does not begin on the hour.
+    if until - since > timedelta(days=days_max, hours=1):
+        raise errors.InvalidRequest(
+            f"The period is longer than {days_max} days (metering.report_days_max).",
+            param="since",
+        )
+
+
+def _day_of(id: str) -> date:
+    """The day that the id itself names, which is its partition's."""
+    try:
+        is_ours = str(uuid.UUID(id)) == id and uuid.UUID(id).version == 7
+        day = datetime.fromtimestamp(timestamp_of(id), UTC).date() if is_ours else None
+    except (ValueError, OverflowError):
+        day = None
+    if day is None:
+        raise errors.NotFound("There is no such request: a request id is a UUIDv7.")
+    return day

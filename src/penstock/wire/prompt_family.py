@@ -1,0 +1,95 @@
+"""The prompt family: what requests of one agent have in common at the start of their prompts.
+
+A hash of the sorted tool names and of the first 512 bytes of the first system message. Agents put
+dates and paths later, so these bytes stay the same from turn to turn and from user to user.
+"""
+
+import hashlib
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from penstock.wire.json_body import Fields
+
+_SYSTEM_BYTES: Final = 512
+# A byte of text takes at most six in JSON: \u0041.
+_JSON_BYTES: Final = 6 * _SYSTEM_BYTES
+_SEARCHED_MESSAGES: Final = 8
+_SYSTEM_ROLES: Final = (b'"system"', b'"developer"')
+_QUOTE: Final = ord('"')
+
+
+class _Function(msgspec.Struct):
+    name: str = ""
+
+
+class _Tool(msgspec.Struct):
+    """OpenAI's shape, or Workers AI's flat one."""
+
+    function: _Function | None = None
+    name: str = ""
+
+
+class _Part(msgspec.Struct):
+    text: str = ""
+
+
+_tools_decoder = msgspec.json.Decoder(list[_Tool] | None)
+_parts_decoder = msgspec.json.Decoder(list[_Part])
+_text_decoder = msgspec.json.Decoder(str)
+
+
+def prompt_family(fields: Fields, messages: list[Fields]) -> str:
+    """Sixteen hexadecimal digits; empty for a prompt with neither tools nor system message."""
+    names = _tool_names(fields.get("tools"))
+    system = _system_bytes(messages)
+    if not names and not system:
+        return ""
+    digest = hashlib.blake2b(digest_size=8)
+    for name in sorted(names):
+        digest.update(name.encode("utf-8", "replace") + b"\0")
+    digest.update(b"\0" + system)
+    return digest.hexdigest()
+
+
+def _tool_names(raw: Raw | None) -> list[str]:
+    if raw is None:
+        return []
+    try:
+        tools = _tools_decoder.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    return [tool.function.name if tool.function else tool.name for tool in tools or ()]
+
+
+def _system_bytes(messages: list[Fields]) -> bytes:
+    for message in messages[:_SEARCHED_MESSAGES]:
+        role, content = message.get("role"), message.get("content")
+        if role is not None and content is not None and bytes(role) in _SYSTEM_ROLES:
+            return _text_of(content)[:_SYSTEM_BYTES]
+    return b""
+
+
+def _text_of(content: Raw) -> bytes:
+    view = memoryview(content)
+    if view[0] == _QUOTE:
+        return _start_of_string(bytes(view[: _JSON_BYTES + 2]), is_whole=len(view) <= _JSON_BYTES)
+    try:
+        parts = _parts_decoder.decode(content)
+    except (msgspec.DecodeError, RecursionError):
+        return b""
+    return "".join([part.text for part in parts]).encode("utf-8", "replace")
+
+
+def _start_of_string(raw: bytes, *, is_whole: bool) -> bytes:
+    """Decode a JSON string, or the start of a long one, which may be cut inside a character."""
+    if is_whole:
+        return _text_decoder.decode(raw).encode("utf-8", "replace")
+    for dropped in range(1, 13):
+        try:
+            return _text_decoder.decode(raw[:-dropped] + b'"').encode("utf-8", "replace")
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            # Cut inside an escape, or inside the bytes of one character.
+            continue
+    return raw

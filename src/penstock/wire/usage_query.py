@@ -1,0 +1,209 @@
+"""What can be asked of usage, and the strict reading of it: parameters in, one typed query out.
+
+Shared by `GET /v1/usage` and `penstock usage`, so that both understand and refuse the same.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+
+ROWS_MAX: Final = 10_000
+ROWS_DEFAULT: Final = 1000
+PERIOD_DEFAULT: Final = timedelta(hours=24)
+
+_HOUR: Final = timedelta(hours=1)
+_VALUE_CHARS_MAX: Final = 256
+_NAME_CHARS_MAX: Final = 64
+_DATE = re.compile(r"2\d{3}-\d\d-\d\d")
+_TIME = re.compile(r"2\d{3}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
+
+
+class Label(StrEnum):
+    """What usage is told apart by."""
+
+    ACCOUNT = "account"
+    KEY = "key"
+    MODEL = "model"
+    TIER = "tier"
+    WORKFLOW = "workflow"
+    SESSION = "session"
+    PROMPT_FAMILY = "prompt_family"
+
+
+class Step(StrEnum):
+    """How long each row's share of the period is."""
+
+    HOUR = "hour"
+    DAY = "day"
+
+
+_IN_ROWS_ONLY: Final = frozenset({Label.SESSION, Label.PROMPT_FAMILY})
+_PERIOD: Final = ("since", "until", "limit")
+_ALL: Final = (*_PERIOD, "by", "group_by", *Label)
+
+
+class UsageQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """One question. The period is whole hours: from `since` up to, not including, `until`."""
+
+    since: datetime
+    until: datetime
+    group_by: tuple[Label, ...] = ()
+    by: Step | None = None
+    filters: dict[Label, str] = {}
+    limit: int = ROWS_DEFAULT
+
+    @property
+    def labels(self) -> frozenset[Label]:
+        """Every label that plays a part."""
+        return frozenset(self.group_by) | frozenset(self.filters)
+
+    @property
+    def needs_attempts(self) -> bool:
+        """Whether hourly sums cannot answer it: they do not know sessions and prompt families."""
+        return bool(self.labels & _IN_ROWS_ONLY)
+
+
+class Period(msgspec.Struct, frozen=True, kw_only=True):
+    """Whole hours: from `since` up to, not including, `until`."""
+
+    since: datetime
+    until: datetime
+
+
+class SessionQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """The turns of one session in a period of whole hours."""
+
+    account: str
+    session: str
+    since: datetime
+    until: datetime
+    limit: int = ROWS_DEFAULT
+
+
+def read_usage_query(given: Iterable[tuple[str, str]], now: float) -> UsageQuery:
+    """The whole question; what is not said has a default."""
+    params = read_parameters(given, _ALL)
+    since, until = _period(params, now)
+    return UsageQuery(
+        since=since,
+        until=until,
+        group_by=_group_by(params.get("group_by", "")),
+        by=_step(params.get("by")),
+        filters={label: read_value(params[label], label) for label in Label if label in params},
+        limit=_limit(params.get("limit")),
+    )
+
+
+def read_session_query(
+    given: Iterable[tuple[str, str]], session: str, now: float, *, account: str | None
+) -> SessionQuery:
+    """A session is its account's: operators name one, others have theirs (`account`)."""
+    params = read_parameters(given, (*_PERIOD, Label.ACCOUNT))
+    since, until = _period(params, now)
+    owner = account if account is not None else params.get(Label.ACCOUNT)
+    if owner is None:
+        raise InvalidRequest("`account` is required: a session is an account's.", param="account")
+    return SessionQuery(
+        account=read_value(owner, "account"),
+        session=read_value(session, "session"),
+        since=since,
+        until=until,
+        limit=_limit(params.get("limit")),
+    )
+
+
+def read_period(since: str | None, until: str | None, now: float) -> Period:
+    """A period alone, for an export."""
+    said = {"since": since, "until": until}
+    begin, end = _period({name: text for name, text in said.items() if text is not None}, now)
+    return Period(since=begin, until=end)
+
+
+def read_parameters(given: Iterable[tuple[str, str]], allowed: Iterable[str]) -> Mapping[str, str]:
+    """By name, each at most once. An unknown one is refused with what is allowed."""
+    names = tuple(map(str, allowed))
+    there_are = f"there are {', '.join(names)}" if names else "there are none here"
+    params: dict[str, str] = {}
+    for name, value in given:
+        if name not in names:
+            shown = name[:_NAME_CHARS_MAX]
+            raise InvalidRequest(f"There is no parameter `{shown}`; {there_are}.", param=shown)
+        if name in params:
+            raise InvalidRequest(f"`{name}` is given twice.", param=name)
+        params[name] = value
+    return params
+
+
+def read_value(text: str, name: str) -> str:
+    """A label's value to look for. What could never have been stored is refused."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidRequest(f"`{name}` is not UTF-8.", param=name) from None
+    if len(text) > _VALUE_CHARS_MAX or "\0" in text:
+        raise InvalidRequest(f"`{name}` must be at most {_VALUE_CHARS_MAX} characters.", param=name)
+    return text
+
+
+def _period(params: Mapping[str, str], now: float) -> tuple[datetime, datetime]:
+    until = (
+        _time(params["until"], "until") if "until" in params else datetime.fromtimestamp(now, UTC)
+    )
+    since = _time(params["since"], "since") if "since" in params else until - PERIOD_DEFAULT
+    if since >= until:
+        raise InvalidRequest("`since` must be before `until`.", param="since")
+    begin, end = _hour(since), _hour(until)
+    return begin, end if end == until else end + _HOUR
+
+
+def _time(text: str, name: str) -> datetime:
+    """A date is its 0:00 UTC."""
+    try:
+        if _DATE.fullmatch(text):
+            day = date.fromisoformat(text)
+            return datetime(day.year, day.month, day.day, tzinfo=UTC)
+        if _TIME.fullmatch(text):
+            return datetime.fromisoformat(text.upper()).astimezone(UTC)
+    except ValueError:
+        pass  # a thirteenth month, a 25th hour: told like any other text
+    raise InvalidRequest(
+        f"`{name}` must be a date (2026-11-01) or an RFC 3339 time (2026-11-01T12:00:00Z).",
+        param=name,
+    )
+
+
+def _hour(time: datetime) -> datetime:
+    return time.replace(minute=0, second=0, microsecond=0)
+
+
+def _group_by(text: str) -> tuple[Label, ...]:
+    names = text.split(",") if text else []
+    known = frozenset(map(str, Label))
+    if any(name not in known for name in names) or len(set(names)) < len(names):
+        raise InvalidRequest(
+            f"`group_by` is a comma list of {', '.join(Label)}, each once.", param="group_by"
+        )
+    return tuple(Label(name) for name in names)
+
+
+def _step(text: str | None) -> Step | None:
+    if text is None:
+        return None
+    if text not in frozenset(map(str, Step)):
+        raise InvalidRequest(f"`by` must be one of {', '.join(Step)}.", param="by")
+    return Step(text)
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return ROWS_DEFAULT
+    is_number = text.isascii() and text.isdigit() and len(text) <= 5
+    if not is_number or not 1 <= int(text) <= ROWS_MAX:
+        raise InvalidRequest(f"`limit` must be a whole number from 1 to {ROWS_MAX}.", param="limit")
+    return int(text)

@@ -1,0 +1,93 @@
+"""A client that asks and remembers what it heard, however the answer ends. One connection each."""
+
+import asyncio
+import json
+import re
+from typing import Any
+
+import msgspec
+from tests.integration.raw_client import post_bytes
+
+PATH = "/v1/chat/completions"
+_TOKEN = b'"delta":{"content":'
+_DONE = b"data: [DONE]\n\n"
+_COST = re.compile(rb"^: cost-usd (\d+)\.(\d{9})$", re.MULTILINE)
+_ANSWER_SECONDS_MAX = 60.0
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """What came of one request. Status 0: no answer; `is_whole`: it came to its proper end."""
+
+    tag: str
+    status: int = 0
+    tokens: int = 0
+    is_whole: bool = False
+    cost_nanousd: int | None = None
+    retry_after: int | None = None
+    message: str = ""
+
+
+async def ask(port: int, key: str, tag: str, body: dict[str, Any]) -> Heard:
+    """Ask once. The tag goes along as the caller's own id of the request."""
+    headers = {"connection": "close", "x-request-id": tag, "x-penstock-cost": "1"}
+    data = bytearray()
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+            try:
+                writer.write(post_bytes(PATH, body, key, headers=headers))
+                while more := await reader.read(2**16):
+                    data += more
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        # Cut by a kill: what was received until then was received.
+        pass
+    return _heard(tag, bytes(data))
+
+
+def _heard(tag: str, data: bytes) -> Heard:
+    head, found, rest = data.partition(b"\r\n\r\n")
+    if not found:
+        return Heard(tag)
+    lines = head.decode("latin-1").split("\r\n")
+    status = int(lines[0].split(" ", 2)[1])
+    headers = dict(line.lower().split(": ", 1) for line in lines[1:])
+    if headers.get("transfer-encoding") == "chunked":
+        return _heard_stream(tag, status, rest)
+    is_whole = len(rest) == int(headers["content-length"])
+    if status != 200:
+        after = headers.get("retry-after")
+        message = rest.decode("utf-8", "replace")
+        retry_after = None if after is None else int(after)
+        return Heard(tag, status, 0, is_whole, retry_after=retry_after, message=message)
+    if not is_whole:
+        return Heard(tag, status)
+    tokens = json.loads(rest)["usage"]["completion_tokens"]
+    cost = headers.get("x-penstock-cost-usd", "").replace(".", "")
+    return Heard(tag, status, tokens, is_whole, int(cost) if cost else None)
+
+
+def _heard_stream(tag: str, status: int, chunked: bytes) -> Heard:
+    events = b"".join(_chunks(chunked))
+    cost = _COST.search(events)
+    return Heard(
+        tag=tag,
+        status=status,
+        tokens=events.count(_TOKEN),
+        is_whole=events.endswith(_DONE),
+        cost_nanousd=None if cost is None else int(cost[1] + cost[2]),
+        message=events[-300:].decode("utf-8", "replace") if b'"error"' in events else "",
+    )
+
+
+def _chunks(data: bytes) -> list[bytes]:
+    """The parts of a chunked body, as far as they came."""
+    parts = []
+    at = 0
+    while (line_end := data.find(b"\r\n", at)) > 0:
+        size = int(data[at:line_end], 16)
+        start = line_end + 2
+        parts.append(data[start : start + size])
+        at = start + size + 2
+    return parts

@@ -1,0 +1,58 @@
+"""Limits, requests and demands for the tests of this folder."""
+
+import asyncio
+from typing import Any
+
+from penstock.admission.division import Demand
+from penstock.admission.pot import Pot, Reading
+from penstock.admission.windows import window_of
+from penstock.records.account import AccountId, KeyId
+from penstock.records.limit import Limit, Measure, Period, Scope
+from penstock.records.model import Family, Model, ModelId, Recipe
+from penstock.records.request import InferenceRequest, RequestId
+
+NOW = 1_800_000_030.0
+ACCOUNT = AccountId("a" * 32)
+MODEL = Model(ModelId("m"), Family.OPENAI, 1000, Recipe(("x",)))
+
+_loop = asyncio.new_event_loop()
+_loop.close()
+
+
+def a_limit(**fields: Any) -> Limit:
+    """100 tokens a day for an account, but for what is said."""
+    given = {
+        "id": 1, "account": ACCOUNT, "scope": Scope.ACCOUNT, "value": "",
+        "measure": Measure.TOKENS, "period": Period.DAY, "amount": 100, **fields,
+    }  # fmt: skip
+    return Limit(**given)
+
+
+def a_request(**fields: Any) -> InferenceRequest:
+    given = {
+        "id": RequestId("r"), "account": ACCOUNT, "key": KeyId("k"), "model": MODEL, "body": {},
+        "is_stream": False, "cache_salt": "", "asked_at": NOW, **fields,
+    }  # fmt: skip
+    return InferenceRequest(**given)
+
+
+def a_pot(limit: Limit | None = None, value: str = "", **state: Any) -> Pot:
+    limit = limit or a_limit()
+    pot = Pot(limit, value, window_of(limit.period, NOW))
+    for name, number in state.items():
+        setattr(pot, name, number)
+    return pot
+
+
+def a_demand(*claims: tuple[Pot, int]) -> Demand:
+    """One whose answer nobody waits for."""
+    return Demand(claims, asyncio.Future(loop=_loop))
+
+
+def a_reading(**fields: Any) -> Reading:
+    """Of a pot of 100 that nobody has touched, but for what is said."""
+    given = {
+        "amount": 100, "base": 0, "charged": 0, "spent": 0, "own_granted": 0, "own_spent": 0,
+        **fields,
+    }  # fmt: skip
+    return Reading(**given)

@@ -1,0 +1,88 @@
+"""Which limits count a request, and how changes are taken in."""
+
+import msgspec
+from tests.unit.admission.limit_samples import a_limit, a_request
+
+from penstock.admission.limit_table import LimitRow, LimitTable
+from penstock.records.account import AccountId, KeyId
+from penstock.records.limit import Limit, Scope
+
+
+def table_of(*limits: Limit) -> LimitTable:
+    table = LimitTable()
+    table.apply(LimitRow(limit, is_removed=False) for limit in limits)
+    return table
+
+
+def counted(table: LimitTable, **fields: object) -> list[tuple[int, str]]:
+    return [(limit.id, value) for limit, value in table.counting(a_request(**fields))]
+
+
+def test_an_accounts_limit_counts_its_requests_and_no_others() -> None:
+    table = table_of(a_limit(id=7))
+    assert counted(table) == [(7, "")]
+    assert counted(table, account=AccountId("b" * 32)) == []
+
+
+def test_a_limit_on_one_key_and_one_on_each_key_both_count() -> None:
+    table = table_of(
+        a_limit(id=1, scope=Scope.KEY, value="*"), a_limit(id=2, scope=Scope.KEY, value="k")
+    )
+    assert counted(table) == [(1, "k"), (2, "k")]
+    assert counted(table, key=KeyId("other")) == [(1, "other")]
+
+
+def test_a_request_without_a_label_counts_for_no_limit_on_labels() -> None:
+    table = table_of(
+        a_limit(id=1, scope=Scope.WORKFLOW, value="*"),
+        a_limit(id=2, scope=Scope.SESSION, value="*"),
+    )
+    assert counted(table) == []
+    assert counted(table, workflow="w", session="s") == [(1, "w"), (2, "s")]
+
+
+def test_a_session_that_is_called_like_all_is_counted_once() -> None:
+    table = table_of(a_limit(id=1, scope=Scope.SESSION, value="*"))
+    assert counted(table, session="*") == [(1, "*")]
+
+
+def test_labels_count_as_the_ledger_stores_them() -> None:
+    table = table_of(a_limit(id=1, scope=Scope.SESSION, value="*"))
+    assert counted(table, session="a\0b") == [(1, "ab")]
+    assert counted(table, session="naïve") == [(1, "naïve")]
+    assert counted(table, session="half \ud800") == [(1, "half ?")]
+
+
+def test_a_change_takes_the_old_ones_place_and_a_removal_leaves_nothing() -> None:
+    one, two = a_limit(id=1), a_limit(id=2, amount=5)
+    table = table_of(one, two)
+    assert len(table) == 2
+    changed = msgspec.structs.replace(one, amount=7)
+    table.apply([LimitRow(changed, is_removed=False)])
+    assert len(table) == 2
+    assert table.find(1) == changed
+    assert {limit.amount for limit, _ in table.counting(a_request())} == {5, 7}
+    table.apply([LimitRow(changed, is_removed=True), LimitRow(two, is_removed=True)])
+    assert len(table) == 0
+    assert table.find(1) is None
+    assert counted(table) == []
+
+
+def test_removing_one_scope_keeps_the_others() -> None:
+    table = table_of(a_limit(id=1), a_limit(id=2, scope=Scope.KEY, value="k"))
+    table.apply([LimitRow(a_limit(id=1), is_removed=True)])
+    assert counted(table) == [(2, "k")]
+
+
+def test_removing_what_was_never_known_changes_nothing() -> None:
+    table = table_of(a_limit(id=1))
+    table.apply([LimitRow(a_limit(id=9), is_removed=True)])
+    assert counted(table) == [(1, "")]
+
+
+def test_removing_one_keys_limit_keeps_another_keys() -> None:
+    one = a_limit(id=1, scope=Scope.KEY, value="k")
+    table = table_of(one, a_limit(id=2, scope=Scope.KEY, value="other"))
+    table.apply([LimitRow(one, is_removed=True)])
+    assert counted(table) == []
+    assert counted(table, key=KeyId("other")) == [(2, "other")]
