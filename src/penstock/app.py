@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import signal
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TypedDict
@@ -23,13 +24,13 @@ from penstock.fleet.roster import RosterMirror
 from penstock.ingress.endings import Endings
 from penstock.ingress.health import HealthPages
 from penstock.ingress.hot import HotDoor
-from penstock.ingress.labels import WorkflowNames
 from penstock.ingress.metrics_page import hand_out
 from penstock.ingress.model_pages import ModelPages
 from penstock.ingress.pages import Pages, build_pages
 from penstock.ingress.reading import RequestReader
 from penstock.ingress.usage_pages import UsagePages
 from penstock.metering import Drain, Journal, Ledger, Metering, PriceBook, Refusals, Retention
+from penstock.metering.journal_folder import claim_folder
 from penstock.metering.reports.usage_reports import UsageReports
 from penstock.policy import KeyMirror
 from penstock.records.limit import Measure, Period, Scope
@@ -92,7 +93,6 @@ class GatewayWorker:
             self.catalogue,
             self.keys,
             PriceBook(self.catalogue.models),
-            WorkflowNames(config.metering.workflows_max),
             config.ingress,
         )
         self.door = HotDoor(reader, path, endings, config.ingress, self.wheel, clock)
@@ -120,6 +120,7 @@ class GatewayWorker:
             await self.keys.load()
             await self.roster.load()
             await self.limits.load()
+            claim_folder(Path(self.config.metering.journal_folder), self.keys.cell_mark())
             await self._adopt_first()
             self.is_loaded = True
             self.wheel.start()
@@ -139,7 +140,11 @@ class GatewayWorker:
             self.wheel.stop()
             self.clients.close()
             self.request_log.flush()
-            await self.drain.finish()
+            if self.is_loaded:
+                await self.drain.finish()
+            else:
+                # Nothing was begun: a start that fails again and again must not fill the disk.
+                self.journal.remove()
             await self.store.close()
 
     async def _adopt_first(self) -> None:
@@ -211,13 +216,21 @@ def gateway(meters: Meters | None = None) -> Starlette:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[WorkerState]:
-        async with worker.running():
-            _calm_collector()
-            server = await hand_out(worker.snapshot, Path(config.ingress.run_folder))
-            try:
-                yield WorkerState(door=worker.door)
-            finally:
-                server.close()
+        try:
+            async with worker.running():
+                _calm_collector()
+                server = await hand_out(worker.snapshot, Path(config.ingress.run_folder))
+                try:
+                    yield WorkerState(door=worker.door)
+                finally:
+                    server.close()
+        except BaseException:
+            if worker.is_loaded:
+                # A loop has failed. uvicorn would go on serving without any of them: no drain, no
+                # limits, no revocations. End, and let whoever started us start another.
+                logger.exception("gateway worker gives up", extra={"action": "worker_gives_up"})
+                signal.raise_signal(signal.SIGTERM)
+            raise
 
     return build_pages(worker.pages, config.ingress, lifespan)
 

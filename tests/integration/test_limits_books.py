@@ -28,6 +28,7 @@ from penstock.admission import (
     release_holder,
     release_lost,
 )
+from penstock.admission.limit_mirror import LimitMirror
 from penstock.admission.windows import window_of
 from penstock.clock import SystemClock, new_id
 from penstock.policy import AccountBook, KeyBook, KeyMirror
@@ -137,6 +138,31 @@ async def test_a_database_put_back_in_time_is_read_afresh(store: Store) -> None:
         await eventually(lambda: limits.reserve(request(account)) is not None)
 
 
+async def test_limits_that_are_read_afresh_in_pages_hold_until_all_are_there(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limit_rows, "PAGE_ROWS", 2)
+    account = await account_with(
+        store, *(a_limit(5, scope=Scope.WORKFLOW, value=f"w{number}") for number in range(5))
+    )
+    mirror = LimitMirror(store, SETTINGS)
+    await mirror.load()
+    async with store.transaction() as transaction:
+        await transaction.execute("delete from limits where id > 3")
+        await transaction.execute("update limits_revision set revision = 3")
+    assert await mirror.refresh()
+    assert (len(mirror.table), mirror.is_current) == (5, False)
+    # What changes between two pages is in the next.
+    await set_limit(store, account, a_limit(7, scope=Scope.WORKFLOW, value="w0"))
+    assert await mirror.refresh()
+    assert await mirror.refresh()
+    assert (len(mirror.table), mirror.is_current) == (3, True)
+    first = mirror.table.find(1)
+    assert first is not None
+    assert first.amount == 7
+    assert not await mirror.refresh()
+
+
 async def test_a_bug_in_the_loop_refuses_or_goes_on_and_is_counted(store: Store) -> None:
     account = await account_with(store, a_limit(500))
     async with working(store) as limits:
@@ -149,7 +175,7 @@ async def test_a_bug_in_the_loop_refuses_or_goes_on_and_is_counted(store: Store)
         assert limits.beyond_leases == 1
         async with store.transaction() as transaction:
             await transaction.execute("alter table elsewhere rename to leases")
-        await eventually(lambda: not limits._is_away)
+        await eventually(lambda: not limits._queue.is_away)
         await limits.lease(request(account, on_outage_refuse=True))
 
 
@@ -187,7 +213,9 @@ async def test_a_lost_workers_lease_stays_charged_until_it_is_given_up(store: St
     async with working(store) as lost:
         await lost.lease(request(account))
     async with store.transaction() as transaction:
-        await transaction.execute("update leases set expires_at = now() - interval '23 hours'")
+        await transaction.execute(
+            "update lease_holders set expires_at = now() - interval '23 hours'"
+        )
     assert await release_lost(store, 24) == 0
     assert await granted(store) == 10
     assert await release_lost(store, 22) == 1
@@ -208,7 +236,9 @@ async def test_leases_of_windows_long_over_are_dropped(store: Store) -> None:
     assert await release_lost(store, 24) == 0
     assert await granted(store) == 40
     async with store.transaction() as transaction:
-        await transaction.execute("update leases set expires_at = now() - interval '1 minute'")
+        await transaction.execute(
+            "update lease_holders set expires_at = now() - interval '1 minute'"
+        )
     assert await release_lost(store, 24) == 0
     await settled(store, 20)
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -52,16 +53,21 @@ def test_limits_are_set_listed_and_removed(penstock: Penstock) -> None:
     assert (missing.exit_code, missing.stderr) == (4, "error: There is no limit 2.\n")
 
 
-def test_holders_of_leases_are_listed_and_released(penstock: Penstock, dsn: str) -> None:
-    import psycopg
-
+def add_holders(dsn: str, *, minutes: int) -> list[str]:
+    """Two, with a lease each, that expire at this time from now."""
     holders = [f"00000000-0000-7000-8000-00000000000{number}" for number in (1, 2)]
     with psycopg.connect(dsn) as connection:
         for holder in holders:
             connection.execute(
-                "insert into leases values (1, '', now(), %s, 5, now() - interval '1 minute')",
-                (holder,),
+                "insert into lease_holders values (%s, now() + make_interval(mins => %s))",
+                (holder, minutes),
             )
+            connection.execute("insert into leases values (1, '', now(), %s, 5)", (holder,))
+    return holders
+
+
+def test_holders_of_leases_are_listed_and_released(penstock: Penstock, dsn: str) -> None:
+    holders = add_holders(dsn, minutes=-1)
     assert [each["id"] for each in read(penstock("limit", "leases", "--json"))] == holders
     assert "lost" in penstock("limit", "leases").stdout
     assert penstock("limit", "release", "--holder", holders[0]).stdout == "1 leases released\n"
@@ -69,6 +75,18 @@ def test_holders_of_leases_are_listed_and_released(penstock: Penstock, dsn: str)
     assert released == {"holder": holders[1], "released": 1}
     again = penstock("limit", "release", "--holder", holders[1])
     assert again.exit_code == 4
+
+
+def test_a_holder_that_lives_is_released_by_force_only(penstock: Penstock, dsn: str) -> None:
+    holders = add_holders(dsn, minutes=1)
+    refused = penstock("limit", "release", "--holder", holders[0])
+    assert refused.exit_code == 1
+    assert "--force" in refused.stderr
+    assert len(read(penstock("limit", "leases", "--json"))) == 2
+    forced = read(penstock("limit", "release", "--holder", holders[0], "--force", "--json"))
+    assert forced == {"holder": holders[0], "released": 1}
+    (left,) = read(penstock("limit", "leases", "--json"))
+    assert (left["id"], left["is_expired"]) == (holders[1], False)
 
 
 def test_an_account_chooses_what_happens_in_an_outage(penstock: Penstock) -> None:

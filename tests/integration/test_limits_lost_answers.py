@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 from tests.integration.limits_cell import (
     SETTINGS,
@@ -22,6 +23,8 @@ from penstock.admission import Limits
 from penstock.clock import SystemClock, new_id
 from penstock.store import Store
 
+# Nothing but leases is asked about while a test holds the table.
+QUIET = msgspec.structs.replace(SETTINGS, pots_survey_seconds=60)
 FAIL_AT_COMMIT = """
     create function fail() returns trigger language plpgsql as $$
     begin raise exception 'at commit' using errcode = '25006'; end $$;
@@ -38,6 +41,16 @@ async def leases_locked(store: Store) -> AsyncIterator[None]:
         yield
 
 
+async def has_begun(store: Store) -> None:
+    """Until the worker has said that it lives, before which it writes no lease."""
+    async with asyncio.timeout(10):
+        while True:
+            async with store.transaction() as transaction:
+                if await transaction.fetch("select 1 from lease_holders"):
+                    return
+            await asyncio.sleep(0.01)
+
+
 async def waiting_lease(
     tasks: asyncio.TaskGroup, limits: Limits, account: str, tokens: int
 ) -> asyncio.Task[object]:
@@ -50,7 +63,8 @@ async def waiting_lease(
 
 async def test_one_that_leaves_while_postgres_decides_holds_nothing(store: Store) -> None:
     account = await account_with(store, a_limit(10))
-    async with working(store) as limits, asyncio.TaskGroup() as tasks:
+    async with working(store, QUIET) as limits, asyncio.TaskGroup() as tasks:
+        await has_begun(store)
         async with leases_locked(store):
             (await waiting_lease(tasks, limits, account, 10)).cancel()
         # What was granted to nobody is given back.
@@ -64,7 +78,8 @@ async def test_one_that_leaves_while_postgres_decides_holds_nothing(store: Store
 
 async def test_one_that_left_is_not_missed_when_postgres_fails_then(store: Store) -> None:
     account = await account_with(store, a_limit(10))
-    async with working(store) as limits, asyncio.TaskGroup() as tasks:
+    async with working(store, QUIET) as limits, asyncio.TaskGroup() as tasks:
+        await has_begun(store)
         async with leases_locked(store):
             (await waiting_lease(tasks, limits, account, 10)).cancel()
             async with store.transaction() as transaction:
@@ -73,7 +88,7 @@ async def test_one_that_left_is_not_missed_when_postgres_fails_then(store: Store
                     " where wait_event_type = 'Lock' and datname = current_database()"
                 )
             await eventually(lambda: limits.failures == 1)
-        await eventually(lambda: not limits._is_away)
+        await eventually(lambda: not limits._queue.is_away)
         await limits.lease(request(account, tokens=10))
 
 
@@ -87,7 +102,7 @@ async def test_a_grant_that_may_not_have_been_committed_is_not_counted_upon(stor
         assert limits.reserve(request(account)) is None
         async with store.transaction() as transaction:
             await transaction.execute("drop trigger fails on leases")
-        await eventually(lambda: not limits._is_away)
+        await eventually(lambda: not limits._queue.is_away)
         assert await granted(store) == 0
         await limits.lease(request(account, on_outage_refuse=True))
         assert await granted(store) == 20
@@ -100,7 +115,7 @@ async def test_an_answer_at_the_last_moment_counts(store: Store) -> None:
     async with asyncio.TaskGroup() as tasks:
         asking = tasks.create_task(limits.lease(request(account)))
         await asyncio.sleep(0)
-        demand = limits._waiting[0]
+        demand = limits._queue._waiting[0]
         # The answer and the end of the wait come in the same turn of the event loop.
         asyncio.get_running_loop().call_soon(demand.answer.set_result, None)
         time.sleep(SETTINGS.lease_wait_seconds + 0.1)  # noqa: ASYNC251 - it must not turn
@@ -115,7 +130,7 @@ async def test_one_that_leaves_just_when_it_is_granted_gives_it_up(store: Store)
     async with asyncio.TaskGroup() as tasks:
         asking = tasks.create_task(limits.lease(request(account)))
         await asyncio.sleep(0)
-        demand = limits._waiting[0]
+        demand = limits._queue._waiting[0]
         pot = demand.claims[0][0]
         pot.reserve(10)
         demand.answer.set_result(None)

@@ -21,6 +21,7 @@ from tests.integration.limits_cell import (
 from penstock import errors
 from penstock.admission import Limits
 from penstock.clock import SystemClock, new_id
+from penstock.records.limit import Scope
 from penstock.store import Settings as StoreSettings
 from penstock.store import Store, migrate
 from penstock.store.embedded import EmbeddedPostgres
@@ -58,7 +59,7 @@ async def test_an_account_that_continues_goes_on_and_what_it_used_is_charged(
             await limits.lease(request(account, on_outage_refuse=True))
 
         await asyncio.to_thread(own_postgres.start)
-        await eventually(lambda: not limits._is_away)
+        await eventually(lambda: not limits._queue.is_away)
         # 31 x 15 tokens are used and 10 reserved: 25 are left, with which the deficit is settled.
         await limits.lease(request(account, tokens=25))
         with pytest.raises(errors.QuotaSpent):
@@ -98,7 +99,7 @@ async def test_an_account_that_refuses_gets_nothing_beyond_its_leases(
         assert limits.beyond_leases == 0
 
         await asyncio.to_thread(own_postgres.start)
-        await eventually(lambda: not limits._is_away)
+        await eventually(lambda: not limits._queue.is_away)
         await limits.lease(request(account, on_outage_refuse=True))
 
 
@@ -111,7 +112,7 @@ async def test_limits_that_change_while_postgres_is_away_are_heeded_when_it_is_b
         await asyncio.to_thread(own_postgres.stop)
         await eventually(lambda: limits.failures >= 2)
         await asyncio.to_thread(own_postgres.start)
-        await eventually(lambda: not limits._is_away)
+        await eventually(lambda: not limits._queue.is_away)
         await set_limit(store, account, a_limit(15))
         await settled(store, 10)
         with pytest.raises(errors.QuotaSpent):
@@ -145,3 +146,27 @@ async def test_closing_without_postgres_leaves_the_leases_to_the_drain(
     await limits.close()
     await asyncio.to_thread(own_postgres.start)
     assert await granted(store) == 200
+
+
+async def test_an_outage_makes_no_more_pots_than_are_kept(
+    store: Store, own_postgres: EmbeddedPostgres
+) -> None:
+    account = await account_with(store, a_limit(10, scope=Scope.SESSION, value="*"))
+    few = msgspec.structs.replace(KEEPING, pots_max=20)
+    async with working(store, few) as limits:
+        await limits.lease(request(account, session="before"))
+        await asyncio.to_thread(own_postgres.stop)
+        await eventually(lambda: limits._queue.is_away)
+        for number in range(500):
+            with pytest.raises(errors.StoreUnavailable):
+                await limits.lease(request(account, session=f"r{number}", on_outage_refuse=True))
+        assert len(limits._pots) == 1
+        running = await limits.lease(request(account, session="running"))
+        for number in range(500):
+            hold = await limits.lease(request(account, session=f"c{number}"))
+            hold.settle(requests=1, tokens=10, nanousd=0)
+        await eventually(lambda: len(limits._pots) <= 20)
+        assert len(limits._pots._open) <= 20
+        # What is leased and what runs is still known.
+        assert running.limits
+        assert {pot.value for pot in limits._pots._all.values()} >= {"before", "running"}

@@ -269,11 +269,11 @@ def test_stopped_gateway_leaves_an_empty_journal_and_every_row(cells: CellFactor
             client.send(post_bytes(_V1, slow, cell.key))
             _, _, headers = client.read_head()
             client.read_until(b"data: ")
-            assert len(names_in(cell.journal)) == 2
+            assert len(names_in(cell.journal)) == 3
             cell.gateway.terminate()
             client.read_to_the_end()
         assert cell.gateway.wait() == 0
-        assert names_in(cell.journal) == []
+        assert names_in(cell.journal) == ["cell"]
         for request_id in ids:
             assert rows_of(cell, request_id)[0]["outcome"] == "ok"
         (row,) = rows_of(cell, headers["x-request-id"])
@@ -299,7 +299,7 @@ def test_killed_gateway_bills_between_what_came_and_what_was_sent(cells: CellFac
         for request_id, client in zip(heads, clients, strict=True):
             received[request_id] = _tokens_in(_rest_of(client))
             client.close()
-        assert len(names_in(cell.journal)) == 2
+        assert len(names_in(cell.journal)) == 3
         cell.gateway.start()
         eventually(lambda: engine.state().running == 0)
         sent = {entry["id"]: entry["completion_tokens"] for entry in engine.state().requests_log}
@@ -310,7 +310,7 @@ def test_killed_gateway_bills_between_what_came_and_what_was_sent(cells: CellFac
             assert received[request_id] <= row["output_tokens"] <= made
             assert row["charge_nanousd"] > 0
         assert rows_of(cell, done)[0]["outcome"] == "ok"
-        eventually(lambda: len(names_in(cell.journal)) == 2)
+        eventually(lambda: len(names_in(cell.journal)) == 3)
         assert cell.gateway.metric("penstock_journals_adopted_total") == 1
 
 

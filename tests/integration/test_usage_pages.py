@@ -16,7 +16,6 @@ from tests.integration.usage_rows import HOUR, attempt, id_at, write
 from penstock import errors
 from penstock.catalogue import Catalogue
 from penstock.ingress.json_pages import error_page
-from penstock.ingress.labels import WorkflowNames
 from penstock.ingress.reading import RequestReader
 from penstock.ingress.settings import Settings as IngressSettings
 from penstock.ingress.usage_pages import UsagePages
@@ -55,9 +54,7 @@ class Site:
 
 
 def reader_of(mirror: KeyMirror) -> RequestReader:
-    return RequestReader(
-        Catalogue([]), mirror, PriceBook([]), WorkflowNames(1000), IngressSettings()
-    )
+    return RequestReader(Catalogue([]), mirror, PriceBook([]), IngressSettings())
 
 
 async def _on_error(request: Request, error: Exception) -> Response:

@@ -6,7 +6,13 @@ from penstock.admission.hold import NO_HOLD, Hold
 from penstock.admission.limit_book import LimitBook
 from penstock.admission.limit_states import LimitState
 from penstock.admission.limits import LimitKind, Limits
-from penstock.admission.lost_leases import LostLeases, list_holders, release_holder, release_lost
+from penstock.admission.lost_leases import (
+    LostLeases,
+    is_alive,
+    list_holders,
+    release_holder,
+    release_lost,
+)
 from penstock.admission.quantity import quantity
 from penstock.admission.settings import Settings
 
@@ -22,6 +28,7 @@ __all__ = [
     "LostLeases",
     "Settings",
     "estimate_nanousd",
+    "is_alive",
     "list_holders",
     "quantity",
     "release_holder",

@@ -28,12 +28,15 @@ class Shortage(msgspec.Struct, frozen=True):
     is_held: bool
 
 
+Answer = Shortage | StoreUnavailable | None
+
+
 class Demand(msgspec.Struct, frozen=True):
     """A request that waits for its claims to be granted."""
 
     claims: Claims
     # None when they are: they are reserved then.
-    answer: asyncio.Future[Shortage | StoreUnavailable | None]
+    answer: asyncio.Future[Answer]
 
     def release(self) -> None:
         for pot, amount in self.claims:

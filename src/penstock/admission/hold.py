@@ -22,8 +22,11 @@ class Hold:
 
     @property
     def standings(self) -> tuple[Standing, ...]:
-        """What is left of each hard limit that counts this request."""
-        return tuple(pot.standing() for pot, _ in self._claims if pot.limit.is_hard)
+        """What is left of each hard limit that counts this request, where Postgres was asked.
+
+        A request that needs nothing of a limit, such as a free one of a budget, asks nobody.
+        """
+        return tuple(pot.standing() for pot, _ in self._claims if pot.limit.is_hard and pot.is_read)
 
     @property
     def warnings(self) -> tuple[Standing, ...]:

@@ -1,21 +1,19 @@
 """What a worker does about its leases in Postgres: ask, give back, renew, read what was spent.
 
-One thing at a time, called by one loop: no two transactions of a worker write the same lease.
+One thing at a time, called by one loop: no two transactions of a worker write the same lease. Each
+call is one short transaction, of `pots_batch_max` rows at most; it says whether that was all.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from penstock.admission.division import Demand, Division, divide, lacking
-from penstock.admission.lease_table import LeaseTable
-from penstock.admission.limit_table import LimitTable
+from penstock.admission.lease_table import FIRST, LeaseTable
 from penstock.admission.pot import Pot
 from penstock.admission.pots import Pots
 from penstock.admission.settings import Settings
 from penstock.clock import Clock
+from penstock.errors import Superseded
 from penstock.store import Store
-
-_Item = TypeVar("_Item")
 
 
 class LeaseDesk:
@@ -33,10 +31,80 @@ class LeaseDesk:
         self._settings = settings
         self._pots = pots
         self._leases = LeaseTable(holder, settings.lease_seconds)
+        self._swept = FIRST
+        self._to_survey: list[Pot] = []
+
+    @property
+    def is_surveyed(self) -> bool:
+        """Whether `find_passed` is through with all pots that it found when it began."""
+        return not self._to_survey
 
     async def serve(self, demands: Sequence[Demand]) -> list[Demand]:
         """Answer demands; returns those that must be asked for again."""
-        division = await self._ask([each for each in demands if not each.answer.done()])
+        waiting = [each for each in demands if not each.answer.done()]
+        # Whoever waits may leave meanwhile; what is granted must still find its pot.
+        for demand in waiting:
+            self._pots.open(demand.claims)
+        try:
+            return await self._answer(waiting)
+        except Superseded:
+            await self.renew()
+            return waiting
+        finally:
+            for demand in waiting:
+                self._pots.close(demand.claims)
+
+    async def give_back(self) -> bool:
+        """Return what nobody needed for a while, and tell of what was used beyond the grant."""
+        settings = self._settings
+        now = self._clock.monotonic()
+        due = self._pots.due(now, settings.lease_return_seconds, settings.pots_batch_max)
+        if not due:
+            return True
+        try:
+            async with self._store.transaction() as transaction:
+                await self._leases.write(transaction, due)
+        except Superseded:
+            return await self.renew()
+        for pot, granted in due:
+            pot.recorded = granted
+        return len(due) < settings.pots_batch_max
+
+    async def renew(self) -> bool:
+        """Say that this worker lives, and learn of leases that were taken from it."""
+        async with self._store.transaction() as transaction:
+            if not await self._leases.renew(transaction):
+                # Before the commit: whether we hear of it or not, we count on no lease then.
+                self._pots.lose_all()
+        return True
+
+    async def sweep(self) -> bool:
+        """Delete leases of ours that add nothing: of windows that are over, or wholly spent."""
+        settings = self._settings
+        # A request that was asked just before the end may come a little later.
+        at = self._clock.now() - settings.lease_seconds
+        async with self._store.transaction() as transaction:
+            swept = await self._leases.sweep(transaction, self._swept, at, settings.pots_batch_max)
+        self._swept = swept or FIRST
+        return swept is None
+
+    async def find_passed(self) -> list[Pot]:
+        """Pots of limits that only warn, of which more was spent than they say."""
+        found, most = self._to_survey or self._pots.to_survey(), self._settings.pots_batch_max
+        pots, self._to_survey = found[:most], found[most:]
+        if not pots:
+            return []
+        used = [pot.used for pot in pots]
+        async with self._store.transaction() as transaction:
+            readings = await self._leases.read(transaction, pots)
+        for pot, surveyed in zip(pots, used, strict=True):
+            pot.surveyed = surveyed
+            pot.elsewhere = readings[pot.key].unspent(pot.used)
+            pot.is_over = pot.elsewhere < 0
+        return [pot for pot in pots if pot.is_over]
+
+    async def _answer(self, demands: Sequence[Demand]) -> list[Demand]:
+        division = await self._ask(demands)
         now = self._clock.monotonic()
         for pot, granted in division.grants:
             pot.take_grant(granted, now)
@@ -50,47 +118,6 @@ class LeaseDesk:
             if not demand.answer.done():
                 demand.answer.set_result(shortage)
         return division.again
-
-    async def give_back(self) -> None:
-        """Return what nobody needed for a while, and tell of what was used beyond the grant."""
-        due = self._pots.due(self._clock.monotonic(), self._settings.lease_return_seconds)
-        for batch in self._batches(due):
-            async with self._store.transaction() as transaction:
-                await self._leases.write(transaction, batch)
-            for pot, granted in batch:
-                pot.recorded = granted
-
-    async def renew(self) -> None:
-        """Say that this worker lives, and learn of leases that were taken from it."""
-        async with self._store.transaction() as transaction:
-            leased = await self._leases.renew(transaction)
-        self._pots.lose_all_but(leased)
-
-    async def drop_ended(self, table: LimitTable) -> None:
-        """Forget pots of windows that are over and of limits that are gone, and their leases."""
-        # A request that was asked just before the end may come a little later.
-        at = self._clock.now() - self._settings.lease_seconds
-        for batch in self._batches(self._pots.ended(at, table)):
-            async with self._store.transaction() as transaction:
-                await self._leases.delete(transaction, batch)
-            self._pots.forget(batch)
-        self._pots.forget_unused(self._settings.pots_max)
-
-    async def find_passed(self) -> list[Pot]:
-        """Pots of limits that only warn, of which more was spent than they say."""
-        passed = []
-        for batch in self._batches(self._pots.to_survey()):
-            used = [pot.used for pot in batch]
-            async with self._store.transaction() as transaction:
-                readings = await self._leases.read(transaction, batch)
-            for pot, surveyed in zip(batch, used, strict=True):
-                reading = readings[pot.key]
-                pot.surveyed = surveyed
-                pot.elsewhere = left = reading.unspent(pot.used)
-                pot.is_over = left < 0
-                if pot.is_over:
-                    passed.append(pot)
-        return passed
 
     async def _ask(self, demands: Sequence[Demand]) -> Division:
         asked = lacking(demands)
@@ -113,7 +140,3 @@ class LeaseDesk:
                 pot.recorded = granted
             raise
         return division
-
-    def _batches(self, items: list[_Item]) -> Iterator[list[_Item]]:
-        size = self._settings.pots_batch_max
-        return (items[first : first + size] for first in range(0, len(items), size))

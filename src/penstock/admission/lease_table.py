@@ -1,13 +1,16 @@
 """One worker's rows of the table `leases`, and what else Postgres says of its pots.
 
 Whoever grants holds the pot's lock from reading until commit, so grants are given one after the
-other. Giving back needs none: it can only make more free than a reader saw.
+other. Giving back needs none: it can only make more free than a reader saw. No statement touches
+more rows than it is told to.
 """
 
 import hashlib
 from collections.abc import Sequence
+from typing import Final
 
 from penstock.admission.pot import Pot, PotKey, Reading
+from penstock.errors import Superseded
 from penstock.store import Transaction
 from penstock.store.pool import Row
 
@@ -37,24 +40,45 @@ _READ = """
     group by pot.place, pot.starts, l.id
 """
 _WRITE = """
-    insert into leases (limit_id, value, window_start, holder, granted, expires_at)
-    select limit_id, value, to_timestamp(starts), %s::uuid, granted,
-           now() + make_interval(secs => %s)
-    from unnest(%s::bigint[], %s::text[], %s::float8[], %s::bigint[])
+    with me as (
+        -- Whoever takes our leases away deletes this row first, and waits for us.
+        select holder from lease_holders where holder = %s::uuid for key share
+    )
+    insert into leases (limit_id, value, window_start, holder, granted)
+    select limit_id, value, to_timestamp(starts), holder, granted
+    from me cross join unnest(%s::bigint[], %s::text[], %s::float8[], %s::bigint[])
         as pot (limit_id, value, starts, granted)
-    on conflict (limit_id, value, window_start, holder) do update set
-        granted = excluded.granted, expires_at = excluded.expires_at
-"""
-_DELETE = """
-    delete from leases using unnest(%s::bigint[], %s::text[], %s::float8[])
-        as pot (limit_id, value, starts)
-    where leases.limit_id = pot.limit_id and leases.value = pot.value
-      and leases.window_start = to_timestamp(pot.starts) and leases.holder = %s::uuid
+    on conflict (limit_id, value, window_start, holder) do update set granted = excluded.granted
 """
 _RENEW = """
-    update leases set expires_at = now() + make_interval(secs => %s) where holder = %s::uuid
-    returning limit_id, value, extract(epoch from window_start)::bigint
+    update lease_holders set expires_at = now() + make_interval(secs => %s) where holder = %s::uuid
 """
+_REGISTER = """
+    insert into lease_holders (expires_at, holder)
+    values (now() + make_interval(secs => %s), %s::uuid) on conflict (holder) do nothing
+"""
+_SWEEP = """
+    with mine as (
+        select ctid, limit_id, value, window_start, holder from leases
+        where holder = %s::uuid and (limit_id, value, window_start) > (%s, %s, to_timestamp(%s))
+        order by limit_id, value, window_start limit %s
+    ), gone as (
+        delete from leases using mine
+            left join limits l on l.id = mine.limit_id
+            left join limit_spend s on s.limit_id = mine.limit_id and s.value = mine.value
+                and s.window_start = mine.window_start and s.holder = mine.holder
+        where leases.ctid = mine.ctid and (
+            -- The larger of the two counts: without the lease it is the same.
+            leases.granted <= coalesce(s.amount, 0)
+            or l.id is null or l.is_removed
+            or leases.window_start < date_trunc(l.period, to_timestamp(%s), 'UTC')
+        )
+    )
+    select count(*) over (), limit_id, value, extract(epoch from window_start)::bigint
+    from mine order by limit_id desc, value desc, window_start desc limit 1
+"""
+# Before all there are: limits are numbered from 1.
+FIRST: Final[PotKey] = (0, "", 0)
 
 
 class LeaseTable:
@@ -74,17 +98,31 @@ class LeaseTable:
         return {pots[row[0] - 1].key: _reading(row) for row in rows}
 
     async def write(self, transaction: Transaction, grants: Sequence[tuple[Pot, int]]) -> None:
+        """Set what is granted; Superseded when our leases were taken away, see `renew`."""
         columns = _columns([pot for pot, _ in grants])
         granted = [amount for _, amount in grants]
-        await transaction.execute(_WRITE, (self._holder, self._lease_seconds, *columns, granted))
+        if not await transaction.execute(_WRITE, (self._holder, *columns, granted)):
+            raise Superseded("This worker's leases were taken away.")
 
-    async def delete(self, transaction: Transaction, pots: Sequence[Pot]) -> None:
-        await transaction.execute(_DELETE, (*_columns(pots), self._holder))
+    async def renew(self, transaction: Transaction) -> bool:
+        """Say that this worker lives. False when it had no leases, or not any more."""
+        facts = (self._lease_seconds, self._holder)
+        if await transaction.execute(_RENEW, facts):
+            return True
+        await transaction.execute("delete from leases where holder = %s::uuid", (self._holder,))
+        await transaction.execute(_REGISTER, facts)
+        return False
 
-    async def renew(self, transaction: Transaction) -> set[PotKey]:
-        """Say that this worker lives. Returns the leases it still has."""
-        rows = await transaction.fetch(_RENEW, (self._lease_seconds, self._holder))
-        return {(row[0], row[1], row[2]) for row in rows}
+    async def sweep(
+        self, transaction: Transaction, after: PotKey, at: float, most: int
+    ) -> PotKey | None:
+        """Look at some of our leases, and delete those that add nothing to what is charged.
+
+        That is: all of it is spent and booked, or the window was over `at` this time, or the limit
+        is gone. Returns where to go on, None at the end.
+        """
+        row = await transaction.fetch_one(_SWEEP, (self._holder, *after, most, at))
+        return (row[1], row[2], row[3]) if row and row[0] >= most else None
 
 
 def _reading(row: Row) -> Reading:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from penstock import errors
-from penstock.admission.limit_rows import read_limits, read_revision
+from penstock.admission.limit_rows import Place, read_page, read_revision
 from penstock.admission.limit_table import LimitTable
 from penstock.admission.settings import Settings
 from penstock.store import Store
@@ -16,27 +16,35 @@ _RETRY_SECONDS_MAX = 5.0
 
 
 class LimitMirror:
-    """`load` once, `refresh` now and then; `table` is what is known."""
+    """`load` once, `refresh` now and then; `table` is what is known.
+
+    `is_current` says whether that was all when Postgres was last asked: changes come in pages.
+    """
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self.table = LimitTable()
+        self.is_current = False
         self._store = store
         self._settings = settings
+        # All up to this revision is known; between pages, all up to this place.
         self._revision = 0
+        self._after: Place | None = None
+        # Another table than `table` while one is read afresh: half of it would be no limits.
+        self._next = self.table
 
     async def load(self) -> None:
         """Read all limits, trying for a while; refuse to start with more than may be held."""
         pause = _RETRY_SECONDS_FIRST
         for _ in range(self._settings.limits_load_attempts_max - 1):
             try:
-                await self.refresh()
+                await self._refresh_all()
                 break
             except errors.StoreUnavailable:
                 logger.warning("limits not loaded yet", extra={"action": "limits_not_loaded"})
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _RETRY_SECONDS_MAX)
         else:
-            await self.refresh()
+            await self._refresh_all()
         if len(self.table) > self._settings.limits_max:
             raise errors.Overloaded(
                 f"There are more than {self._settings.limits_max} limits."
@@ -44,22 +52,32 @@ class LimitMirror:
             )
 
     async def refresh(self) -> bool:
-        """Take in what changed since the last time; whether anything did.
+        """Take in a page of what changed since the last time; whether anything did.
 
         Limits beyond `limits_max` that appear later are held all the same: one that is not here
         would be no limit.
         """
+        after, table = self._after or (self._revision + 1, 0), self._next
+        known = self._after[0] if self._after else self._revision
         async with self._store.transaction() as transaction:
             # Whatever is numbered up to it is visible by then: see migrations/0001.
             revision = await read_revision(transaction)
-            if revision == self._revision:
+            if revision == self._revision and self._after is None:
+                self.is_current = True
                 return False
-            table, since = self.table, self._revision
-            if revision < since:
+            if revision < known:
                 # The database was put back to an earlier state: begin afresh.
                 logger.warning("limits went back in time", extra={"action": "limits_went_back"})
-                table, since = LimitTable(), 0
-            async for rows in read_limits(transaction, since):
-                table.apply(rows)
-        self.table, self._revision = table, revision
+                after, table = (1, 0), LimitTable()
+            rows, next_page = await read_page(transaction, after)
+        table.apply(rows)
+        self._next, self._after = table, next_page
+        self.is_current = next_page is None
+        if self.is_current:
+            self.table, self._revision = table, revision
         return True
+
+    async def _refresh_all(self) -> None:
+        self.is_current = False
+        while not self.is_current:
+            await self.refresh()

@@ -1,13 +1,14 @@
 """What a worker reads of the table `limits`: its revision, and what changed since one."""
 
-from collections.abc import AsyncIterator
-
 from penstock.admission.limit_table import LimitRow
 from penstock.records.limit import Limit, Measure, Period, Scope
 from penstock.store import Transaction
 from penstock.store.pool import Row
 
 PAGE_ROWS = 5000
+
+# A limit's revision and id.
+Place = tuple[int, int]
 
 
 async def read_revision(transaction: Transaction) -> int:
@@ -16,19 +17,18 @@ async def read_revision(transaction: Transaction) -> int:
     return int(row[0])
 
 
-async def read_limits(transaction: Transaction, since: int) -> AsyncIterator[list[LimitRow]]:
-    """Limits newer than a revision, oldest change first."""
-    after = (since + 1, 0)
-    while True:
-        rows = await transaction.fetch(
-            "select revision, is_removed, id, account, scope, value, measure, period, amount,"
-            " is_hard from limits where (revision, id) > (%s, %s) order by revision, id limit %s",
-            (*after, PAGE_ROWS),
-        )
-        yield [LimitRow(limit_from(row[2:]), row[1]) for row in rows]
-        if len(rows) < PAGE_ROWS:
-            return
-        after = (rows[-1][0], rows[-1][2])
+async def read_page(transaction: Transaction, after: Place) -> tuple[list[LimitRow], Place | None]:
+    """Limits that were changed after one was, oldest change first; and where the next page begins.
+
+    Whatever changes while pages are read comes in one that is still to come.
+    """
+    rows = await transaction.fetch(
+        "select revision, is_removed, id, account, scope, value, measure, period, amount, is_hard"
+        " from limits where (revision, id) > (%s, %s) order by revision, id limit %s",
+        (*after, PAGE_ROWS),
+    )
+    page = [LimitRow(limit_from(row[2:]), row[1]) for row in rows]
+    return page, (rows[-1][0], rows[-1][2]) if len(rows) >= PAGE_ROWS else None
 
 
 def limit_from(row: Row) -> Limit:

@@ -40,7 +40,7 @@ class Pot:
 
     __slots__ = (
         "elsewhere", "granted", "is_changed", "is_over", "is_read", "key", "limit", "lowest_room",
-        "recorded", "reserved", "surveyed", "used", "value", "watched_since", "window",
+        "recorded", "reserved", "surveyed", "used", "value", "waiting", "watched_since", "window",
     )  # fmt: skip
 
     def __init__(self, limit: Limit, value: str, window: Window) -> None:
@@ -51,7 +51,9 @@ class Pot:
         self.granted = 0
         self.used = 0
         self.reserved = 0
-        # What Postgres has as our grant: another figure than `granted` until it is written.
+        # Requests that wait for a lease on it: they hold this very pot.
+        self.waiting = 0
+        # What Postgres charges us with: another figure than `granted` until it is written.
         self.recorded = 0
         # Whether Postgres was asked: a part may have been used before this pot was made here.
         self.is_read = False
@@ -75,7 +77,17 @@ class Pot:
     @property
     def is_square(self) -> bool:
         """Nothing runs, and Postgres has exactly what was used."""
-        return not self.reserved and self.granted == self.used == self.recorded
+        return not self.is_busy and self.granted == self.used == self.recorded
+
+    @property
+    def is_busy(self) -> bool:
+        """Somebody has a part of it, or is about to."""
+        return bool(self.reserved or self.waiting)
+
+    @property
+    def is_empty(self) -> bool:
+        """A new one would be just the same."""
+        return not (self.is_busy or self.granted or self.recorded or self.used)
 
     def reserve(self, amount: int) -> None:
         self.reserved += amount
@@ -93,9 +105,11 @@ class Pot:
         """Learn what Postgres has of us. It may have more than we knew: an answer may get lost."""
         if not self.is_read:
             self.is_read = True
-            self.used = max(self.used + reading.own_granted, reading.own_spent)
-        self.granted = max(reading.own_granted, reading.own_spent)
-        self.recorded = reading.own_granted
+            self.used += reading.own_granted
+        # More may be booked than we know of, if this pot was made anew meanwhile. What is booked of
+        # requests that still run is reserved.
+        self.used = max(self.used, reading.own_spent - self.reserved)
+        self.granted = self.recorded = max(reading.own_granted, reading.own_spent)
 
     def take_grant(self, granted: int, now: float) -> None:
         """Postgres has committed this grant."""

@@ -4,6 +4,9 @@ A pot that is *open* has something reserved, or more granted than was used: only
 every second. The others are kept so that their next lease knows what was used.
 """
 
+from collections.abc import Iterable
+from itertools import islice
+
 from penstock.admission.hold import Claims
 from penstock.admission.limit_table import Counted, LimitTable
 from penstock.admission.pot import Pot, PotKey
@@ -37,16 +40,26 @@ class Pots:
     def open(self, claims: Claims) -> None:
         """Keep an eye on these: a lease is about to be asked for them."""
         for pot, _ in claims:
+            pot.waiting += 1
             if pot.limit.is_hard:
                 self._open[pot.key] = pot
 
-    def due(self, now: float, lease_return_seconds: float) -> list[tuple[Pot, int]]:
+    def close(self, claims: Claims) -> None:
+        """There is an answer. If it was no, nothing is left of pots that were made for it."""
+        for pot, _ in claims:
+            pot.waiting -= 1
+        self.forget(pot for pot, _ in claims if pot.is_empty)
+
+    def due(self, now: float, lease_return_seconds: float, most: int) -> list[tuple[Pot, int]]:
         """Pots whose lease must be written, and what it becomes. Their room is cut at once.
 
-        What nobody needed for a while goes back. What was used beyond the grant is told.
+        What nobody needed for a while goes back. What was used beyond the grant is told. When there
+        are more than asked for, the next call has the others.
         """
-        found = []
+        found: list[tuple[Pot, int]] = []
         for key, pot in list(self._open.items()):
+            if len(found) >= most:
+                break
             is_time = pot.is_changed or now - pot.watched_since >= lease_return_seconds
             if not is_time:
                 continue
@@ -56,17 +69,9 @@ class Pots:
                 if pot.granted != pot.recorded:
                     found.append((pot, pot.granted))
             pot.watch(now)
-            if pot.is_square or not (pot.is_read or pot.reserved):
+            if pot.is_square or not (pot.is_read or pot.is_busy):
                 del self._open[key]
         return found
-
-    def ended(self, at: float, table: LimitTable) -> list[Pot]:
-        """Pots that nobody will use again: their window is over, or their limit is gone."""
-        return [
-            pot
-            for pot in self._all.values()
-            if (pot.window.end <= at and not pot.reserved) or table.find(pot.limit.id) is None
-        ]
 
     def to_survey(self) -> list[Pot]:
         """Pots of limits that only warn, and have not yet, which were used since the last time."""
@@ -76,19 +81,36 @@ class Pots:
             if not pot.limit.is_hard and not pot.is_over and pot.used != pot.surveyed
         ]
 
-    def forget(self, pots: list[Pot]) -> None:
+    def forget(self, pots: Iterable[Pot]) -> None:
         for pot in pots:
-            self._all.pop(pot.key, None)
-            self._open.pop(pot.key, None)
+            if self._all.get(pot.key) is pot:
+                del self._all[pot.key]
+                self._open.pop(pot.key, None)
+
+    def forget_ended(self, at: float, table: LimitTable) -> None:
+        """Drop those that nobody will use again: their window is over, or their limit is gone."""
+        self.forget(
+            [
+                pot
+                for pot in self._all.values()
+                if (pot.window.end <= at and not pot.is_busy) or table.find(pot.limit.id) is None
+            ]
+        )
 
     def forget_unused(self, pots_max: int) -> None:
-        """Drop the oldest that can be made again without loss, down to a number."""
+        """Drop the oldest that can be made again without loss, down to a number.
+
+        Those are pots that Postgres knows all about, or was never asked about: what was used of the
+        latter, while it was away, is in the journal.
+        """
         excess = len(self._all) - pots_max
         if excess > 0:
             unused = (
-                pot for key, pot in self._all.items() if key not in self._open and not pot.reserved
+                pot
+                for key, pot in self._all.items()
+                if not pot.is_busy and not (pot.is_read and key in self._open)
             )
-            self.forget([pot for pot, _ in zip(unused, range(excess), strict=False)])
+            self.forget(list(islice(unused, excess)))
 
     def limits_changed(self, table: LimitTable) -> None:
         """Give every pot its limit as it is now."""
@@ -101,8 +123,8 @@ class Pots:
             if pot.is_read:
                 self._open[key] = pot
 
-    def lose_all_but(self, leased: set[PotKey]) -> None:
-        """Postgres has these leases of ours; others that we thought we had are lost."""
-        for key, pot in self._all.items():
-            if pot.recorded > 0 and key not in leased:
+    def lose_all(self) -> None:
+        """Postgres has no lease of ours any more."""
+        for pot in self._all.values():
+            if pot.recorded > 0:
                 pot.lose()

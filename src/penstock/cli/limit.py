@@ -9,7 +9,14 @@ from uuid import UUID
 import msgspec
 import typer
 
-from penstock.admission import LimitBook, LimitState, list_holders, quantity, release_holder
+from penstock.admission import (
+    LimitBook,
+    LimitState,
+    is_alive,
+    list_holders,
+    quantity,
+    release_holder,
+)
 from penstock.cli.dollars import read_usd
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
@@ -165,6 +172,10 @@ def leases(
 def release(
     context: typer.Context,
     holder: Annotated[UUID, typer.Option(help="A worker that is gone, as `leases` shows it.")],
+    *,
+    force: Annotated[
+        bool, typer.Option("--force", help="Even if it is not lost: it may pass limits then.")
+    ] = False,
     state: StateOption = DEFAULT_STATE,
     json: JsonOption = False,
 ) -> None:
@@ -173,6 +184,11 @@ def release(
 
     async def run() -> int:
         async with opened(config, state) as store, store.transaction() as transaction:
+            if not force and await is_alive(transaction, str(holder)):
+                raise CommandFailed(
+                    f"Holder {holder} is not lost: it renewed its leases and goes on using them,"
+                    " while others would be given the same. If you are sure, pass --force."
+                )
             return await release_holder(transaction, str(holder))
 
     count = asyncio.run(run())

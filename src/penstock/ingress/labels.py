@@ -1,6 +1,7 @@
 """The caller's labels: which workflow a request belongs to, and what the client says of retries.
 
-They are counted by, never trusted: bounded in length, in letters, and in number for each account.
+They are counted by, never trusted: bounded in length and in letters here, and in number where they
+are kept.
 """
 
 import re
@@ -10,7 +11,6 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 
-OTHER: Final = "other"
 _WORKFLOW: Final = re.compile(r"[A-Za-z0-9._:/-]{1,64}")
 _METADATA_BYTES_MAX: Final = 8192
 _RETRY_MAX: Final = 1000
@@ -46,25 +46,6 @@ def retry_number(header: bytes) -> int | None:
     if not header.isdigit() or len(header) > 4:
         return None
     return min(int(header), _RETRY_MAX)
-
-
-class WorkflowNames:
-    """The names that a worker tells apart, for each account; what is beyond them is `other`."""
-
-    def __init__(self, names_max: int) -> None:
-        self._names_max = names_max
-        self._names: dict[str, set[str]] = {}
-
-    def known(self, account: str, name: str) -> str:
-        if not name:
-            return name
-        names = self._names.setdefault(account, set())
-        if name in names:
-            return name
-        if len(names) >= self._names_max:
-            return OTHER
-        names.add(name)
-        return name
 
 
 def _in_metadata(raw: bytes) -> str:

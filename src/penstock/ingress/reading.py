@@ -12,7 +12,7 @@ from penstock.catalogue import Catalogue
 from penstock.clock import timestamp_of
 from penstock.errors import InvalidRequest, MissingCapability, Unauthenticated
 from penstock.ingress.estimate import Estimate, estimate, within_cap
-from penstock.ingress.labels import WorkflowNames, retry_number, workflow_label
+from penstock.ingress.labels import retry_number, workflow_label
 from penstock.ingress.routes import Route, Surface
 from penstock.ingress.settings import Settings
 from penstock.metering import PriceBook
@@ -98,7 +98,6 @@ class RequestReader:
         catalogue: Catalogue,
         keys: KeyMirror,
         prices: PriceBook,
-        workflows: WorkflowNames,
         settings: Settings,
     ) -> None:
         self._catalogue = catalogue
@@ -106,7 +105,6 @@ class RequestReader:
         self._prices = prices
         self._media_hosts = frozenset(settings.media_hosts)
         self._bytes_per_token = settings.prompt_bytes_per_token
-        self._workflows = workflows
 
     async def authenticate(self, headers: CallerHeaders) -> Key:
         secret = headers.secret()
@@ -130,7 +128,6 @@ class RequestReader:
         asked_at = timestamp_of(request_id)
         price = self._prices.price(model.id, Tier.NOW, asked_at)
         wanted = self._estimate(chat, model, price, headers.cost_cap())
-        workflow = headers.workflow(chat.workflow)
         return InferenceRequest(
             id=request_id,
             account=grant.account,
@@ -147,7 +144,7 @@ class RequestReader:
             caller_request_id=headers.caller_request_id(),
             asked_at=asked_at,
             price=price,
-            workflow=self._workflows.known(grant.account, workflow) if workflow else "",
+            workflow=headers.workflow(chat.workflow),
             prompt_family=chat.prompt_family,
             client_retry=headers.client_retry(),
             prompt_tokens_estimate=wanted.prompt_tokens,

@@ -64,9 +64,9 @@ class Drain:
         while True:
             await asyncio.sleep(pause)
             until_adoption -= pause
-            if self._journal.is_past_half:
-                self._journal.make_spare()
             try:
+                if self._journal.is_past_half:
+                    self._journal.make_spare()
                 await self.empty()
                 if until_adoption <= 0:
                     until_adoption = self._settings.adopt_seconds
@@ -100,13 +100,19 @@ class Drain:
         self._journal.leave()
 
     async def empty(self) -> None:
-        """Write everything that is closed by now."""
+        """Write everything that is closed by now.
+
+        Not what is closed meanwhile: under load there is always more, and it makes larger batches.
+        """
         holder = self._journal.folder.name
-        while rows := self._pending or self._reader.read(self._settings.drain_rows_max):
+        rows_max = self._settings.drain_rows_max
+        is_more = True
+        while is_more and (rows := self._pending or self._reader.read(rows_max)):
             self._pending = rows
             await self._write(holder, rows)
             self._pending = []
             self._reader.done()
+            is_more = len(rows) >= rows_max
         await self._refusals.flush()
 
     async def adopt(self) -> None:
@@ -149,6 +155,7 @@ class Drain:
         while rows := reader.read(rows_max):
             await self._write(holder, rows)
             count += len(rows)
+            reader.done()
         left = reader.left_open()
         for start in range(0, len(left), rows_max):
             await self._write(holder, left[start : start + rows_max])
@@ -163,7 +170,21 @@ class Drain:
         except StoreUnavailable:
             raise
         except Exception as refused:
-            # Postgres answers and will not have it. One bad row must not hold up all others.
+            if not _is_about_rows(refused):
+                raise
+            # Or the day's partition is gone, because an older database was put back.
+            self._ledger.forget_days()
+            await self._write_one_by_one(holder, rows)
+            return
+        self.rows_written += len(rows)
+
+    async def _write_one_by_one(self, holder: str, rows: list[Row]) -> None:
+        """Postgres answers and will not have them. One bad row must not hold up all others."""
+        try:
+            await self._ledger.write(holder, rows)
+        except StoreUnavailable:
+            raise
+        except Exception as refused:
             if not _is_about_rows(refused):
                 raise
             if len(rows) == 1:
@@ -171,8 +192,8 @@ class Drain:
                 put_aside(self._journal.folder.parent, rows[0], refused)
                 return
             middle = len(rows) // 2
-            await self._write(holder, rows[:middle])
-            await self._write(holder, rows[middle:])
+            await self._write_one_by_one(holder, rows[:middle])
+            await self._write_one_by_one(holder, rows[middle:])
             return
         self.rows_written += len(rows)
 

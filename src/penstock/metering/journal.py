@@ -5,6 +5,7 @@ the disk when it is made, so that a full disk refuses what has not begun and nev
 what has; files together stay within `journal_bytes_max`. A loss of power may cost the last seconds.
 """
 
+import contextlib
 import fcntl
 import logging
 import mmap
@@ -46,23 +47,30 @@ class Journal:
             self._give_back()
             raise
         self._number = 1
+        self._files = 1
         self._spare: mmap.mmap | None = None
         self._at = 0
         self._open = 0
         self.refused = 0
 
+    def take_slot(self) -> int:
+        """A slot for an attempt that is about to be opened; JournalFull if none is free."""
+        try:
+            return self.slots.take()
+        except JournalFull:
+            self.refused += 1
+            raise
+
     def open(self, slot: int, text: bytes) -> None:
         """Take an opening record, and keep room for its end. JournalFull if there is none."""
         framed = frame(OPENED, slot, text)
-        promised = (self._open + 1) * CLOSE_BYTES_MAX
-        left = len(self._segment) - self._at
-        if self._spare is None and left < len(framed) + promised:
-            self.make_spare()
-            if self._spare is None:
-                self.refused += 1
-                raise JournalFull
+        open_now = self._open + 1
+        if self._spare is None:
+            left = self._settings.segment_bytes - self._at
+            if left < len(framed) + open_now * CLOSE_BYTES_MAX:
+                self._need_spare()
         self._append(framed)
-        self._open += 1
+        self._open = open_now
 
     def close(self, slot: int, text: bytes) -> None:
         """Take a closing record. Its room was kept when it was opened."""
@@ -84,10 +92,18 @@ class Journal:
             fields = {"action": "journal_full", "reason": failed.strerror}
             logger.error("no room for the journal", extra=fields)  # noqa: TRY400 - no traceback: the disk is full
 
+    def _need_spare(self) -> None:
+        self.make_spare()
+        if self._spare is None:
+            self.refused += 1
+            raise JournalFull
+
     def bytes_held(self) -> int:
-        """The size of all files that are there."""
-        segments = sum(1 for _ in self.folder.glob("*.journal"))
-        return segments * self._settings.segment_bytes
+        """The size of all files that are there, as far as can be seen."""
+        # Without a free descriptor there is no looking: then what was seen last counts.
+        with contextlib.suppress(OSError):
+            self._files = sum(1 for _ in self.folder.glob("*.journal"))
+        return self._files * self._settings.segment_bytes
 
     @property
     def is_past_half(self) -> bool:
@@ -116,7 +132,7 @@ class Journal:
 
     def _append(self, framed: bytes) -> None:
         end = self._at + len(framed)
-        if end > len(self._segment):
+        if end > self._settings.segment_bytes:
             assert self._spare is not None, "there was no room for what was promised room"
             self._segment.close()
             self._segment, self._spare = self._spare, None
@@ -144,7 +160,8 @@ def is_journal(folder: Path) -> bool:
 
 def remove_journal(folder: Path) -> None:
     """Delete a journal and its lock, which the caller holds."""
-    for path in folder.iterdir():
+    # The slots last: without them, what is open in the other files would be of no use.
+    for path in sorted(folder.iterdir()):
         path.unlink(missing_ok=True)
     folder.rmdir()
     remove_lock(folder)

@@ -35,15 +35,22 @@ class JournalReader:
         self._data: mmap.mmap | None = None
         # By slot: the opening half, and the number of the file that it is in.
         self._open: dict[int, tuple[bytes, int]] = {}
+        # What a read had taken when it failed: the next one begins with that.
+        self._taken: list[Row] = []
         # Files that were read to their end and not deleted yet.
         self._kept: set[int] = set()
 
     def read(self, rows_max: int) -> list[Row]:
         """The next closed attempts, oldest first; fewer than asked for only at the end."""
-        rows: list[Row] = []
-        while len(rows) < rows_max:
-            if not self._read_segment(rows, rows_max) and not self._next_segment():
-                break
+        rows, self._taken = self._taken, []
+        try:
+            while len(rows) < rows_max:
+                if not self._read_segment(rows, rows_max) and not self._next_segment():
+                    break
+        except OSError:
+            # No descriptor is free, or no room for the copy of a damaged file.
+            self._taken = rows
+            raise
         return rows
 
     def done(self) -> None:
@@ -65,7 +72,11 @@ class JournalReader:
         """After the last read of an orphan: what it had open, closed with the last usage seen."""
         if not self._open:
             return []
-        slots = UsageSlots.read(self._folder / SLOTS)
+        try:
+            slots = UsageSlots.read(self._folder / SLOTS)
+        except FileNotFoundError:
+            # Whoever deleted it was killed at that, and had written all of these rows before.
+            return [opened + _interrupted(opened, None) for opened, _ in self._open.values()]
         try:
             return [
                 opened + _interrupted(opened, slots.last(slot))

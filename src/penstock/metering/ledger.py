@@ -47,6 +47,10 @@ class Ledger:
         assert added is not None, "a count is one row"
         return int(added[0])
 
+    def forget_days(self) -> None:
+        """Make sure of every day again: Postgres may have been put back to an earlier state."""
+        self._days.clear()
+
     async def _make_days(self, rows: Sequence[Row]) -> None:
         for day in sorted(_days_of(rows) - self._days):
             # Apart from the batch: a table that is made is locked until its transaction ends.
@@ -56,9 +60,15 @@ class Ledger:
             self._days = set(sorted(self._days | {day})[-_DAYS_REMEMBERED:])
 
     async def _name_workflows(self, transaction: Transaction) -> None:
-        if await transaction.fetch_one(_QUERIES["has_new_workflows"]):
-            await transaction.execute("select pg_advisory_xact_lock(hashtext('workflow_names'))")
-            await transaction.execute(_QUERIES["name_workflows"], (self._workflows_max,))
+        """Accounts that may have further names take the new ones; the rest is `other`."""
+        accounts = await transaction.fetch(_QUERIES["new_workflows"], (self._workflows_max,))
+        for (account,) in accounts:
+            # In order of accounts, so that two drains cannot wait for each other.
+            await transaction.execute(
+                "select pg_advisory_xact_lock(hashtextextended(%s, 1))", (account,)
+            )
+            values = (account, account, self._workflows_max, account)
+            await transaction.execute(_QUERIES["name_workflows"], values)
 
 
 def _days_of(rows: Sequence[Row]) -> set[date]:

@@ -12,27 +12,29 @@ create temporary table if not exists drained (
 -- name: copy
 copy drained from stdin
 
--- name: has_new_workflows
-select 1 from drained d
-where d.workflow not in ('', 'other') and not exists (
-    select from workflow_names n where n.account = d.account and n.name = d.workflow
-)
-limit 1
+-- name: new_workflows
+select x.account
+from (
+    select distinct d.account, d.workflow from drained d
+    where d.workflow not in ('', 'other') and not exists (
+        select from workflow_names n where n.account = d.account and n.name = d.workflow
+    )
+) x
+group by x.account
+having (select count(*) from workflow_names n where n.account = x.account) < %s
+order by x.account
 
 -- name: name_workflows
 insert into workflow_names (account, name)
-select account, name from (
-    select x.account, x.name,
-        row_number() over (partition by x.account order by x.name)
-        + (select count(*) from workflow_names n where n.account = x.account) as place
-    from (
-        select distinct account, workflow as name from drained where workflow not in ('', 'other')
-    ) x
-    where not exists (
-        select from workflow_names n where n.account = x.account and n.name = x.name
+select %s, x.name
+from (
+    select distinct d.workflow as name from drained d
+    where d.account = %s and d.workflow not in ('', 'other') and not exists (
+        select from workflow_names n where n.account = d.account and n.name = d.workflow
     )
-) ranked
-where place <= %s
+) x
+order by x.name
+limit greatest(%s - (select count(*) from workflow_names n where n.account = %s), 0)
 on conflict do nothing
 
 -- name: add

@@ -53,14 +53,15 @@ def closing(
 ) -> bytes:
     """What was used, how it ended, what it costs."""
     duration, first, streamed = times
-    if usage is None:
-        tokens = f"{_NULL}\t{_NULL}\t0\t{_NULL}"
-    else:
-        cached = _NULL if usage.cached_tokens is None else usage.cached_tokens
-        tokens = f"{usage.prompt_tokens}\t{cached}\t0\t{usage.completion_tokens}"
+    prompt: int | str = _NULL
+    cached: int | None = None
+    output: int | str = _NULL
+    if usage is not None:
+        prompt, cached, output = usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens
     return (
         f"{duration}\t{outcome!s}\t{error}\t{_NULL if first is None else first}\t"
-        f"{_NULL if streamed is None else streamed}\t{tokens}\t{charge}\t{reason}\n"
+        f"{_NULL if streamed is None else streamed}\t{prompt}\t"
+        f"{_NULL if cached is None else cached}\t0\t{output}\t{charge}\t{reason}\n"
     ).encode()
 
 

@@ -7,7 +7,6 @@ caller sees the last. What is charged is what was made for a caller who got some
 from typing import Final
 
 from penstock.clock import Clock
-from penstock.errors import JournalFull
 from penstock.metering.journal import Journal
 from penstock.metering.ledger_line import Times, closing, opening
 from penstock.metering.usage_slots import USAGE_BYTES_MAX
@@ -33,11 +32,11 @@ class Metering:
     ) -> "Meter":
         """JournalFull when usage could not be recorded: then nothing may go upstream."""
         journal = self._journal
-        slot = journal.slots.take()
+        slot = journal.take_slot()
         waited_us = int((self._clock.now() - request.asked_at) * 1e6)
         try:
             journal.open(slot, opening(request, replica.id, attempt, waited_us, limits))
-        except JournalFull:
+        except BaseException:
             journal.slots.free(slot)
             raise
         return Meter(journal, self._clock, request, slot)
@@ -64,6 +63,9 @@ class Meter:
         self.charge_nanousd = 0
 
     def note(self, usage: bytes) -> None:
+        if self._is_closed:
+            # The slot may be another attempt's by now.
+            return
         if self._first_at is None:
             self._first_at = self._clock.monotonic()
         if len(usage) > USAGE_BYTES_MAX:

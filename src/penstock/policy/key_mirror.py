@@ -74,6 +74,11 @@ class KeyMirror:
             self._salts[account] = salt
         return salt
 
+    def cell_mark(self) -> str:
+        """A name for this cell that gives nothing of its secret away."""
+        assert self._cell_secret, "the mirror is not loaded"
+        return hmac.digest(self._cell_secret, b"cell mark", "sha256").hex()
+
     @property
     def age_seconds(self) -> float:
         """How long ago Postgres last confirmed what is here."""

@@ -39,7 +39,8 @@ class ChatRequest(msgspec.Struct):
     options: Options
     needs: frozenset[Capability]
     prompt_family: str
-    # Bytes of messages and tools without their media, and images: what the prompt is estimated by.
+    # Bytes of messages, tools and the like without their images, and images: what the prompt is
+    # estimated by.
     prompt_bytes: int
     images: int
     # Tokens that one choice may have at most; None when the caller does not say.
@@ -91,9 +92,12 @@ def read_chat(
         needs = needs | {Capability.TOOLS}
     if "response_format" in fields and normalised(fields):
         needs = needs | {Capability.STRUCTURED_OUTPUT}
+    prompt_bytes = len(memoryview(raw)) - media.image_bytes
     for name, value in fields.items():
         if name not in _LOOKED_AT and is_container(value):
             refuse_deep(value, levels_max=DEPTH_MAX - 1, param=name)
+            # Tools, documents, arguments of the template: whatever may become a prompt counts.
+            prompt_bytes += len(memoryview(value))
     is_stream = bool(_STREAM.read(fields))
     stream_options = _STREAM_OPTIONS.read(fields)
     if stream_options is not None and not is_stream:
@@ -115,17 +119,12 @@ def read_chat(
         options=options,
         needs=needs,
         prompt_family=prompt_family(fields, messages),
-        prompt_bytes=_prompt_bytes(fields) - media.bytes,
+        prompt_bytes=prompt_bytes,
         images=media.images,
         # vLLM goes by the newer name where both are given.
         max_tokens=max_tokens if max_completion_tokens is None else max_completion_tokens,
         workflow=_workflow(fields),
     )
-
-
-def _prompt_bytes(fields: Fields) -> int:
-    tools = fields.get("tools")
-    return len(memoryview(fields["messages"])) + (len(memoryview(tools)) if tools else 0)
 
 
 def _workflow(fields: Fields) -> str:

@@ -34,10 +34,10 @@ _url_decoder = msgspec.json.Decoder(_Url | str | None)
 
 
 class Media(msgspec.Struct):
-    """How much of the messages is media: images are counted, and bytes that are not text."""
+    """The images in the messages, and how many of the messages' bytes they are."""
 
     images: int = 0
-    bytes: int = 0
+    image_bytes: int = 0
 
 
 def decode_messages(raw: Raw) -> list[Fields]:
@@ -78,8 +78,9 @@ def _look_at_parts(raw: Raw, media_hosts: frozenset[str], param: str, media: Med
         for name, value in part.items():
             if name in _MEDIA_KEYS:
                 _check_media(name, value, media_hosts, param)
-                media.images += name in _IMAGE_KEYS
-                media.bytes += len(memoryview(value))
+                if name in _IMAGE_KEYS:
+                    media.images += 1
+                    media.image_bytes += len(memoryview(value))
             elif is_container(value):
                 refuse_deep(value, levels_max=DEPTH_MAX - 5, param=param)
 

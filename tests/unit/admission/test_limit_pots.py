@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from tests.unit.admission.limit_samples import NOW, a_limit, a_pot, a_request
+from tests.unit.admission.limit_samples import NOW, a_limit, a_pot, a_reading, a_request
 
 from penstock.admission.hold import NO_HOLD, Claims, Hold
 from penstock.admission.limit_table import LimitRow, LimitTable
@@ -11,15 +11,18 @@ from penstock.admission.pots import Pots
 from penstock.records.limit import Limit, Measure
 
 RETURN_SECONDS = 1.5
+MOST = 1000
 
 
 def leased(pots: Pots, limit: Limit, granted: int, used: int = 0) -> Pot:
     """A pot that was asked for at 0 s and given a grant."""
     pot = pots.find((limit, ""), NOW)
-    pots.open(((pot, 0),))
+    claims: Claims = ((pot, 0),)
+    pots.open(claims)
     pot.is_read = True
     pot.used = used
     pot.take_grant(granted, 0.0)
+    pots.close(claims)
     return pot
 
 
@@ -43,7 +46,9 @@ def test_a_hold_shows_where_hard_limits_stand_and_which_soft_ones_are_passed() -
     hard = a_pot(granted=20, elsewhere=30)
     calm, passed = a_pot(a_limit(id=2, is_hard=False)), a_pot(a_limit(id=3, is_hard=False))
     passed.is_over = True
-    hold = Hold(((hard, 5), (calm, 5), (passed, 5)))
+    unasked = a_pot(a_limit(id=4))
+    hold = Hold(((hard, 5), (calm, 5), (passed, 5), (unasked, 0)))
+    hard.is_read = True
     assert [(each.limit.id, each.left) for each in hold.standings] == [(1, 50)]
     assert hold.standings[0].resets_at == hard.window.end
     assert [(each.limit.id, each.left) for each in hold.warnings] == [(3, 0)]
@@ -60,12 +65,12 @@ def test_what_nobody_needed_for_a_while_is_given_back() -> None:
     pot = leased(pots, a_limit(), 50, used=10)
     pot.reserve(15)
     pot.settle(15, 5)
-    assert pots.due(RETURN_SECONDS - 0.1, RETURN_SECONDS) == []
+    assert pots.due(RETURN_SECONDS - 0.1, RETURN_SECONDS, MOST) == []
     # 35 is free now, but 25 is the least that was at any time.
-    assert pots.due(RETURN_SECONDS, RETURN_SECONDS) == [(pot, 25)]
+    assert pots.due(RETURN_SECONDS, RETURN_SECONDS, MOST) == [(pot, 25)]
     assert pot.room == 10
     pot.recorded = 25
-    assert pots.due(2 * RETURN_SECONDS, RETURN_SECONDS) == [(pot, 15)]
+    assert pots.due(2 * RETURN_SECONDS, RETURN_SECONDS, MOST) == [(pot, 15)]
     assert pot.room == 0
 
 
@@ -73,35 +78,37 @@ def test_what_is_reserved_is_never_given_back() -> None:
     pots = Pots()
     pot = leased(pots, a_limit(), 50)
     pot.reserve(50)
-    assert pots.due(RETURN_SECONDS, RETURN_SECONDS) == []
+    assert pots.due(RETURN_SECONDS, RETURN_SECONDS, MOST) == []
     pot.settle(50, 20)
-    assert pots.due(2 * RETURN_SECONDS, RETURN_SECONDS) == []
-    assert pots.due(3 * RETURN_SECONDS, RETURN_SECONDS) == [(pot, 20)]
+    assert pots.due(2 * RETURN_SECONDS, RETURN_SECONDS, MOST) == []
+    assert pots.due(3 * RETURN_SECONDS, RETURN_SECONDS, MOST) == [(pot, 20)]
 
 
 def test_what_could_not_be_written_is_written_the_next_time() -> None:
     pots = Pots()
     pot = leased(pots, a_limit(), 50)
-    assert pots.due(RETURN_SECONDS, RETURN_SECONDS) == [(pot, 0)]
-    assert pots.due(2 * RETURN_SECONDS, RETURN_SECONDS) == [(pot, 0)]
+    assert pots.due(RETURN_SECONDS, RETURN_SECONDS, MOST) == [(pot, 0)]
+    assert pots.due(2 * RETURN_SECONDS, RETURN_SECONDS, MOST) == [(pot, 0)]
     pot.recorded = 0
-    assert pots.due(3 * RETURN_SECONDS, RETURN_SECONDS) == []
+    assert pots.due(3 * RETURN_SECONDS, RETURN_SECONDS, MOST) == []
 
 
 def test_what_was_used_beyond_the_grant_is_told() -> None:
     pots = Pots()
     pot = leased(pots, a_limit(), 50, used=70)
-    assert pots.due(RETURN_SECONDS, RETURN_SECONDS) == [(pot, 70)]
+    assert pots.due(RETURN_SECONDS, RETURN_SECONDS, MOST) == [(pot, 70)]
 
 
 def test_a_pot_that_postgres_was_never_asked_about_writes_nothing() -> None:
     pots = Pots()
     pot = pots.find((a_limit(), ""), NOW)
-    pots.open(((pot, 10),))
+    claims: Claims = ((pot, 10),)
+    pots.open(claims)
     pot.reserve(10)
-    assert pots.due(RETURN_SECONDS, RETURN_SECONDS) == []
+    pots.close(claims)
+    assert pots.due(RETURN_SECONDS, RETURN_SECONDS, MOST) == []
     pot.settle(10, 10)
-    assert pots.due(2 * RETURN_SECONDS, RETURN_SECONDS) == []
+    assert pots.due(2 * RETURN_SECONDS, RETURN_SECONDS, MOST) == []
     # What it used will be booked by the drain; the pot itself is still known.
     assert pots.find((a_limit(), ""), NOW) is pot
 
@@ -116,24 +123,29 @@ def test_a_changed_limit_gives_back_its_room_at_once() -> None:
     louder = msgspec.structs.replace(soft.limit, amount=500)
     table.apply(LimitRow(each, is_removed=False) for each in (smaller, louder, same.limit))
     pots.limits_changed(table)
-    assert pots.due(0.1, RETURN_SECONDS) == [(pot, 0)]
+    assert pots.due(0.1, RETURN_SECONDS, MOST) == [(pot, 0)]
     assert (pot.limit, pot.elsewhere) == (smaller, 10)
     assert (soft.limit, soft.is_over) == (louder, False)
-    assert pots.ended(NOW, table) == [gone]
+    pots.forget_ended(NOW, table)
+    assert (len(pots), pots.find((gone.limit, ""), NOW) is gone) == (3, False)
 
 
 def test_pots_of_ended_windows_go_once_nothing_runs_in_them() -> None:
     pots, table = Pots(), LimitTable()
     table.apply([LimitRow(a_limit(), is_removed=False)])
     pot = leased(pots, a_limit(), 50)
+    claims: Claims = ((pot, 10),)
     pot.reserve(10)
-    assert pots.ended(pot.window.end, table) == []
+    pots.forget_ended(pot.window.end, table)
     pot.release(10)
-    assert pots.ended(pot.window.end - 1, table) == []
-    assert pots.ended(pot.window.end, table) == [pot]
-    pots.forget([pot])
+    pots.open(claims)
+    pots.forget_ended(pot.window.end, table)
+    pots.close(claims)
+    pots.forget_ended(pot.window.end - 1, table)
+    assert pots.find((a_limit(), ""), NOW) is pot
+    pots.forget_ended(pot.window.end, table)
     assert len(pots) == 0
-    assert pots.due(100, RETURN_SECONDS) == []
+    assert pots.due(100, RETURN_SECONDS, MOST) == []
 
 
 def test_beyond_the_cap_only_pots_that_lose_nothing_are_forgotten() -> None:
@@ -142,7 +154,7 @@ def test_beyond_the_cap_only_pots_that_lose_nothing_are_forgotten() -> None:
     running.reserve(10)
     idle = leased(pots, a_limit(id=2), 50, used=50)
     newest = leased(pots, a_limit(id=3), 50, used=50)
-    pots.due(RETURN_SECONDS, RETURN_SECONDS)
+    pots.due(RETURN_SECONDS, RETURN_SECONDS, MOST)
     pots.forget_unused(2)
     assert len(pots) == 2
     pots.forget_unused(2)
@@ -156,12 +168,13 @@ def test_beyond_the_cap_only_pots_that_lose_nothing_are_forgotten() -> None:
 
 def test_a_lease_that_somebody_took_away_is_asked_for_anew() -> None:
     pots = Pots()
-    kept, lost = leased(pots, a_limit(id=1), 50), leased(pots, a_limit(id=2), 50, used=20)
+    first, second = leased(pots, a_limit(id=1), 50), leased(pots, a_limit(id=2), 50, used=20)
     assert pots.leases_held == 2
-    pots.lose_all_but({kept.key})
-    assert (kept.room, lost.room) == (50, -20)
-    assert not lost.is_read
-    assert pots.leases_held == 1
+    pots.lose_all()
+    assert (first.room, second.room) == (0, -20)
+    assert not first.is_read
+    assert not second.is_read
+    assert pots.leases_held == 0
 
 
 def test_pots_that_only_warn_are_surveyed_after_use_until_they_have() -> None:
@@ -175,3 +188,82 @@ def test_pots_that_only_warn_are_surveyed_after_use_until_they_have() -> None:
     pot.settle(0, 10)
     pot.is_over = True
     assert pots.to_survey() == []
+
+
+def test_more_that_is_due_than_is_asked_for_comes_the_next_time() -> None:
+    pots = Pots()
+    three = [leased(pots, a_limit(id=id), 50) for id in (1, 2, 3)]
+    found = [pots.due(RETURN_SECONDS, RETURN_SECONDS, 2) for _ in range(3)]
+    assert found == [[(three[0], 0), (three[1], 0)], [(three[2], 0)], []]
+
+
+def test_nothing_stays_of_pots_that_were_made_for_a_request_that_is_refused() -> None:
+    pots = Pots()
+    claims: Claims = tuple((pots.find((a_limit(id=id), "s"), NOW), 10) for id in (1, 2))
+    pots.open(claims)
+    pots.open(claims)
+    pots.close(claims)
+    # Another one waits for the same.
+    assert [pots.find((pot.limit, "s"), NOW) for pot, _ in claims] == [pot for pot, _ in claims]
+    used, empty = claims[0][0], claims[1][0]
+    used.settle(0, 5)
+    pots.close(claims)
+    assert len(pots) == 1
+    assert pots.find((used.limit, "s"), NOW) is used
+    assert pots.find((empty.limit, "s"), NOW) is not empty
+
+
+def test_a_pot_that_somebody_waits_for_is_the_one_that_is_granted() -> None:
+    pots = Pots()
+    pot = pots.find((a_limit(), ""), NOW)
+    claims: Claims = ((pot, 10),)
+    pots.open(claims)
+    # The loop looks after its pots while a request waits for its turn.
+    assert pots.due(RETURN_SECONDS, RETURN_SECONDS, MOST) == []
+    pots.forget_unused(0)
+    pot.take_grant(20, RETURN_SECONDS)
+    pot.is_read = True
+    pot.reserve(10)
+    pots.close(claims)
+    assert pots.find((a_limit(), ""), NOW) is pot
+    assert pots.due(2 * RETURN_SECONDS, RETURN_SECONDS, MOST) == [(pot, 10)]
+
+
+def test_pots_that_postgres_was_never_asked_about_are_bounded_too() -> None:
+    pots = Pots()
+    for number in range(50):
+        pot = pots.find((a_limit(), f"s{number}"), NOW)
+        claims: Claims = ((pot, 10),)
+        pots.open(claims)
+        pot.reserve(10)
+        pots.close(claims)
+        pot.settle(10, 10)
+    pots.forget_unused(5)
+    assert len(pots) == 5
+    assert pots.due(RETURN_SECONDS, RETURN_SECONDS, MOST) == []
+
+
+def test_what_is_booked_of_a_pot_that_was_forgotten_is_no_room() -> None:
+    pot = a_pot()
+    pot.settle(0, 10)
+    # 50 were booked before it was forgotten, without a lease by now; the last 10 are not yet.
+    pot.take_in(a_reading(own_spent=50))
+    assert (pot.used, pot.room) == (50, 0)
+    pot.take_in(a_reading(own_spent=60))
+    assert (pot.used, pot.room) == (60, 0)
+
+
+def test_what_is_booked_of_a_request_that_runs_is_not_counted_twice() -> None:
+    pot = a_pot(is_read=True, granted=40, recorded=40)
+    pot.reserve(40)
+    pot.take_in(a_reading(own_granted=40, own_spent=35))
+    pot.settle(40, 35)
+    assert (pot.used, pot.room) == (35, 5)
+
+
+def test_a_lease_that_was_swept_is_not_written_again_for_nothing() -> None:
+    pots = Pots()
+    pot = leased(pots, a_limit(), 50, used=50)
+    pot.take_in(a_reading(own_granted=0, own_spent=50))
+    assert (pot.room, pot.is_square) == (0, True)
+    assert pots.due(RETURN_SECONDS, RETURN_SECONDS, MOST) == []

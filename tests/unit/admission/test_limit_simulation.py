@@ -22,6 +22,7 @@ ACTION = st.one_of(
     st.tuples(st.just("give_back"), WORKERS, st.booleans()),
     st.tuples(st.just("book"), WORKERS, st.none()),
     st.tuples(st.just("forget"), WORKERS, st.none()),
+    st.tuples(st.just("sweep"), WORKERS, st.none()),
     st.tuples(st.just("crash"), WORKERS, st.booleans()),
     st.tuples(st.just("drain_the_dead"), WORKERS, st.none()),
 )
@@ -87,6 +88,7 @@ class Cell:
             assert free < demand.claims[0][1], "refused though Postgres had enough"
         for demand in division.accepted:
             worker.running.append((Hold(demand.claims), demand.claims[0][1]))
+        worker.pots.close(demands[0].claims)
 
     def ask_and_hear_nothing(self, worker: Worker, is_committed: bool) -> None:
         pot = worker.pot
@@ -101,6 +103,7 @@ class Cell:
             pot.recorded = granted
             if is_committed:
                 self.postgres.granted[worker.holder] = granted
+        worker.pots.close(demand.claims)
 
     def settle(self, worker: Worker, percent: int) -> None:
         if worker.running:
@@ -110,7 +113,7 @@ class Cell:
             worker.used += used
 
     def give_back(self, worker: Worker, is_committed: bool) -> None:
-        for pot, granted in worker.pots.due(self.now, RETURN_SECONDS):
+        for pot, granted in worker.pots.due(self.now, RETURN_SECONDS, 1000):
             if is_committed:
                 self.postgres.granted[worker.holder] = granted
                 pot.recorded = granted
@@ -120,6 +123,12 @@ class Cell:
 
     def forget(self, worker: Worker, _: None) -> None:
         worker.pots.forget_unused(0)
+
+    def sweep(self, worker: Worker, _: None) -> None:
+        before = self.postgres.charged()
+        if self.postgres.granted.get(worker.holder, 0) <= self.postgres.spent.get(worker.holder, 0):
+            self.postgres.granted.pop(worker.holder, None)
+        assert self.postgres.charged() == before
 
     def crash(self, worker: Worker, is_served: bool) -> None:
         """Its requests end with it; the engine may have made all that was asked, or nothing."""

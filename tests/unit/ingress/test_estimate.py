@@ -129,3 +129,14 @@ def test_shortened_answer_is_the_longest_that_the_cap_pays_for(
     if fitting.max_tokens < longest:
         one_more = msgspec.structs.replace(fitting, max_tokens=fitting.max_tokens + 1)
         assert one_more.cost_nanousd(price) > cap
+
+
+def test_whatever_may_become_a_prompt_is_reserved_for() -> None:
+    least = estimate(chat(), MODEL, 3.0).prompt_tokens
+    video = {"type": "video_url", "video_url": {"url": "data:video/mp4;base64," + "A" * 800}}
+    for more in (
+        chat(documents=[{"text": "x" * 400}]),
+        chat(chat_template_kwargs={"note": "x" * 400}),
+        chat([video]),
+    ):
+        assert estimate(more, MODEL, 3.0).prompt_tokens >= least + 100

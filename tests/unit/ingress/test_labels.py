@@ -3,11 +3,9 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from penstock.errors import InvalidRequest
-from penstock.ingress.labels import OTHER, WorkflowNames, retry_number, workflow_label
+from penstock.ingress.labels import retry_number, workflow_label
 
 
 def aig(workflow: object) -> bytes:
@@ -68,18 +66,3 @@ def test_clients_own_retries_are_a_small_number_or_unknown(
     header: bytes, number: int | None
 ) -> None:
     assert retry_number(header) == number
-
-
-@given(st.integers(1, 5), st.lists(st.tuples(st.sampled_from("ab"), st.text("xyz", max_size=3))))
-def test_names_are_bounded_for_each_account_and_stay_what_they_were(
-    bound: int, asked: list[tuple[str, str]]
-) -> None:
-    names = WorkflowNames(bound)
-    said: dict[tuple[str, str], str] = {}
-    for account, name in asked:
-        known = names.known(account, name)
-        assert known in {name, OTHER}
-        assert said.setdefault((account, name), known) == known
-    for account in "ab":
-        kept = {name for (of, name), known in said.items() if of == account and known == name}
-        assert len(kept - {""}) <= bound

@@ -12,7 +12,6 @@ from starlette.routing import Route
 
 from penstock.catalogue import Catalogue
 from penstock.ingress.health import HealthPages
-from penstock.ingress.labels import WorkflowNames
 from penstock.ingress.model_pages import ModelPages
 from penstock.ingress.openapi import document, input_schema, output_schema
 from penstock.ingress.pages import Pages, build_pages
@@ -43,9 +42,7 @@ async def lifespan(_: Starlette) -> AsyncIterator[None]:
 def pages() -> Starlette:
     catalogue = Catalogue([])
     mirror = KeyMirror(Store(StoreSettings(dsn="host=127.0.0.1")), ManualClock(), PolicySettings())
-    reader = RequestReader(
-        catalogue, mirror, PriceBook(catalogue.models), WorkflowNames(10), Settings()
-    )
+    reader = RequestReader(catalogue, mirror, PriceBook(catalogue.models), Settings())
     store = Store(StoreSettings(dsn="host=127.0.0.1"))
     made = Pages(
         models=ModelPages(reader, catalogue, frozenset, ManualClock()),

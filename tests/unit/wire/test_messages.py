@@ -330,7 +330,7 @@ def test_nesting_beyond_the_interpreters_own_limit_is_refused(levels: int) -> No
             look_at(decode_messages(Raw(raw)), NO_HOSTS)
 
 
-def test_images_are_counted_and_the_bytes_of_media_are_told_apart_from_text() -> None:
+def test_images_are_counted_and_their_bytes_are_told_apart_from_all_else() -> None:
     text = {"type": "text", "text": "x" * 100}
     audio = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
     messages = [
@@ -341,4 +341,4 @@ def test_images_are_counted_and_the_bytes_of_media_are_told_apart_from_text() ->
     raw = json.dumps(messages).encode()
     media = look_at(decode_messages(Raw(raw)), NO_HOSTS)
     assert media.images == 2
-    assert 2 * len(PNG) < media.bytes < len(raw) - 100
+    assert media.image_bytes == 2 * len(PNG) + len('""' * 2) + len('{"url": }')

@@ -106,7 +106,7 @@ def print_session(answer: SessionAnswer) -> None:
 def print_request(answer: RequestAnswer) -> None:
     """Every column of each attempt that says something, and its charge step by step."""
     out = console()
-    out.print(Text(f"request {answer.id}: {len(answer.attempts)} attempts, ${answer.cost_usd}"))
+    out.print(Text(f"request {answer.id}: {_attempts(len(answer.attempts))}, ${answer.cost_usd}"))
     for attempt in answer.attempts:
         table = _table()
         table.add_column(f"attempt {attempt.attempt}", no_wrap=True)
@@ -142,3 +142,7 @@ def _table() -> Table:
 def _say_more(has_more: bool) -> None:
     if has_more:
         error_console().print("[dim]there are more: raise --limit, or shorten the period[/]")
+
+
+def _attempts(count: int) -> str:
+    return "1 attempt" if count == 1 else f"{count} attempts"

@@ -26,6 +26,8 @@ from penstock.wire.usage_query import SessionQuery, UsageQuery
 
 # A gateway's pool has few connections, and the drain and the mirrors live on them.
 AT_ONCE_MAX = 2
+# What Postgres calls a statement that it ended at `store.statement_seconds`.
+_TOO_LONG = "57014"
 
 # A turn is a request: its last attempt says how it went, all of them together what it cost.
 _TURNS = """
@@ -133,6 +135,12 @@ class UsageReports:
         try:
             async with self._store.transaction() as transaction:
                 yield transaction
+        except errors.StoreUnavailable as away:
+            if getattr(away.__cause__, "sqlstate", None) != _TOO_LONG:
+                raise
+            raise errors.InvalidRequest(
+                "This report takes too long: ask for a shorter period, or for fewer labels."
+            ) from None
         finally:
             self._reading_now -= 1
 

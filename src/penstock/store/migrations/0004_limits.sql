@@ -1,5 +1,5 @@
--- Limits and budgets. `limits` and `leases` are written by the admission room, `limit_spend` by the
--- metering room's drain.
+-- Limits and budgets. `limits`, `leases` and `lease_holders` are written by the admission room,
+-- `limit_spend` by the metering room's drain.
 
 -- What happens to an account's requests when its leases are used up while Postgres is away.
 alter table accounts add column on_outage text not null default 'continue'
@@ -36,17 +36,23 @@ create index limits_by_revision on limits (revision, id);
 --     amount - base_amount (in base_window) - sum over holders of greatest(granted, spent)
 -- where `granted` stands in leases and `spent` in limit_spend. A holder is one gateway worker, named
 -- as its journal is. When its journal is drained, `spent` is exact and its lease can go.
+
+-- A worker renews its row here, however many leases it has. Whoever takes its leases away deletes the
+-- row first: without it the worker can write no lease, and learns that it has none.
+create table lease_holders (
+    holder uuid primary key,
+    expires_at timestamptz not null
+);
+
 create table leases (
     limit_id bigint not null,
     value text not null,
     window_start timestamptz not null,
     holder uuid not null,
     granted bigint not null check (granted >= 0),
-    expires_at timestamptz not null,
     primary key (limit_id, value, window_start, holder)
 );
-create index leases_by_holder on leases (holder);
-create index leases_by_expiry on leases (expires_at);
+create index leases_by_holder on leases (holder, limit_id, value, window_start);
 create index leases_by_window on leases (window_start);
 
 create table limit_spend (
