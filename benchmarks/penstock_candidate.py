@@ -26,9 +26,9 @@ from penstock.store.embedded import EmbeddedPostgres
 from penstock.store.migrate import migrate
 
 _UNMETERED = Path(__file__).with_name("unmetered_gateway.py")
-_MODEL = "@benchmark/penstock/m"
-_ENTRY = f"""
-id = "{_MODEL}"
+MODEL = "@benchmark/penstock/m"
+ENTRY = f"""
+id = "{MODEL}"
 aliases = ["m"]
 family = "openai"
 context_tokens = 262144
@@ -49,7 +49,7 @@ def start_penstock(ports: list[int], *, is_metered: bool = True) -> Candidate:
     program = ["-m", "penstock", "gateway"] if is_metered else [str(_UNMETERED)]
     folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
     (folder / "models").mkdir()
-    (folder / "models" / "m.toml").write_text(_ENTRY)
+    (folder / "models" / "m.toml").write_text(ENTRY)
     postgres = EmbeddedPostgres(folder / "postgres")
     everywhere = os.sched_getaffinity(0)
 
@@ -92,16 +92,21 @@ async def _prepare(dsn: str, ports: list[int]) -> str:
     try:
         account = await AccountBook(store).create("benchmark")
         _, secret = await KeyBook(store).create(Role.RUNTIME, account.id, "benchmark")
-        roster = RosterTable(store)
-        for port in ports:
-            replica = Replica(
-                id=ReplicaId(new_id()),
-                model=ModelId(_MODEL),
-                url=f"http://127.0.0.1:{port}",
-                state=ReplicaState.READY,
-                served_name="m",
-            )
-            await roster.enroll(replica, keeper="benchmark")
+        await enroll_upstreams(store, ports)
     finally:
         await store.close()
     return secret
+
+
+async def enroll_upstreams(store: Store, ports: list[int]) -> None:
+    """List upstream servers as ready replicas of the benchmark's model."""
+    roster = RosterTable(store)
+    for port in ports:
+        replica = Replica(
+            id=ReplicaId(new_id()),
+            model=ModelId(MODEL),
+            url=f"http://127.0.0.1:{port}",
+            state=ReplicaState.READY,
+            served_name="m",
+        )
+        await roster.enroll(replica, keeper="benchmark")

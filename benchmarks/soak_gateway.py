@@ -15,31 +15,15 @@ from pathlib import Path
 from candidates import Candidate, free_ports_in_a_row, stop_process, wait_ready
 from penstock.admission import LimitBook
 from penstock.admission import Settings as LimitSettings
-from penstock.clock import new_id
-from penstock.fleet.roster import RosterTable
 from penstock.policy import AccountBook, KeyBook
 from penstock.records.account import AccountId, Role
 from penstock.records.limit import Limit, Measure, Period, Scope
-from penstock.records.model import ModelId
-from penstock.records.replica import Replica, ReplicaId, ReplicaState
 from penstock.store import Settings, Store
 from penstock.store.embedded import EmbeddedPostgres
 from penstock.store.migrate import migrate
+from penstock_candidate import ENTRY, enroll_upstreams
 
 WORKERS = 2
-_MODEL = "@benchmark/penstock/m"
-_ENTRY = f"""
-id = "{_MODEL}"
-aliases = ["m"]
-family = "openai"
-context_tokens = 262144
-[prices]
-input_nanousd_per_mtok = 600_000_000
-cached_input_nanousd_per_mtok = 100_000_000
-output_nanousd_per_mtok = 3_000_000_000
-[recipe]
-command = ["upstream", "{{port}}", "1"]
-"""
 # High enough that nobody is refused in half an hour; low enough that leases go back and forth.
 _LIMITS = (
     (Scope.ACCOUNT, "", Measure.REQUESTS, Period.MINUTE, 100_000),
@@ -67,7 +51,7 @@ class SoakGateway:
 
     def _start(self) -> None:
         (self._folder / "models").mkdir()
-        (self._folder / "models" / "m.toml").write_text(_ENTRY)
+        (self._folder / "models" / "m.toml").write_text(ENTRY)
         (self._folder / "run").mkdir()
         self.port = free_ports_in_a_row(2)
         settings = {
@@ -118,15 +102,7 @@ async def _prepare(dsn: str, ports: list[int]) -> tuple[str, str]:
         for scope, value, measure, period, amount in _LIMITS:
             wanted = Limit(0, AccountId(account.id), scope, value, measure, period, amount)
             await book.create(wanted)
-        for port in ports:
-            replica = Replica(
-                id=ReplicaId(new_id()),
-                model=ModelId(_MODEL),
-                url=f"http://127.0.0.1:{port}",
-                state=ReplicaState.READY,
-                served_name="m",
-            )
-            await RosterTable(store).enroll(replica, keeper="benchmark")
+        await enroll_upstreams(store, ports)
     finally:
         await store.close()
     return secrets[0], secrets[1]

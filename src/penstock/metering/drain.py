@@ -165,21 +165,27 @@ class Drain:
         logger.warning("journal adopted", extra={**fields, "interrupted": len(left)})
 
     async def _write(self, holder: str, rows: list[Row]) -> None:
-        try:
-            await self._ledger.write(holder, rows)
-        except StoreUnavailable:
-            raise
-        except Exception as refused:
-            if not _is_about_rows(refused):
-                raise
-            # Or the day's partition is gone, because an older database was put back.
-            self._ledger.forget_days()
-            await self._write_one_by_one(holder, rows)
+        if await self._refusal(holder, rows) is None:
             return
-        self.rows_written += len(rows)
+        # Perhaps a day's partition is gone, because an older database was put back.
+        self._ledger.forget_days()
+        await self._write_apart(holder, rows)
 
-    async def _write_one_by_one(self, holder: str, rows: list[Row]) -> None:
-        """Postgres answers and will not have them. One bad row must not hold up all others."""
+    async def _write_apart(self, holder: str, rows: list[Row]) -> None:
+        """In ever smaller batches: one bad row must not hold up all others."""
+        refusal = await self._refusal(holder, rows)
+        if refusal is None:
+            return
+        if len(rows) == 1:
+            self.rows_unwritable += 1
+            put_aside(self._journal.folder.parent, rows[0], refusal)
+            return
+        middle = len(rows) // 2
+        await self._write_apart(holder, rows[:middle])
+        await self._write_apart(holder, rows[middle:])
+
+    async def _refusal(self, holder: str, rows: list[Row]) -> Exception | None:
+        """Write rows. What Postgres has against them, if it answers and will not have them."""
         try:
             await self._ledger.write(holder, rows)
         except StoreUnavailable:
@@ -187,15 +193,9 @@ class Drain:
         except Exception as refused:
             if not _is_about_rows(refused):
                 raise
-            if len(rows) == 1:
-                self.rows_unwritable += 1
-                put_aside(self._journal.folder.parent, rows[0], refused)
-                return
-            middle = len(rows) // 2
-            await self._write_one_by_one(holder, rows[:middle])
-            await self._write_one_by_one(holder, rows[middle:])
-            return
+            return refused
         self.rows_written += len(rows)
+        return None
 
 
 def _is_about_rows(refused: Exception) -> bool:
