@@ -12,6 +12,7 @@ whose checksum is wrong was cut by a kill in the middle of being written, or dam
 version of the lines will have kinds of its own.
 """
 
+import mmap
 import struct
 import zlib
 from collections.abc import Iterator
@@ -33,14 +34,16 @@ class Damaged(Exception):
     """A frame is not what was written: what follows cannot be found."""
 
 
-def frames(data: memoryview, at: int) -> Iterator[tuple[int, int, bytes, int]]:
+def frames(data: mmap.mmap | bytes, at: int) -> Iterator[tuple[int, int, bytes, int]]:
     """Kind, slot, text, and where the next one begins; until the end of what was written."""
-    while at + HEADER.size <= len(data):
+    last = len(data) - HEADER.size
+    while at <= last:
         length, checksum, slot, kind = HEADER.unpack_from(data, at)
         if not (length or checksum or slot or kind):
             return
-        start, at = at + HEADER.size, at + HEADER.size + length
-        text = bytes(data[start:at])
+        start = at + HEADER.size
+        at = start + length
+        text = data[start:at]
         if len(text) != length or zlib.crc32(text, slot ^ kind << 24) != checksum:
             raise Damaged
         if kind not in (OPENED, CLOSED):

@@ -95,9 +95,8 @@ class JournalReader:
         data = self._segment()
         if data is None:
             return False
-        view = memoryview(data)
         try:
-            for kind, slot, text, end in frames(view, self._at):
+            for kind, slot, text, end in frames(data, self._at):
                 self._at = end
                 if kind == OPENED:
                     self._open[slot] = (text, self._number)
@@ -109,8 +108,6 @@ class JournalReader:
                         return True
         except Damaged:
             self._give_up_segment(rows)
-        finally:
-            view.release()
         return False
 
     def _segment(self) -> mmap.mmap | None:
