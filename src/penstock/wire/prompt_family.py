@@ -42,7 +42,8 @@ _text_decoder = msgspec.json.Decoder(str)
 
 def prompt_family(fields: Fields, messages: list[Fields]) -> str:
     """Sixteen hexadecimal digits; empty for a prompt with neither tools nor system message."""
-    names = _tool_names(fields.get("tools"))
+    tools = fields.get("tools")
+    names = [] if tools is None else _tool_names(tools)
     system = _system_bytes(messages)
     if not names and not system:
         return ""
@@ -53,9 +54,7 @@ def prompt_family(fields: Fields, messages: list[Fields]) -> str:
     return digest.hexdigest()
 
 
-def _tool_names(raw: Raw | None) -> list[str]:
-    if raw is None:
-        return []
+def _tool_names(raw: Raw) -> list[str]:
     try:
         tools = _tools_decoder.decode(raw)
     except (msgspec.DecodeError, RecursionError):
