@@ -1,11 +1,13 @@
 """Workers' `Limits` on one database, with the drain's part played by a statement."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from penstock.admission import LimitBook, Limits, Settings
 from penstock.clock import SystemClock, new_id, timestamp_of
+from penstock.errors import StoreUnavailable
 from penstock.policy import AccountBook
 from penstock.records.account import AccountId, KeyId
 from penstock.records.limit import Limit, Measure, Period, Scope
@@ -107,8 +109,10 @@ async def eventually(is_so: Callable[[], bool], seconds: float = 10) -> None:
 
 async def settled(store: Store, amount: int) -> None:
     """Until all leases together come to this."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while True:
-            if await granted(store) == amount:
-                return
+            # A Postgres that has just started again may not be reached at once.
+            with contextlib.suppress(StoreUnavailable):
+                if await granted(store) == amount:
+                    return
             await asyncio.sleep(0.02)
