@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.errors import JournalFull
-from penstock.metering.journal_format import CLOSE_BYTES_MAX, CLOSED, OPENED, frame
+from penstock.metering.journal_format import CLOSE_BYTES_MAX, CLOSED, HEADER, OPENED, frame
 from penstock.metering.settings import Settings
 from penstock.metering.usage_slots import UsageSlots
 
@@ -46,6 +46,7 @@ class Journal:
             # A full disk: what a start takes of it before it fails must not add up.
             self._give_back()
             raise
+        self._size = settings.segment_bytes
         self._number = 1
         self._files = 1
         self._spare: mmap.mmap | None = None
@@ -63,13 +64,12 @@ class Journal:
 
     def open(self, slot: int, text: bytes) -> None:
         """Take an opening record, and keep room for its end. JournalFull if there is none."""
-        framed = frame(OPENED, slot, text)
         open_now = self._open + 1
         if self._spare is None:
-            left = self._settings.segment_bytes - self._at
-            if left < len(framed) + open_now * CLOSE_BYTES_MAX:
+            left = self._size - self._at - HEADER.size
+            if left < len(text) + open_now * CLOSE_BYTES_MAX:
                 self._need_spare()
-        self._append(framed)
+        self._append(frame(OPENED, slot, text))
         self._open = open_now
 
     def close(self, slot: int, text: bytes) -> None:
@@ -132,7 +132,7 @@ class Journal:
 
     def _append(self, framed: bytes) -> None:
         end = self._at + len(framed)
-        if end > self._settings.segment_bytes:
+        if end > self._size:
             assert self._spare is not None, "there was no room for what was promised room"
             self._segment.close()
             self._segment, self._spare = self._spare, None

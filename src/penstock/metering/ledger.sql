@@ -1,9 +1,9 @@
 -- name: stage
 create temporary table if not exists drained (
-    request uuid, attempt smallint, account text, key text, model text, replica text, session text,
-    prompt_family text, workflow text, tier text, is_stream boolean, client_retry smallint,
-    caller_request text, waited_us bigint, input_nanousd_per_mtok bigint,
+    request uuid, account text, key text, model text, tier text, input_nanousd_per_mtok bigint,
     cached_input_nanousd_per_mtok bigint, output_nanousd_per_mtok bigint, multiplier_bp integer,
+    attempt smallint, replica text, session text, prompt_family text, workflow text,
+    is_stream boolean, client_retry smallint, caller_request text, waited_us bigint,
     limits bigint[], duration_us bigint, outcome text, error text, first_token_us bigint,
     streamed_us bigint, prompt_tokens bigint, cached_tokens bigint, is_cached_estimated boolean,
     output_tokens bigint, charge_nanousd bigint, charge_reason text

@@ -6,15 +6,15 @@ fields in order, as `ledger.sql` stages them.
 
 from typing import Final
 
-from penstock.records.price import Price
+from penstock.records.price import Price, Tier
 from penstock.records.request import InferenceRequest, Outcome
 from penstock.records.usage import Usage
 
 OPENING_COLUMNS: Final = (
-    "request", "attempt", "account", "key", "model", "replica", "session", "prompt_family",
-    "workflow", "tier", "is_stream", "client_retry", "caller_request", "waited_us",
-    "input_nanousd_per_mtok", "cached_input_nanousd_per_mtok", "output_nanousd_per_mtok",
-    "multiplier_bp", "limits",
+    "request", "account", "key", "model", "tier", "input_nanousd_per_mtok",
+    "cached_input_nanousd_per_mtok", "output_nanousd_per_mtok", "multiplier_bp", "attempt",
+    "replica", "session", "prompt_family", "workflow", "is_stream", "client_retry",
+    "caller_request", "waited_us", "limits",
 )  # fmt: skip
 CLOSING_COLUMNS: Final = (
     "duration_us", "outcome", "error", "first_token_us", "streamed_us", "prompt_tokens",
@@ -27,6 +27,8 @@ Times = tuple[int, int | None, int | None]
 
 _NULL: Final = "\\N"
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": None})
+_KNOWN_MAX: Final = 10_000
+_known: dict[tuple[str, str, Tier], tuple[Price, str]] = {}
 _PRICE_AT: Final = OPENING_COLUMNS.index("input_nanousd_per_mtok")
 
 
@@ -34,18 +36,33 @@ def opening(
     request: InferenceRequest, replica: str, attempt: int, waited_us: int, limits: tuple[int, ...]
 ) -> bytes:
     """Who, what, where, and the price that was agreed."""
-    price = request.price
     session, workflow, caller = request.session, request.workflow, request.caller_request_id
     retry = _NULL if request.client_retry is None else request.client_retry
     return (
-        f"{request.id}\t{attempt}\t{request.account}\t{request.key}\t{request.model.id}\t{replica}\t"
+        f"{request.id}\t{_who_pays_what(request)}\t{attempt}\t{replica}\t"
         f"{_escaped(session) if session else ''}\t{request.prompt_family}\t"
-        f"{_escaped(workflow) if workflow else ''}\t{request.tier!s}\t{request.is_stream:d}\t"
-        f"{retry}\t{_escaped(caller) if caller else ''}\t{waited_us}\t"
-        f"{price.input_nanousd_per_mtok}\t{price.cached_input_nanousd_per_mtok}\t"
-        f"{price.output_nanousd_per_mtok}\t{price.multiplier_bp}\t"
+        f"{_escaped(workflow) if workflow else ''}\t{request.is_stream:d}\t{retry}\t"
+        f"{_escaped(caller) if caller else ''}\t{waited_us}\t"
         f"{{{','.join(map(str, limits)) if limits else ''}}}\t"
     ).encode("utf-8", "replace")
+
+
+def _who_pays_what(request: InferenceRequest) -> str:
+    """Account, key, model, tier and price: the same for all requests of a key, so kept."""
+    price = request.price
+    place = (request.key, request.model.id, request.tier)
+    known = _known.get(place)
+    if known is not None and known[0] is price:
+        return known[1]
+    text = (
+        f"{request.account}\t{request.key}\t{request.model.id}\t{request.tier!s}\t"
+        f"{price.input_nanousd_per_mtok}\t{price.cached_input_nanousd_per_mtok}\t"
+        f"{price.output_nanousd_per_mtok}\t{price.multiplier_bp}"
+    )
+    if len(_known) >= _KNOWN_MAX:
+        _known.clear()
+    _known[place] = (price, text)
+    return text
 
 
 def closing(

@@ -91,9 +91,10 @@ class Meter:
                 self.charge_nanousd = cost_nanousd(usage, self._request.price)
             else:
                 reason = NOT_DELIVERED
-        text = closing(self._times(usage), outcome, error, usage, self.charge_nanousd, reason)
-        self._journal.close(self._slot, text)
-        self._journal.slots.free(self._slot)
+        journal, slot = self._journal, self._slot
+        times = self._times(usage)
+        journal.close(slot, closing(times, outcome, error, usage, self.charge_nanousd, reason))
+        journal.slots.free(slot)
 
     def _times(self, usage: Usage | None) -> Times:
         now = self._clock.monotonic()

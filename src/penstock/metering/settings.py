@@ -23,7 +23,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     # How often a worker copies its journal into Postgres.
     drain_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 0.5
     # How many attempts are copied in one transaction, at most.
-    drain_rows_max: Annotated[int, Meta(ge=1, le=100_000)] = 2000
+    drain_rows_max: Annotated[int, Meta(ge=1, le=100_000)] = 4000
     # The longest pause between two tries while Postgres does not answer.
     drain_retry_seconds_max: Annotated[float, Meta(ge=0.05, le=600)] = 5.0
     # How long a stopping worker tries to empty its journal; what is left waits for the next one.

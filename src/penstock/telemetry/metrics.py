@@ -4,6 +4,7 @@ Every metric is declared in METRICS with its help text, and documented (a test c
 keeps one `Row` per model and account; the collector adds up the workers' rows.
 """
 
+from bisect import bisect_left
 from typing import Final
 
 import msgspec
@@ -76,12 +77,7 @@ class Histogram(msgspec.Struct):
     sum: float = 0.0
 
     def add(self, value: float, bounds: tuple[float, ...]) -> None:
-        index = 0
-        for bound in bounds:
-            if value <= bound:
-                break
-            index += 1
-        self.counts[index] += 1
+        self.counts[bisect_left(bounds, value)] += 1
         self.sum += value
 
 

@@ -123,15 +123,12 @@ def read_chat(
         images=media.images,
         # vLLM goes by the newer name where both are given.
         max_tokens=max_tokens if max_completion_tokens is None else max_completion_tokens,
-        workflow=_workflow(fields),
+        workflow=_workflow(fields["metadata"]) if "metadata" in fields else "",
     )
 
 
-def _workflow(fields: Fields) -> str:
+def _workflow(raw: Raw) -> str:
     """The label in OpenAI's `metadata`. What else is in there is the caller's own business."""
-    raw = fields.get("metadata")
-    if raw is None:
-        return ""
     try:
         metadata = _METADATA.decode(raw)
     except (msgspec.DecodeError, RecursionError):
