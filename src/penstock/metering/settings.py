@@ -21,7 +21,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     # Attempts that one worker may have open at a time; more are refused (503 `journal_full`).
     open_max: Annotated[int, Meta(ge=1, le=2**20)] = 16384
     # How often a worker copies its journal into Postgres.
-    drain_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 0.5
+    drain_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 1.0
     # How many attempts are copied in one transaction, at most.
     drain_rows_max: Annotated[int, Meta(ge=1, le=100_000)] = 4000
     # The longest pause between two tries while Postgres does not answer.
