@@ -6,7 +6,8 @@ The numbers are what this gateway knows: what it holds itself, and what Postgres
 from collections.abc import Iterable
 from typing import Final
 
-from penstock.records.limit import Measure, Period, Standing
+from penstock.metering import usd
+from penstock.records.limit import Measure, Standing
 
 # Dollars have no usual header; the others are OpenAI's.
 _NAMES: Final = {Measure.REQUESTS: "requests", Measure.TOKENS: "tokens", Measure.NANOUSD: "usd"}
@@ -40,7 +41,7 @@ def _lines(standing: Standing, now: float) -> str:
     name = _NAMES[limit.measure]
     left = max(standing.left, 0)
     if limit.measure is Measure.NANOUSD:
-        amounts = (f"{limit.amount / 10**9:.9f}", f"{left / 10**9:.9f}")
+        amounts = (usd(limit.amount), usd(left))
     else:
         amounts = (str(limit.amount), str(left))
     reset = max(standing.resets_at - now, 0.0)
@@ -62,5 +63,4 @@ def _duration(seconds: float) -> str:
 
 def _said(standing: Standing) -> str:
     limit = standing.limit
-    period = {Period.MINUTE: "minute", Period.DAY: "day", Period.MONTH: "month"}[limit.period]
-    return f"{limit.scope} {_NAMES[limit.measure]}/{period}"
+    return f"{limit.scope} {_NAMES[limit.measure]}/{limit.period}"

@@ -36,14 +36,10 @@ class Ledger:
         """Add attempts that were journaled by `holder`; how many of them are new."""
         await self._make_days(rows)
         async with self._store.transaction() as transaction:
-            return await self.write_in(transaction, holder, rows)
-
-    async def write_in(self, transaction: Transaction, holder: str, rows: Sequence[Row]) -> int:
-        """The same inside somebody's transaction; the days must be there."""
-        await transaction.execute(_QUERIES["stage"])
-        await transaction.copy(_QUERIES["copy"], b"".join(rows))
-        await self._name_workflows(transaction)
-        added = await transaction.fetch_one(_QUERIES["add"], (holder,))
+            await transaction.execute(_QUERIES["stage"])
+            await transaction.copy(_QUERIES["copy"], b"".join(rows))
+            await self._name_workflows(transaction)
+            added = await transaction.fetch_one(_QUERIES["add"], (holder,))
         assert added is not None, "a count is one row"
         return int(added[0])
 
