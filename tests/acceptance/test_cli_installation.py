@@ -130,15 +130,18 @@ def test_gateway_alone_ends_with_code_0_when_told_to(
         "ingress.port": port,
         "ingress.metrics_port": 0,
         "ingress.workers": int(workers),
+        "metering.journal_folder": str(tmp_path / "journal"),
     }
-    environment = {**environment_for(settings), "TMPDIR": str(tmp_path)}
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = {**environment_for(settings), "TMPDIR": str(temporary)}
     with subprocess.Popen([*PENSTOCK, "gateway"], env=environment) as gateway:
         try:
             until(lambda: is_alive(port), 30.0)
         finally:
             gateway.terminate()
         assert gateway.wait(30) == 0
-    assert list(tmp_path.iterdir()) == []
+    assert list(temporary.iterdir()) == []
 
 
 def test_busy_port_and_busy_folder_are_told_by_name(
