@@ -7,8 +7,7 @@ nothing. Started by penstock_candidate.py as a script of its own.
 from penstock import app
 from penstock.config import export, load
 from penstock.ingress.server import make_run_folder, remove_run_folder, run_gateway
-from penstock.records.replica import Replica
-from penstock.records.request import InferenceRequest, Outcome
+from penstock.records.request import InferenceRequest, Outcome, RequestEnd
 from penstock.records.usage import Usage
 from penstock.telemetry import log
 
@@ -34,9 +33,9 @@ class NullMeters:
         self._meter = NullMeter()
 
     def open(
-        self, request: InferenceRequest, replica: Replica, attempt: int, limits: tuple[int, ...]
+        self, request: InferenceRequest, end: RequestEnd, limits: tuple[int, ...]
     ) -> NullMeter:
-        del request, replica, attempt, limits
+        del request, end, limits
         return self._meter
 
 

@@ -26,7 +26,7 @@ _HEADERS = """
 
 | header | what it does |
 |---|---|
-| `x-session-affinity`, `x-session-id`, `session-id` | The conversation this request belongs to; the first one that is there counts, then `prompt_cache_key` in the body. |
+| `x-session-affinity`, `x-session-id`, `session-id` | The conversation this request belongs to; the first one that is there counts, then `prompt_cache_key` and `conversation` in the body. |
 | `x-request-id` | Your own id for the request: kept in our log line, never used as a key. |
 | `x-penstock-reject-if-busy: true` | Answer 429 at once instead of waiting for a free slot; also `options.rejectIfBusy` in the body and `?rejectIfBusy=true`. |
 | `x-penstock-workflow` | A label to see and to limit by: up to 64 letters, digits and `. _ : / -`. Else `workflow` in `cf-aig-metadata` (JSON), else in the body's `metadata`. |
@@ -41,6 +41,10 @@ _HEADERS = """
 | `x-request-id` | Our id of the request, on every answer; also in the log, at the engine, and in error events. |
 | `cf-ai-req-id` | The same, under `/client/v4`. |
 | `x-caller-request-id` | The `x-request-id` that you sent. |
+| `x-penstock-replica` | The replica that answers. Absent, as are the next three, where the head of a stream had to go out before an engine had begun to answer. |
+| `x-penstock-cache-expected` | Prompt tokens that were expected in that replica's cache; `usage` says how many there were. |
+| `x-penstock-session-moved` | The session was not served where it was last: `load` (too much to do there), `drain` (that replica is being taken out) or `lost` (it failed, or is gone). |
+| `x-penstock-cache-break` | The first part of the prompt that is not as in the session's last turn: `tools`, `system` or `message 3`, counted from 0. [What to do](../prompts-that-hit.md). |
 | `x-penstock-cost-usd` | What an answer that was not streamed cost, by the catalogue's prices. |
 | `x-ratelimit-limit-requests`, `-tokens`, `-usd` | The tightest hard limit of each measure that counts this request; with `x-ratelimit-remaining-…` and `x-ratelimit-reset-…`, as far as this gateway knows. |
 | `x-penstock-limit-warning` | Soft limits that are passed. |
@@ -119,8 +123,8 @@ def metrics() -> str:
     return (
         "# Metrics\n\n`GET /metrics` on `ingress.metrics_port`, in Prometheus' text format; all "
         "workers of a gateway added up. Labels: `model` and `account`; `outcome` on requests, "
-        "`reason` (an error's code) on errors. Requests that were refused before they were "
-        "understood have empty labels.\n\n" + "\n".join(rows)
+        "`reason` (an error's code) on errors, and where it is said to be. Requests that were "
+        "refused before they were understood have empty labels.\n\n" + "\n".join(rows)
     )
 
 

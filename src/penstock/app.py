@@ -5,7 +5,7 @@ import contextlib
 import gc
 import logging
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
@@ -19,7 +19,7 @@ from penstock.errors import StoreUnavailable
 from penstock.fleet.health import EngineProbe
 from penstock.fleet.progress import OnProgress
 from penstock.fleet.reaper import Reaper
-from penstock.fleet.reconcile import Keeper
+from penstock.fleet.reconcile import Announce, Keeper
 from penstock.fleet.roster import RosterMirror
 from penstock.ingress.endings import Endings
 from penstock.ingress.health import HealthPages
@@ -28,22 +28,35 @@ from penstock.ingress.metrics_page import hand_out
 from penstock.ingress.model_pages import ModelPages
 from penstock.ingress.pages import Pages, build_pages
 from penstock.ingress.reading import RequestReader
+from penstock.ingress.routing_pages import RoutingPages
 from penstock.ingress.usage_pages import UsagePages
 from penstock.metering import Drain, Journal, Ledger, Metering, PriceBook, Refusals, Retention
 from penstock.metering.journal_folder import claim_folder
 from penstock.metering.reports.usage_reports import UsageReports
-from penstock.policy import KeyMirror
+from penstock.policy import AccountBook, KeyMirror, cell_mark, read_cell_secret, signal_key
 from penstock.records.limit import Measure, Period, Scope
+from penstock.records.signal import EngineClaim, PeerState
 from penstock.routing import Router
+from penstock.serving.explanation import Explainer
 from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.probing import Prober
 from penstock.serving.request_path import Meters, RequestPath, Stages
+from penstock.serving.routing_counts import count_routing
+from penstock.signals import (
+    Announcer,
+    CellKey,
+    Exchange,
+    keeper_identity,
+    open_table,
+    worker_identity,
+)
 from penstock.store import HeldLock, Store
 from penstock.telemetry import log
 from penstock.telemetry.metrics import Gauges, Metrics, Snapshot
 from penstock.telemetry.request_log import RequestLog
 
 _FLUSH_SECONDS = 0.2
+_TICK_SECONDS = 0.02
 _COLLECT_EVERY = 20_000
 _CONTROL_LOCK = "control"
 _ADOPT_FIRST_SECONDS = 20.0
@@ -68,7 +81,10 @@ class GatewayWorker:
         self.keys = KeyMirror(self.store, clock, config.policy)
         self.roster = RosterMirror(self.store, clock, config.fleet)
         self.wheel = TimerWheel(clock)
-        self.router = Router(self.roster, config.routing)
+        self.clock = clock
+        self.table = open_table(config.signals, clock.monotonic())
+        self.identity = worker_identity(self.table)
+        self.router = Router(self.roster, config.routing, self.table, self.identity.host)
         self.clients = FleetClients(config.engine, self.wheel, clock)
         self.gate = Gate(self.router, config.admission, self.wheel)
         self.prober = Prober(self.router, self.clients, clock)
@@ -109,7 +125,14 @@ class GatewayWorker:
             models=ModelPages(reader, self.catalogue, self.roster.wanted_models, clock),
             usage=UsagePages(reader, UsageReports(self.store, config.metering), clock),
             health=health,
+            routing=RoutingPages(
+                reader,
+                Explainer(self.router, config.routing, self._peers),
+                AccountBook(self.store).find,
+                clock,
+            ),
         )
+        self.exchange: Exchange | None = None
         self.is_loaded = False
 
     @contextlib.asynccontextmanager
@@ -122,6 +145,7 @@ class GatewayWorker:
             await self.limits.load()
             claim_folder(Path(self.config.metering.journal_folder), self.keys.cell_mark())
             await self._adopt_first()
+            exchange = self._exchange()
             self.is_loaded = True
             self.wheel.start()
             async with asyncio.TaskGroup() as group:
@@ -131,7 +155,9 @@ class GatewayWorker:
                     group.create_task(self.prober.run()),
                     group.create_task(self.limits.run()),
                     group.create_task(self.drain.run()),
+                    group.create_task(exchange.run()),
                     group.create_task(self._follow()),
+                    group.create_task(self._tick()),
                 ]
                 yield
                 for loop in loops:
@@ -145,7 +171,26 @@ class GatewayWorker:
             else:
                 # Nothing was begun: a start that fails again and again must not fill the disk.
                 self.journal.remove()
+            if self.table is not None:
+                self.table.close()
             await self.store.close()
+
+    def _exchange(self) -> Exchange:
+        cell = CellKey(self.keys.cell_mark(), self.keys.signal_key())
+        exchange = Exchange(
+            self.identity, cell, self.config.signals, self.clock, self.router, self.table
+        )
+        self.exchange = exchange
+        return exchange
+
+    def _peers(self) -> PeerState:
+        return PeerState.ALONE if self.exchange is None else self.exchange.state
+
+    async def _tick(self) -> None:
+        """Who is least loaded is sorted out beside the path, not on it."""
+        while True:
+            await asyncio.sleep(_TICK_SECONDS)
+            self.router.tick(self.clock.monotonic())
 
     async def _adopt_first(self) -> None:
         """Settle what dead workers of this host left, so that their leases are free; for a while.
@@ -174,6 +219,7 @@ class GatewayWorker:
                 "penstock_limit_warnings_total": _by_kind(self.limits.warnings),
             },
         )
+        count_routing(gauges, self.router, self.exchange)
         return self.metrics.snapshot(gauges)
 
     def _sums(self) -> dict[str, int]:
@@ -197,7 +243,9 @@ class GatewayWorker:
                 seen = self.roster.version
                 replicas = self.roster.all()
                 self.clients.keep_only(replicas)
-                self.router.ejections.forget_all_but(frozenset(r.id for r in replicas))
+                self.router.keep_only(replicas)
+                if self.table is not None:
+                    self.table.keep_only([replica.id for replica in replicas])
             # Also without news: an ejected replica that was restored has slots again.
             self.gate.capacity_changed()
             self.request_log.flush()
@@ -255,6 +303,32 @@ def keeper(
     )
     catalogue = load_catalogue(config.catalogue)
     return Keeper(config.fleet, catalogue, store, clock, probe=probe, on_progress=on_progress)
+
+
+def announcing(config: Config, store: Store, clock: Clock) -> Announce:
+    """How a keeper tells the gateways what its engines say."""
+
+    async def announce(keeper_id: str, engines: Callable[[float], Sequence[EngineClaim]]) -> None:
+        if config.signals.transport == "off":
+            return
+        cell = await _cell_key(config, store)
+        identity = keeper_identity(keeper_id)
+        await Announcer(identity, cell, config.signals, clock, engines).run()
+
+    return announce
+
+
+async def _cell_key(config: Config, store: Store) -> CellKey:
+    """Read once: it never changes. While Postgres is away the keeper keeps its replicas."""
+    while True:
+        try:
+            async with store.transaction() as transaction:
+                secret = await read_cell_secret(transaction)
+        except StoreUnavailable:
+            logger.warning("keeper is not heard yet", extra={"action": "keeper_not_heard"})
+            await asyncio.sleep(config.store.reconnect_seconds)
+        else:
+            return CellKey(cell_mark(secret), signal_key(secret))
 
 
 class Control:

@@ -21,6 +21,7 @@ from penstock.metering.settings import Settings as MeteringSettings
 from penstock.policy.settings import Settings as PolicySettings
 from penstock.routing.settings import Settings as RoutingSettings
 from penstock.serving.settings import Settings as ServingSettings
+from penstock.signals.settings import Settings as SignalsSettings
 from penstock.store.settings import Settings as StoreSettings
 from penstock.telemetry.settings import Settings as TelemetrySettings
 
@@ -44,6 +45,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     policy: PolicySettings = PolicySettings()
     admission: AdmissionSettings = AdmissionSettings()
     routing: RoutingSettings = RoutingSettings()
+    signals: SignalsSettings = SignalsSettings()
     engine: EngineSettings = EngineSettings()
     metering: MeteringSettings = MeteringSettings()
     fleet: FleetSettings = FleetSettings()

@@ -213,6 +213,11 @@ def chat_body(model: str = CHAT, script: Body | None = None, **fields: object) -
     return {"model": model, "messages": prompt(script), **fields}
 
 
+def new_body(model: str = CHAT, script: Body | None = None, **fields: object) -> Body:
+    """A prompt that no replica holds: where it goes is decided by load and by chance."""
+    return {"model": model, "messages": prompt(script, text=f"hello {new_id()}"), **fields}
+
+
 def events_of(text: str) -> list[str]:
     """The data of each event of a stream; comments are left out."""
     events = [event for event in text.split("\n\n") if event]

@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tests.unit.metering.journal_files import PRICE, SMALL, ask
+from tests.unit.metering.journal_files import PRICE, SMALL, ask, picked
 
 from penstock.clock import new_id
 from penstock.metering import Drain, Journal, Ledger, Refusals, Settings
+from penstock.metering.bill import Bill
 from penstock.metering.journal_reader import Row
 from penstock.metering.ledger_line import closing, opening
 from penstock.records.price import cost_nanousd
@@ -48,8 +49,8 @@ def halves(
     charge = 0 if usage is None else cost_nanousd(usage, PRICE)
     first = None if usage is None else 40_000
     return (
-        opening(request, "replica", attempt, 1000, limits),
-        closing((90_000, first, 50_000), outcome, "", usage, charge),
+        opening(request, picked(replica="replica", attempts=attempt - 1), 1000, limits),
+        closing((90_000, first, 50_000), outcome, "", Bill(usage, charge)),
     )
 
 

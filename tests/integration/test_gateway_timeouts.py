@@ -16,6 +16,7 @@ from tests.integration.gateway_cell import (
     CellFactory,
     chat_body,
     events_of,
+    new_body,
     prompt,
 )
 from tests.integration.raw_client import RawClient, post_bytes
@@ -181,8 +182,8 @@ def test_after_a_keepalive_another_replica_may_still_be_tried(patient: Slow) -> 
     for engine, other in ((first, second), (second, first)):
         engine.control(stall_before_head=0.5, cut_before_head=True)
         other.control()
-        for _ in range(2):
-            answer = cell.chat(chat_body(PAIR, stream=True))
+        for _ in range(8):
+            answer = cell.chat(new_body(PAIR, stream=True))
             assert '"error"' not in answer.text
             assert answer.text.endswith("data: [DONE]\n\n")
         cell.wait_until_idle()

@@ -5,19 +5,22 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, print_json, print_table
 from penstock.cli.postgres import opened
 from penstock.policy import AccountBook
-from penstock.records.account import Account, OnOutage
+from penstock.records.account import Account, Affinity, OnOutage
 
 app = typer.Typer(help="Create, list, change and block accounts.", no_args_is_help=True)
 
 AccountId = Annotated[str, typer.Argument(metavar="ID", help="The account's id.")]
-OnOutageOption = Annotated[
-    OnOutage,
-    typer.Option(help="When its leases are used up and Postgres is away: refuse, or continue."),
-]
+_ON_OUTAGE = typer.Option(
+    help="When its leases are used up and Postgres is away: refuse, or continue."
+)
+_AFFINITY = typer.Option(
+    help="A session stays with its replica among near equals, or until the replica is gone: strict."
+)
 
 
 @app.command()
@@ -27,7 +30,7 @@ def create(
     id: Annotated[
         str | None, typer.Option(help="32 characters of 0-9 and a-f; made up if not given.")
     ] = None,
-    on_outage: OnOutageOption = OnOutage.CONTINUE,
+    on_outage: Annotated[OnOutage, _ON_OUTAGE] = OnOutage.CONTINUE,
     state: StateOption = DEFAULT_STATE,
     json: JsonOption = False,
 ) -> None:
@@ -57,26 +60,40 @@ def list_(
         print_json(accounts)
         return
     rows = [
-        (each.id, each.name, "blocked" if each.is_blocked else "active", each.on_outage)
+        (
+            each.id,
+            each.name,
+            "blocked" if each.is_blocked else "active",
+            each.on_outage,
+            each.affinity,
+        )
         for each in accounts
     ]
-    print_table(("id", "name", "state", "on outage"), rows)
+    print_table(("id", "name", "state", "on outage", "affinity"), rows)
 
 
 @app.command(name="set")
 def set_(
     context: typer.Context,
     account: AccountId,
-    on_outage: OnOutageOption,
+    on_outage: Annotated[OnOutage | None, _ON_OUTAGE] = None,
+    affinity: Annotated[Affinity | None, _AFFINITY] = None,
     state: StateOption = DEFAULT_STATE,
     json: JsonOption = False,
 ) -> None:
     """Change an account. Every gateway heeds it within 5 s."""
+    if on_outage is None and affinity is None:
+        raise CommandFailed("Say what to change: --on-outage or --affinity.", ExitCode.USAGE)
     config = invocation(context).load().config
 
     async def run() -> Account:
         async with opened(config, state) as store:
-            return await AccountBook(store).set_on_outage(account, on_outage)
+            accounts = AccountBook(store)
+            if on_outage is None:
+                assert affinity is not None
+                return await accounts.set_affinity(account, affinity)
+            changed = await accounts.set_on_outage(account, on_outage)
+            return changed if affinity is None else await accounts.set_affinity(account, affinity)
 
     _show(asyncio.run(run()), json)
 

@@ -8,7 +8,19 @@ import typer
 from rich.markup import escape
 from typer.core import TyperGroup
 
-from penstock.cli import account, config_show, control, gateway, keeper, key, limit, migrate, models
+from penstock.cli import (
+    account,
+    cache,
+    config_show,
+    control,
+    gateway,
+    keeper,
+    key,
+    limit,
+    migrate,
+    models,
+    route,
+)
 from penstock.cli.doctor import command as doctor
 from penstock.cli.exit_codes import KNOWN, code_of, line_of, the_one_in
 from penstock.cli.options import Invocation
@@ -79,5 +91,7 @@ app.add_typer(key.app, name="key")
 app.add_typer(limit.app, name="limit")
 app.add_typer(models.app, name="models")
 app.add_typer(usage.app, name="usage")
+app.add_typer(cache.app, name="cache")
+app.add_typer(route.app, name="route")
 app.add_typer(config_show.app, name="config")
 app.command(name="doctor")(doctor.doctor)

@@ -2,6 +2,7 @@
 
 import http.client
 import ssl
+from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -28,20 +29,27 @@ class HttpCaller:
         self._seconds = seconds
 
     def get(self, url: str, path: str) -> HttpAnswer:
-        return self._call("GET", url, path, None)
+        return self._call("GET", url, path, None, {})
 
-    def post(self, url: str, path: str, body: bytes) -> HttpAnswer:
-        return self._call("POST", url, path, body)
+    def post(
+        self, url: str, path: str, body: bytes, headers: Mapping[str, str] | None = None
+    ) -> HttpAnswer:
+        sent = {"content-type": "application/json", **(headers or {})}
+        return self._call("POST", url, path, body, sent)
 
-    def _call(self, method: str, url: str, path: str, body: bytes | None) -> HttpAnswer:
+    def _call(
+        self, method: str, url: str, path: str, body: bytes | None, headers: dict[str, str]
+    ) -> HttpAnswer:
         """Raises ReplicaUnreachable with the reason when there is no answer."""
         try:
-            return self._exchange(method, url, path, body)
+            return self._exchange(method, url, path, body, headers)
         except (OSError, ValueError, http.client.HTTPException) as failure:
             reason = str(failure) or type(failure).__name__
             raise ReplicaUnreachable(f"{url}{path}: {reason}") from None
 
-    def _exchange(self, method: str, url: str, path: str, body: bytes | None) -> HttpAnswer:
+    def _exchange(
+        self, method: str, url: str, path: str, body: bytes | None, headers: dict[str, str]
+    ) -> HttpAnswer:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ValueError("write http://HOST:PORT")
@@ -55,7 +63,6 @@ class HttpCaller:
             connection = http.client.HTTPConnection(
                 parts.hostname, parts.port, timeout=self._seconds
             )
-        headers = {"content-type": "application/json"} if body is not None else {}
         key = self._api_keys.get(url) or self._api_keys.get("*", "")
         if key:
             headers["authorization"] = f"Bearer {key}"

@@ -45,10 +45,12 @@ async def _keep(
     signals = StopSignals()
     store = Store(config.store)
     kept = app.keeper(config, store, SystemClock(), on_progress)
+    announce = app.announcing(config, store, SystemClock())
     await store.open()
     try:
         async with asyncio.TaskGroup() as group:
-            running = group.create_task(kept.run(stop_replicas=stop_replicas))
+            keeping = kept.run(stop_replicas=stop_replicas, announce=announce)
+            running = group.create_task(keeping)
             leaving = group.create_task(_stop_when(signals.asked, kept.stop))
             # Nobody is left who wants the replicas ended in order: the next keeper on this folder
             # adopts them, or their supervisors end them after `orphan_seconds`.

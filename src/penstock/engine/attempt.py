@@ -21,6 +21,8 @@ from penstock.errors import DeadlinePassed, EngineFailed, EngineLost, Error
 from penstock.wire.engine_usage import WireUsage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.records.usage import Usage
 
 
@@ -29,6 +31,15 @@ class _Answer(msgspec.Struct):
 
 
 _answer_decoder = msgspec.json.Decoder(_Answer)
+
+
+class Pulse:
+    """Counts what comes from one replica: standing still while requests wait, it is silent."""
+
+    __slots__ = ("reads",)
+
+    def __init__(self) -> None:
+        self.reads = 0
 
 
 class Attempt:
@@ -53,12 +64,16 @@ class Attempt:
         "_wheel",
         "first_data_at",
         "load",
+        "pulse",
         "usage",
         "was_answered",
+        "when_first",
     )  # fmt: skip
 
     # Armed by `run`, not before: a connection that never opens must leave no timer behind.
     _timer: Timer
+    # Given by the replica's client, which all its attempts share.
+    pulse: Pulse
 
     def __init__(
         self,
@@ -88,6 +103,8 @@ class Attempt:
         self.first_data_at: float | None = None
         self.usage: Usage | None = None
         self.load: bytes = b""
+        # Told once, with the time, when the first data line of a stream is there.
+        self.when_first: Callable[[float], None] | None = None
 
     def restart(self) -> None:
         """Be ready for a second connection, after one on which nothing was answered."""
@@ -150,6 +167,7 @@ class Attempt:
         self._body.append(data)
 
     def on_read_end(self) -> None:
+        self.pulse.reads += 1
         out = self._out
         if not out and self.first_data_at is None:
             return
@@ -161,6 +179,8 @@ class Attempt:
         self._out = []
         if self.first_data_at is None:
             self.first_data_at = now
+            if self.when_first is not None:
+                self.when_first(now)
         self._count()
         self._sink.push(out[0] if len(out) == 1 else b"".join(out))
         if self._sink.is_full and self._connection is not None:

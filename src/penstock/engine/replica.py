@@ -1,23 +1,30 @@
 """One replica as the path sees it: stream a request, cancel it, ask for health and load."""
 
 import asyncio
+import math
 
 import msgspec
 from msgspec import Raw
 
 from penstock.clock import Clock, TimerWheel
-from penstock.engine.attempt import Attempt
+from penstock.engine.attempt import Attempt, Pulse
+from penstock.engine.connection import Connection
 from penstock.engine.dialects import vllm
 from penstock.engine.event_stream import EventStream, Fingerprint
+from penstock.engine.load_header import read_load
 from penstock.engine.pool import ConnectionPool
 from penstock.engine.settings import Settings
 from penstock.engine.sink import Sink
 from penstock.engine.tally import Tally
 from penstock.errors import Error, ReplicaUnreachable
+from penstock.records.engine_load import EngineLoad
 from penstock.records.replica import Replica
 from penstock.records.request import InferenceRequest
 
 _ONE_WRITE_BYTES = 16 * 1024
+# An engine's word on its load is read at most so often, and is worth nothing when it is older.
+_LOAD_EVERY_SECONDS = 0.1
+_LOAD_KEPT_SECONDS = 0.5
 
 
 class ReplicaClient:
@@ -40,10 +47,42 @@ class ReplicaClient:
             "content-type: application/json\r\nendpoint-load-metrics-format: JSON\r\n"
         )
         self._chat_start = f"POST {self._pool.path}{vllm.CHAT_PATH}{self._headers}".encode()
+        self._pulse = Pulse()
+        self._in_flight = 0
+        self._reads_seen = -1
+        self._silent_since = 0.0
+        self._load: EngineLoad | None = None
+        self._load_at = -math.inf
 
     @property
     def open_connections(self) -> int:
         return self._pool.open_connections
+
+    @property
+    def reads(self) -> int:
+        """Grows with everything that comes from it, but for answers to probes."""
+        return self._pulse.reads
+
+    def is_silent(self, now: float) -> bool:
+        """Whether requests are under way and nothing has come for `silent_seconds`; ask often.
+
+        That may be a long prompt, or callers that read slowly: only a probe tells.
+        """
+        if not self._in_flight or self._pulse.reads != self._reads_seen:
+            self._reads_seen, self._silent_since = self._pulse.reads, now
+            return False
+        return now - self._silent_since >= self._settings.silent_seconds
+
+    def take_load(self, now: float) -> EngineLoad | None:
+        """What the engine said of its load with its last answers; nothing, once, when that is old.
+
+        None: there is no news.
+        """
+        load = self._load
+        if load is not None and now - self._load_at > _LOAD_KEPT_SECONDS:
+            self._load = None
+            return EngineLoad()
+        return load
 
     def attempt(self, request: InferenceRequest, sink: Sink, tally: Tally) -> Attempt:
         """A new try; hand it to `run`, and read its usage when that ends, however it ends."""
@@ -56,10 +95,24 @@ class ReplicaClient:
                 fingerprint=self._fingerprint,
                 event_bytes_max=self._settings.event_bytes_max,
             )
-        return Attempt(sink, tally, stream, self._settings, self._wheel, self._clock)
+        attempt = Attempt(sink, tally, stream, self._settings, self._wheel, self._clock)
+        attempt.pulse = self._pulse
+        return attempt
 
     async def run(self, request: InferenceRequest, attempt: Attempt) -> None:
         """Run the request here. Raises the error it ended with; cancelling stops the engine."""
+        if not self._in_flight:
+            # Silence begins with the request, not with the last answer.
+            self._reads_seen = -1
+        self._in_flight += 1
+        try:
+            await self._run(request, attempt)
+        finally:
+            self._in_flight -= 1
+        if attempt.load:
+            self._note_load(attempt.load)
+
+    async def _run(self, request: InferenceRequest, attempt: Attempt) -> None:
         opening, messages, rest = vllm.chat_body(request, self._served_name)
         length = len(opening) + len(memoryview(messages)) + len(rest)
         head = self._chat_start + (
@@ -80,16 +133,25 @@ class ReplicaClient:
         await attempt.run(await self._pool.connect(), pieces)
 
     async def is_healthy(self) -> bool:
-        """Whether `GET /health` answers 200 within the connect timeout."""
+        """Whether `GET /health` answers 200 within `probe_timeout_seconds`."""
         try:
-            return (
-                await asyncio.wait_for(self._get("/health"), self._settings.connect_seconds) == 200
-            )
+            # Not wait_for: before Python 3.12 it can swallow a cancel.
+            async with asyncio.timeout(self._settings.probe_timeout_seconds):
+                return await self._get("/health") == 200
         except (TimeoutError, Error):
             return False
 
     async def _get(self, path: str) -> int:
-        connection = self._pool.take_idle() or await self._pool.connect()
+        connection = self._pool.take_idle()
+        if connection is not None:
+            try:
+                return await self._ask(connection, path)
+            except ReplicaUnreachable:
+                # Closed by the engine just as we wrote to it: that says nothing of its health.
+                pass
+        return await self._ask(await self._pool.connect(), path)
+
+    async def _ask(self, connection: Connection, path: str) -> int:
         probe = _Probe()
         head = f"GET {self._pool.path}{path}{self._headers}\r\n".encode()
         connection.send([head], probe)
@@ -98,6 +160,13 @@ class ReplicaClient:
         finally:
             if not probe.is_complete:
                 connection.abort()
+
+    def _note_load(self, header: bytes) -> None:
+        now = self._clock.monotonic()
+        if now - self._load_at < _LOAD_EVERY_SECONDS:
+            return
+        self._load_at = now
+        self._load = read_load(header) or self._load
 
     def close(self) -> None:
         """Begin nothing new; what runs here runs to its end."""

@@ -15,6 +15,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first_byte_seconds: Annotated[float, Meta(gt=0, le=86400)] = 600.0
     # How long a stream may be silent; a killed engine can leave it silent for ever.
     between_bytes_seconds: Annotated[float, Meta(gt=0, le=3600)] = 60.0
+    # How long a replica may send nothing to any of its requests before it is asked for its health.
+    silent_seconds: Annotated[float, Meta(gt=0, le=3600)] = 0.6
+    # How long that answer may take; without it the replica is left out until it answers again.
+    probe_timeout_seconds: Annotated[float, Meta(gt=0, le=60)] = 1.0
     # How long one answer may take in all.
     total_seconds: Annotated[float, Meta(gt=0, le=604800)] = 3600.0
     # How long an idle connection is kept; below the engine's own keep-alive (vLLM: 5 s).

@@ -13,10 +13,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from penstock.errors import ReplicaUnreachable
+from penstock.fleet.engine_metrics import read_metrics
 from penstock.fleet.settings import Settings
 
-# What vLLM calls requests that it works on and requests that wait for it.
-_RUNNING = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 _HEADERS_MAX = 100
 _FAILURES = (OSError, TimeoutError, ValueError, EOFError, asyncio.LimitOverrunError)
 
@@ -69,14 +68,19 @@ class EngineProbe:
     async def running(self, url: str) -> int | None:
         """Requests inside the engine; None when it does not say."""
         try:
-            answer = await self._get(url, "/metrics")
+            page = await self.metrics(url, self._timeout)
         except ReplicaUnreachable:
             return None
-        return count_running(answer.body) if answer.status == 200 else None
+        return None if page is None else read_metrics(page).inside
 
-    async def _get(self, url: str, path: str) -> Answer:
+    async def metrics(self, url: str, timeout_seconds: float) -> bytes | None:
+        """The engine's metrics page; None when it has none. Raises when nothing answers in time."""
+        answer = await self._get(url, "/metrics", timeout_seconds)
+        return answer.body if answer.status == 200 else None
+
+    async def _get(self, url: str, path: str, timeout_seconds: float | None = None) -> Answer:
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(timeout_seconds or self._timeout):
                 return await self._exchange(url, path)
         except _FAILURES as failure:
             reason = str(failure) or type(failure).__name__
@@ -107,18 +111,6 @@ class EngineProbe:
         if self._tls is None:
             self._tls = ssl.create_default_context(cafile=self._ca_file or None)
         return self._tls
-
-
-def count_running(metrics: bytes) -> int | None:
-    """Running and waiting requests, over all of an engine's ranks; None when neither is there."""
-    total: float | None = None
-    for line in metrics.decode(errors="replace").splitlines():
-        if line.startswith(_RUNNING):
-            try:
-                total = (total or 0.0) + float(line.split()[-1])
-            except ValueError:
-                return None
-    return int(total) if total is not None else None
 
 
 async def _read_answer(reader: asyncio.StreamReader, bytes_max: int) -> Answer:

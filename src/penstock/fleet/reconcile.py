@@ -10,12 +10,14 @@ import contextlib
 import itertools
 import logging
 import socket
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from penstock.catalogue import Catalogue
 from penstock.clock import Clock, new_id
 from penstock.errors import GenerationStale, NotFound, StoreUnavailable, Superseded
 from penstock.fleet.act import Actor
+from penstock.fleet.engine_load import EngineLoads
 from penstock.fleet.health import EngineProbe
 from penstock.fleet.intent import Intent
 from penstock.fleet.known import Known, KnownReplica
@@ -30,7 +32,11 @@ from penstock.fleet.settings import Settings
 from penstock.fleet.waiting import wait_for_event
 from penstock.fleet.wants import limits_of, recipes_of, wants_of
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
+from penstock.records.signal import EngineClaim
 from penstock.store.pool import Store
+
+# Tells gateways, until it is cancelled, what the engines of the keeper with this id say.
+Announce = Callable[[str, Callable[[float], Sequence[EngineClaim]]], Awaitable[None]]
 
 _log = logging.getLogger(__name__)
 _LAST_WRITE_SECONDS_MAX = 5.0
@@ -67,6 +73,7 @@ class Keeper:
         self._observer = Observer(
             providers, self._wants, probe, self._folder, clock, settings=settings
         )
+        self._loads = EngineLoads(self._known, probe, settings, clock)
         self._actor = Actor(
             providers, self._known, self._folder, clock, ended_kept=settings.ended_kept
         )
@@ -78,20 +85,25 @@ class Keeper:
         self._is_ending = False
         self.failures = 0
 
-    async def run(self, *, stop_replicas: bool = False) -> None:
+    async def run(self, *, stop_replicas: bool = False, announce: Announce | None = None) -> None:
         """Until `stop` is called. Replicas stay, unless `stop_replicas` asks for their end."""
         self._host = self._host or socket.gethostname()
         keeper = await self._open()
         publisher = Publisher(self._table, self._known, self._clock, keeper)
         try:
             async with asyncio.TaskGroup() as group:
-                beats = group.create_task(self._beat())
-                writes = group.create_task(self._write_roster(publisher))
+                loops = [
+                    group.create_task(self._beat()),
+                    group.create_task(self._write_roster(publisher)),
+                ]
+                if announce is not None:
+                    loops.append(group.create_task(self._loads.run()))
+                    loops.append(group.create_task(self._announce(announce, keeper)))
                 await self._reconcile()
                 if stop_replicas:
                     await self._end_replicas()
-                writes.cancel()
-                beats.cancel()
+                for loop in loops:
+                    loop.cancel()
             with contextlib.suppress(StoreUnavailable, TimeoutError):
                 async with asyncio.timeout(_LAST_WRITE_SECONDS_MAX):
                     await publisher.publish()
@@ -178,6 +190,13 @@ class Keeper:
                 extra = {"action": "keeper_beat_failed", "reason": str(failure)}
                 _log.warning("keeper heartbeat not written", extra=extra)
             await asyncio.sleep(self._settings.heartbeat_seconds)
+
+    async def _announce(self, announce: Announce, keeper: str) -> None:
+        try:
+            await announce(keeper, self._loads.claims)
+        except Exception:  # noqa: BLE001 - without it gateways choose less well, and that is all
+            self.failures += 1
+            _log.exception("engine loads not announced", extra={"action": "announce_failed"})
 
     async def _write_roster(self, publisher: Publisher) -> None:
         # Before the first look, what we do not know is not yet what is not there.

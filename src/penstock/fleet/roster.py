@@ -137,6 +137,10 @@ class RosterMirror:
         """The replicas that take requests for a model."""
         return self._ready.get(model, ())
 
+    def find(self, replica: ReplicaId) -> Replica | None:
+        """A replica in any state but gone."""
+        return self._replicas.get(replica)
+
     def wanted_models(self) -> frozenset[ModelId]:
         """Models with a replica in any state but gone."""
         return self._wanted

@@ -71,6 +71,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     health_timeout_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 5.0
     # The largest health, models or metrics answer that is read.
     health_bytes_max: Annotated[int, Meta(ge=1024, le=2**26)] = 4 * 2**20
+    # How often each ready engine is asked for its load, which gateways are told.
+    load_seconds: Annotated[float, Meta(ge=0.1, le=60)] = 0.5
+    # How long that answer may take; gateways ask an engine that is later for its health themselves.
+    load_timeout_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 1.0
     # A ready engine whose health has failed for this long is replaced.
     unhealthy_seconds: Seconds = 60.0
     # How long a draining replica may finish its streams before it is stopped all the same.

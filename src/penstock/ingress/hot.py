@@ -14,6 +14,7 @@ from penstock.ingress import error_response
 from penstock.ingress.endings import Endings
 from penstock.ingress.exchange import JSON, Exchange
 from penstock.ingress.reading import CallerHeaders, RequestReader
+from penstock.ingress.route_headers import NAMES as ROUTE_HEADERS
 from penstock.ingress.routes import Route, Surface, find_route, surface_of
 from penstock.ingress.settings import Settings
 from penstock.ingress.sinks import (
@@ -33,7 +34,7 @@ EXPOSED_HEADERS: Final = (
     "x-request-id", "retry-after", "x-should-retry", "x-penstock-cost-usd",
     "x-penstock-limit-warning", "x-ratelimit-limit-requests", "x-ratelimit-remaining-requests",
     "x-ratelimit-reset-requests", "x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens",
-    "x-ratelimit-reset-tokens",
+    "x-ratelimit-reset-tokens", *ROUTE_HEADERS,
 )  # fmt: skip
 _EXPOSED: Final = b"access-control-expose-headers: %s\r\n" % ", ".join(EXPOSED_HEADERS).encode()
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.records.model import Family
-from penstock.wire import errors, models, schemas, usage
+from penstock.wire import errors, models, routing, schemas, usage
 from penstock.wire.usage_query import ROWS_DEFAULT, ROWS_MAX, Label, Step
 
 Schema = dict[str, Any]
@@ -21,7 +21,7 @@ _TYPES: Final = (
     schemas.RunRequest, schemas.ChatCompletion, schemas.NativeResult,
     errors.OpenAIErrorAnswer, errors.EnvelopeErrorAnswer,
     models.OpenAIModel, models.OpenAIModelList, models.FoundModel,
-    usage.UsageAnswer, usage.SessionAnswer, usage.RequestAnswer,
+    usage.UsageAnswer, usage.SessionAnswer, usage.RequestAnswer, routing.RoutingAnswer,
 )  # fmt: skip
 
 
@@ -100,6 +100,7 @@ def _paths() -> Schema:
             "A model's input and output", _ref("SchemaAnswer"), [account, named_model], _V4
         ),
         **_usage_paths(),
+        "/v1/routing/explain": _explain(),
         "/healthz": {"get": _open_page("Is this worker alive")},
         "/readyz": {"get": _open_page("Can it serve")},
         "/openapi.json": {"get": _open_page("This description")},
@@ -135,6 +136,15 @@ def _usage_paths() -> Schema:
             _ref("SessionAnswer"), [session, of_account, *period], _V1,
         ),
     }  # fmt: skip
+
+
+def _explain() -> Schema:
+    account = _query("account", {"type": "string"}, "Whose request it is; operators must say.")
+    summary = "Where a chat request would go now, and why; nothing is sent"
+    body = {"required": True, "content": _content(_ref("ChatCompletionRequest"))}
+    answers = _answers(_ref("RoutingAnswer"), _V1)
+    asked = {"summary": summary, "parameters": [account]}
+    return {"post": {**asked, "requestBody": body, "responses": answers}}
 
 
 def _query(name: str, schema: Schema, description: str) -> Schema:

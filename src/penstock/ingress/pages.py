@@ -18,6 +18,7 @@ from penstock.ingress.hot import EXPOSED_HEADERS
 from penstock.ingress.json_pages import RequestIds, crash_page, error_page, json_response
 from penstock.ingress.model_pages import ModelPages
 from penstock.ingress.openapi import document
+from penstock.ingress.routing_pages import RoutingPages
 from penstock.ingress.settings import Settings
 from penstock.ingress.usage_pages import UsagePages
 
@@ -39,6 +40,7 @@ class Pages(msgspec.Struct, frozen=True):
     models: ModelPages
     usage: UsagePages
     health: HealthPages
+    routing: RoutingPages
 
 
 def build_pages(pages: Pages, settings: Settings, lifespan: Lifespan[Starlette]) -> Starlette:
@@ -62,6 +64,7 @@ def build_pages(pages: Pages, settings: Settings, lifespan: Lifespan[Starlette])
         Route(f"{_ACCOUNT}/ai/v1/models/{{model:path}}", models.show_openai),
         Route(f"{_ACCOUNT}/ai/models/search", models.search),
         Route(f"{_ACCOUNT}/ai/models/schema", models.schema),
+        Route("/v1/routing/explain", pages.routing.explain, methods=["POST"]),
         # Hot paths with another method than POST: say so, instead of 404.
         *(Route(path, _post_only, methods=_NOT_POST) for path in _HOT_PATHS),
     ]

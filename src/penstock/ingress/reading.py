@@ -20,10 +20,12 @@ from penstock.policy import KeyMirror, authorize
 from penstock.records.account import Key
 from penstock.records.model import Capability, Family, Model
 from penstock.records.price import Price, Tier
+from penstock.records.prompt_chain import PromptChain
 from penstock.records.request import InferenceRequest, RequestId
 from penstock.wire.chat import MODEL, ChatRequest, read_chat
 from penstock.wire.json_body import Fields
 from penstock.wire.large_body import read_body
+from penstock.wire.prompt_chain import digest, prompt_chain
 from penstock.wire.workers_ai import chat_fields
 
 _BEARER: Final = b"bearer "
@@ -53,31 +55,35 @@ class CallerHeaders:
             raise Unauthenticated
         return secret
 
-    def session(self) -> str:
+    def session(self) -> bytes:
+        """The session's name, as the caller wrote it."""
         for name in _SESSION_HEADERS:
             value = self._by_name.get(name)
             if value:
-                return _label(value)
-        return ""
+                return value
+        return b""
 
     def caller_request_id(self) -> str:
-        return _label(self._by_name.get(b"x-request-id", b""))
+        value = self._by_name.get(b"x-request-id")
+        return _label(value) if value else ""
 
     def refuse_encoding(self) -> None:
-        encoding = self._by_name.get(b"content-encoding", b"identity")
-        if encoding.lower() != b"identity":
+        encoding = self._by_name.get(b"content-encoding")
+        if encoding is not None and encoding.lower() != b"identity":
             raise InvalidRequest(
                 f"Content encoding `{_label(encoding)}` is not supported: send plain JSON."
             )
 
     def workflow(self, in_body: str) -> str:
-        names = self._by_name
-        return workflow_label(
-            names.get(b"x-penstock-workflow", b""), names.get(b"cf-aig-metadata", b""), in_body
-        )
+        ours = self._by_name.get(b"x-penstock-workflow")
+        theirs = self._by_name.get(b"cf-aig-metadata")
+        if not (ours or theirs or in_body):
+            return ""
+        return workflow_label(ours or b"", theirs or b"", in_body)
 
     def client_retry(self) -> int | None:
-        return retry_number(self._by_name.get(b"x-stainless-retry-count", b""))
+        value = self._by_name.get(b"x-stainless-retry-count")
+        return retry_number(value) if value else None
 
     def cost_cap(self) -> str | None:
         value = self._by_name.get(b"x-penstock-max-cost-usd")
@@ -87,7 +93,8 @@ class CallerHeaders:
         return self._by_name.get(b"x-penstock-cost", b"") in (b"1", b"true")
 
     def rejects_if_busy(self) -> bool:
-        return _label(self._by_name.get(b"x-penstock-reject-if-busy", b"")).lower() in _TRUE
+        value = self._by_name.get(b"x-penstock-reject-if-busy")
+        return _label(value).lower() in _TRUE if value else False
 
 
 class RequestReader:
@@ -128,6 +135,9 @@ class RequestReader:
         asked_at = timestamp_of(request_id)
         price = self._prices.price(model.id, Tier.NOW, asked_at)
         wanted = self._estimate(chat, model, price, headers.cost_cap())
+        seed = digest(grant.cache_salt)
+        chain = self._chain(chat, model, seed)
+        session = headers.session() or chat.cache_key or chat.conversation
         return InferenceRequest(
             id=request_id,
             account=grant.account,
@@ -136,7 +146,7 @@ class RequestReader:
             body=chat.fields,
             is_stream=chat.is_stream,
             cache_salt=grant.cache_salt,
-            session=headers.session() or _printable(chat.cache_key[:_LABEL_CHARS_MAX]),
+            session=_label(session) if session else "",
             wants_usage=chat.wants_usage or _is_native(route, model),
             wants_continuous_usage=chat.wants_continuous_usage,
             choices=chat.choices,
@@ -150,7 +160,16 @@ class RequestReader:
             prompt_tokens_estimate=wanted.prompt_tokens,
             output_tokens_max=wanted.output_tokens,
             on_outage_refuse=grant.on_outage_refuse,
+            chain=chain,
+            # The whole name: its label is cut, and two sessions may have the same.
+            session_key=digest(session, seed) if session else chain.opening,
+            is_affinity_strict=grant.is_affinity_strict,
         )
+
+    def _chain(self, chat: ChatRequest, model: Model, seed: int) -> PromptChain:
+        root = digest(model.id, seed)
+        image_bytes = int(model.image_tokens_max * self._bytes_per_token)
+        return prompt_chain(root, chat.fields, chat.messages, chat.media, image_bytes)
 
     def _estimate(self, chat: ChatRequest, model: Model, price: Price, cap: str | None) -> Estimate:
         wanted = estimate(chat, model, self._bytes_per_token)
@@ -208,22 +227,21 @@ def _is_native(route: Route, model: Model) -> bool:
 
 def _rejects_if_busy(route: Route, headers: CallerHeaders, chat: ChatRequest) -> bool:
     """Options come three ways: in the body, in the query, in a header."""
-    if chat.options.queue_request or route.query.get("queueRequest", "").lower() in _TRUE:
+    query = route.query
+    if chat.options.queue_request or (query and query.get("queueRequest", "").lower() in _TRUE):
         raise InvalidRequest(
             "The asynchronous API (`queueRequest`) is not available on this gateway.",
             param="queueRequest",
         )
     return (
         bool(chat.options.reject_if_busy)
-        or route.query.get("rejectIfBusy", "").lower() in _TRUE
+        or (bool(query) and query.get("rejectIfBusy", "").lower() in _TRUE)
         or headers.rejects_if_busy()
     )
 
 
-def _label(value: bytes) -> str:
+def _label(value: bytes | str) -> str:
     """A caller's own text, cut and made safe to write back and to log."""
-    return _printable(value[:_LABEL_CHARS_MAX].decode("latin-1"))
-
-
-def _printable(text: str) -> str:
+    start = value[:_LABEL_CHARS_MAX]
+    text = start.decode("latin-1") if isinstance(start, bytes) else start
     return text if text.isprintable() else "".join(c for c in text if c.isprintable())

@@ -7,6 +7,7 @@ import msgspec
 
 from penstock.ingress.exchange import JSON, Exchange
 from penstock.ingress.limit_headers import limit_headers
+from penstock.ingress.route_headers import route_headers
 from penstock.metering import usd
 from penstock.records.price import Price, cost_nanousd
 from penstock.records.request import RequestEnd
@@ -59,7 +60,8 @@ class ClientSink:
         self._exchange.when_drained(resume)
 
     def begin(self) -> None:
-        self._exchange.start_stream(self._headers(), is_chunked=self._shape.is_chunked)
+        if not self._exchange.is_started:
+            self._start(self._headers() + route_headers(self._end))
 
     def push(self, events: bytes) -> None:
         if self.keepalive is not None:
@@ -87,15 +89,19 @@ class ClientSink:
         return self.shape_whole(answer)
 
     def whole(self, shaped: bytes, usage: Usage | None) -> None:
-        headers = JSON + self._headers()
+        headers = JSON + self._headers() + route_headers(self._end)
         if usage is not None:
             headers += b"x-penstock-cost-usd: %s\r\n" % self._cost(usage)
         self._exchange.answer(200, headers, shaped)
 
     def comment(self) -> None:
         """Hold the line while the engine reads a long prompt."""
-        self.begin()
+        # Which replica will answer is not known yet: this one may fail, and another be tried.
+        self._start(self._headers())
         self._exchange.write(b": keepalive\n\n")
+
+    def _start(self, headers: bytes) -> None:
+        self._exchange.start_stream(headers, is_chunked=self._shape.is_chunked)
 
     def _headers(self) -> bytes:
         end = self._end

@@ -8,8 +8,8 @@ line for COPY into the ledger, so a drain copies bytes and decodes nothing. Atte
 at a time have different slots: the slot joins the two.
 
 A file is full of zeros when it is made, so a length of 0 is the end of what was written. A frame
-whose checksum is wrong was cut by a kill in the middle of being written, or damaged since. Another
-version of the lines will have kinds of its own.
+whose checksum is wrong was cut by a kill in the middle of being written, or damaged since. Each
+version of the lines has kinds of its own, so that one may adopt what the version before has left.
 """
 
 import mmap
@@ -19,8 +19,10 @@ from collections.abc import Iterator
 from typing import Final
 
 HEADER: Final = struct.Struct("<IIIB")
-OPENED: Final = 1
+# Without what routing expects; no longer written.
+OPENED_UNROUTED: Final = 1
 CLOSED: Final = 2
+OPENED: Final = 3
 # A closing frame is never longer: so much room is kept for each attempt that is open.
 CLOSE_BYTES_MAX: Final = 256
 
@@ -46,6 +48,6 @@ def frames(data: mmap.mmap | bytes, at: int) -> Iterator[tuple[int, int, bytes, 
         text = data[start:at]
         if len(text) != length or zlib.crc32(text, slot ^ kind << 24) != checksum:
             raise Damaged
-        if kind not in (OPENED, CLOSED):
+        if not OPENED_UNROUTED <= kind <= OPENED:
             raise Damaged
         yield kind, slot, text, at

@@ -9,11 +9,11 @@ import mmap
 from pathlib import Path
 from typing import Final
 
+from penstock.metering.bill import Bill, bill
 from penstock.metering.journal import SEGMENT, SLOTS
-from penstock.metering.journal_format import HEADER, OPENED, Damaged, frames
-from penstock.metering.ledger_line import closing, price_in
+from penstock.metering.journal_format import CLOSED, HEADER, OPENED, Damaged, frames
+from penstock.metering.ledger_line import UNROUTED, agreed_in, closing
 from penstock.metering.usage_slots import UsageSlots
-from penstock.records.price import cost_nanousd
 from penstock.records.request import Outcome
 from penstock.wire.engine_usage import read_usage
 
@@ -98,8 +98,9 @@ class JournalReader:
         try:
             for kind, slot, text, end in frames(data, self._at):
                 self._at = end
-                if kind == OPENED:
-                    self._open[slot] = (text, self._number)
+                if kind != CLOSED:
+                    line = text if kind == OPENED else text + UNROUTED
+                    self._open[slot] = (line, self._number)
                     continue
                 opened = self._open.pop(slot, None)
                 if opened is not None:
@@ -171,5 +172,8 @@ def _numbers(folder: Path) -> list[int]:
 def _interrupted(opened: bytes, raw: bytes | None) -> bytes:
     """A slot is written when bytes go to the caller, so what it counts was delivered."""
     usage = None if raw is None else read_usage(raw)
-    charge = 0 if usage is None else cost_nanousd(usage, price_in(opened))
-    return closing((0, None, None), Outcome.INTERRUPTED, "", usage, charge)
+    billed = Bill()
+    if usage is not None:
+        price, expected = agreed_in(opened)
+        billed = bill(usage, price, cut_expecting=expected)
+    return closing((0, None, None), Outcome.INTERRUPTED, "", billed)

@@ -4,9 +4,10 @@ create temporary table if not exists drained (
     cached_input_nanousd_per_mtok bigint, output_nanousd_per_mtok bigint, multiplier_bp integer,
     attempt smallint, replica text, session text, prompt_family text, workflow text,
     is_stream boolean, client_retry smallint, caller_request text, waited_us bigint,
-    limits bigint[], duration_us bigint, outcome text, error text, first_token_us bigint,
-    streamed_us bigint, prompt_tokens bigint, cached_tokens bigint, is_cached_estimated boolean,
-    output_tokens bigint, charge_nanousd bigint, charge_reason text
+    limits bigint[], cached_expected integer, session_moved text, cache_break text,
+    duration_us bigint, outcome text, error text, first_token_us bigint, streamed_us bigint,
+    prompt_tokens bigint, cached_tokens bigint, is_cached_estimated boolean, output_tokens bigint,
+    charge_nanousd bigint, charge_reason text
 ) on commit delete rows
 
 -- name: copy
@@ -44,7 +45,8 @@ with fresh as (
         is_stream, client_retry, caller_request, asked_at, waited_ms, first_token_ms,
         output_tokens_per_second, duration_ms, prompt_tokens, cached_tokens, is_cached_estimated,
         output_tokens, outcome, error, input_nanousd_per_mtok, cached_input_nanousd_per_mtok,
-        output_nanousd_per_mtok, multiplier_bp, charge_nanousd, charge_reason
+        output_nanousd_per_mtok, multiplier_bp, charge_nanousd, charge_reason, cached_expected,
+        session_moved, cache_break
     )
     select
         (request_time(d.request) at time zone 'UTC')::date, d.request, d.attempt, d.account,
@@ -59,7 +61,8 @@ with fresh as (
         d.duration_us / 1000.0, d.prompt_tokens,
         d.cached_tokens, d.is_cached_estimated, d.output_tokens, d.outcome, d.error,
         d.input_nanousd_per_mtok, d.cached_input_nanousd_per_mtok, d.output_nanousd_per_mtok,
-        d.multiplier_bp, d.charge_nanousd, d.charge_reason
+        d.multiplier_bp, d.charge_nanousd, d.charge_reason, d.cached_expected, d.session_moved,
+        d.cache_break
     from drained d
     left join workflow_names n on n.account = d.account and n.name = d.workflow
     on conflict do nothing

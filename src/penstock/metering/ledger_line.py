@@ -6,15 +6,15 @@ fields in order, as `ledger.sql` stages them.
 
 from typing import Final
 
+from penstock.metering.bill import Bill
 from penstock.records.price import Price, Tier
-from penstock.records.request import InferenceRequest, Outcome
-from penstock.records.usage import Usage
+from penstock.records.request import InferenceRequest, Outcome, RequestEnd
 
 OPENING_COLUMNS: Final = (
     "request", "account", "key", "model", "tier", "input_nanousd_per_mtok",
     "cached_input_nanousd_per_mtok", "output_nanousd_per_mtok", "multiplier_bp", "attempt",
     "replica", "session", "prompt_family", "workflow", "is_stream", "client_retry",
-    "caller_request", "waited_us", "limits",
+    "caller_request", "waited_us", "limits", "cached_expected", "session_moved", "cache_break",
 )  # fmt: skip
 CLOSING_COLUMNS: Final = (
     "duration_us", "outcome", "error", "first_token_us", "streamed_us", "prompt_tokens",
@@ -30,20 +30,25 @@ _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "
 _KNOWN_MAX: Final = 10_000
 _known: dict[tuple[str, str, Tier], tuple[Price, str]] = {}
 _PRICE_AT: Final = OPENING_COLUMNS.index("input_nanousd_per_mtok")
+_EXPECTED_AT: Final = OPENING_COLUMNS.index("cached_expected")
+# What an opening of the time before routing knew caches lacks at its end.
+UNROUTED: Final = b"\\N\t\t\t"
 
 
 def opening(
-    request: InferenceRequest, replica: str, attempt: int, waited_us: int, limits: tuple[int, ...]
+    request: InferenceRequest, end: RequestEnd, waited_us: int, limits: tuple[int, ...]
 ) -> bytes:
-    """Who, what, where, and the price that was agreed."""
+    """Who, what, where, the price that was agreed, and what routing expects of `end`'s replica."""
     session, workflow, caller = request.session, request.workflow, request.caller_request_id
     retry = _NULL if request.client_retry is None else request.client_retry
+    expected = end.cached_expected
     return (
-        f"{request.id}\t{_who_pays_what(request)}\t{attempt}\t{replica}\t"
+        f"{request.id}\t{_who_pays_what(request)}\t{end.attempts + 1}\t{end.replica}\t"
         f"{_escaped(session) if session else ''}\t{request.prompt_family}\t"
         f"{_escaped(workflow) if workflow else ''}\t{request.is_stream:d}\t{retry}\t"
         f"{_escaped(caller) if caller else ''}\t{waited_us}\t"
         f"{{{','.join(map(str, limits)) if limits else ''}}}\t"
+        f"{_NULL if expected is None else expected}\t{end.session_moved}\t{end.cache_break}\t"
     ).encode("utf-8", "replace")
 
 
@@ -65,10 +70,9 @@ def _who_pays_what(request: InferenceRequest) -> str:
     return text
 
 
-def closing(
-    times: Times, outcome: Outcome, error: str, usage: Usage | None, charge: int, reason: str = ""
-) -> bytes:
+def closing(times: Times, outcome: Outcome, error: str, billed: Bill) -> bytes:
     """What was used, how it ended, what it costs."""
+    usage = billed.usage
     duration, first, streamed = times
     prompt: int | str = _NULL
     cached: int | None = None
@@ -78,14 +82,19 @@ def closing(
     return (
         f"{duration}\t{outcome!s}\t{error}\t{_NULL if first is None else first}\t"
         f"{_NULL if streamed is None else streamed}\t{prompt}\t"
-        f"{_NULL if cached is None else cached}\t0\t{output}\t{charge}\t{reason}\n"
+        f"{_NULL if cached is None else cached}\t{billed.is_cached_estimated:d}\t{output}\t"
+        f"{billed.charge_nanousd}\t{billed.reason}\n"
     ).encode()
 
 
-def price_in(opened: bytes) -> Price:
-    """The price that an opening half carries."""
-    fields = opened.split(b"\t")[_PRICE_AT : _PRICE_AT + 4]
-    return Price(*map(int, fields))
+def agreed_in(opened: bytes) -> tuple[Price, int | None]:
+    """The price that an opening half carries, and the cached tokens that were expected."""
+    fields = opened.split(b"\t")
+    expected = fields[_EXPECTED_AT]
+    return (
+        Price(*map(int, fields[_PRICE_AT : _PRICE_AT + 4])),
+        None if expected == _NULL.encode() else int(expected),
+    )
 
 
 def _escaped(label: str) -> str:

@@ -4,20 +4,14 @@ The journal has the opening record before the engine sees a byte, and the closin
 caller sees the last. What is charged is what was made for a caller who got something of it.
 """
 
-from typing import Final
-
 from penstock.clock import Clock
+from penstock.metering.bill import bill
 from penstock.metering.journal import Journal
 from penstock.metering.ledger_line import Times, closing, opening
 from penstock.metering.usage_slots import USAGE_BYTES_MAX
-from penstock.records.price import cost_nanousd
-from penstock.records.replica import Replica
-from penstock.records.request import InferenceRequest, Outcome
+from penstock.records.request import InferenceRequest, Outcome, RequestEnd
 from penstock.records.usage import Usage
 from penstock.wire.engine_usage import read_usage, write_usage
-
-# Why tokens that an engine made are not charged.
-NOT_DELIVERED: Final = "not_delivered"
 
 
 class Metering:
@@ -27,36 +21,43 @@ class Metering:
         self._journal = journal
         self._clock = clock
 
-    def open(
-        self, request: InferenceRequest, replica: Replica, attempt: int, limits: tuple[int, ...]
-    ) -> "Meter":
-        """JournalFull when usage could not be recorded: then nothing may go upstream."""
+    def open(self, request: InferenceRequest, end: RequestEnd, limits: tuple[int, ...]) -> "Meter":
+        """For the next attempt, at `end`'s replica.
+
+        JournalFull when usage could not be recorded: then nothing may go upstream.
+        """
         journal = self._journal
         slot = journal.take_slot()
         waited_us = int((self._clock.now() - request.asked_at) * 1e6)
         try:
-            journal.open(slot, opening(request, replica.id, attempt, waited_us, limits))
+            journal.open(slot, opening(request, end, waited_us, limits))
         except BaseException:
             journal.slots.free(slot)
             raise
-        return Meter(journal, self._clock, request, slot)
+        return Meter(journal, self._clock, request, slot, end.cached_expected)
 
 
 class Meter:
     """One attempt's count. Satisfies the engine's `Tally`."""
 
     __slots__ = (
-        "_began", "_clock", "_first_at", "_is_closed", "_journal", "_request", "_slot",
-        "charge_nanousd",
+        "_began", "_cached_expected", "_clock", "_first_at", "_is_closed", "_journal", "_request",
+        "_slot", "charge_nanousd",
     )  # fmt: skip
 
     def __init__(
-        self, journal: Journal, clock: Clock, request: InferenceRequest, slot: int
+        self,
+        journal: Journal,
+        clock: Clock,
+        request: InferenceRequest,
+        slot: int,
+        cached_expected: int | None,
     ) -> None:
         self._journal = journal
         self._clock = clock
         self._request = request
         self._slot = slot
+        self._cached_expected = cached_expected
         self._began = clock.monotonic()
         self._first_at: float | None = None
         self._is_closed = False
@@ -85,15 +86,13 @@ class Meter:
         if self._is_closed:
             return
         self._is_closed = True
-        reason = ""
-        if usage is not None:
-            if is_delivered:
-                self.charge_nanousd = cost_nanousd(usage, self._request.price)
-            else:
-                reason = NOT_DELIVERED
+        request = self._request
+        is_cut = outcome is not Outcome.OK and request.is_stream
+        expected = self._cached_expected if is_cut else None
+        billed = bill(usage, request.price, is_delivered=is_delivered, cut_expecting=expected)
+        self.charge_nanousd = billed.charge_nanousd
         journal, slot = self._journal, self._slot
-        times = self._times(usage)
-        journal.close(slot, closing(times, outcome, error, usage, self.charge_nanousd, reason))
+        journal.close(slot, closing(self._times(usage), outcome, error, billed))
         journal.slots.free(slot)
 
     def _times(self, usage: Usage | None) -> Times:

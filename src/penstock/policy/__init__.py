@@ -6,8 +6,18 @@ blocked account is refused by every gateway within 5 s. It knows no limits, pric
 
 from penstock.policy.accounts import AccountBook
 from penstock.policy.authorize import authorize
+from penstock.policy.cell_secret import cell_mark, read_cell_secret, signal_key
 from penstock.policy.key_mirror import KeyMirror
 from penstock.policy.keys import KeyBook
 from penstock.policy.settings import Settings
 
-__all__ = ["AccountBook", "KeyBook", "KeyMirror", "Settings", "authorize"]
+__all__ = [
+    "AccountBook",
+    "KeyBook",
+    "KeyMirror",
+    "Settings",
+    "authorize",
+    "cell_mark",
+    "read_cell_secret",
+    "signal_key",
+]

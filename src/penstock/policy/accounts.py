@@ -5,7 +5,7 @@ import re
 from penstock import errors
 from penstock.clock import new_id
 from penstock.policy.revision import next_revision
-from penstock.records.account import Account, AccountId, OnOutage
+from penstock.records.account import Account, AccountId, Affinity, OnOutage
 from penstock.store import Store
 from penstock.store.pool import Row
 
@@ -45,7 +45,7 @@ class AccountBook:
         """The oldest accounts first."""
         async with self._store.transaction() as transaction:
             rows = await transaction.fetch(
-                "select id, name, is_blocked, on_outage from accounts"
+                "select id, name, is_blocked, on_outage, affinity from accounts"
                 " order by created_at, id limit %s",
                 (limit,),
             )
@@ -54,7 +54,8 @@ class AccountBook:
     async def find(self, id: str) -> Account | None:
         async with self._store.transaction() as transaction:
             row = await transaction.fetch_one(
-                "select id, name, is_blocked, on_outage from accounts where id = %s", (id,)
+                "select id, name, is_blocked, on_outage, affinity from accounts where id = %s",
+                (id,),
             )
         return None if row is None else account_from(row)
 
@@ -64,7 +65,7 @@ class AccountBook:
             revision = await next_revision(transaction)
             row = await transaction.fetch_one(
                 "update accounts set is_blocked = %s, revision = %s where id = %s"
-                " returning id, name, is_blocked, on_outage",
+                " returning id, name, is_blocked, on_outage, affinity",
                 (is_blocked, revision, id),
             )
         return _found(row, id)
@@ -75,16 +76,27 @@ class AccountBook:
             revision = await next_revision(transaction)
             row = await transaction.fetch_one(
                 "update accounts set on_outage = %s, revision = %s where id = %s"
-                " returning id, name, is_blocked, on_outage",
+                " returning id, name, is_blocked, on_outage, affinity",
                 (on_outage.value, revision, id),
+            )
+        return _found(row, id)
+
+    async def set_affinity(self, id: str, affinity: Affinity) -> Account:
+        """Choose how firmly its sessions stay with their replicas."""
+        async with self._store.transaction() as transaction:
+            revision = await next_revision(transaction)
+            row = await transaction.fetch_one(
+                "update accounts set affinity = %s, revision = %s where id = %s"
+                " returning id, name, is_blocked, on_outage, affinity",
+                (affinity.value, revision, id),
             )
         return _found(row, id)
 
 
 def account_from(row: Row) -> Account:
     """A record out of a row, in the order of the record's fields."""
-    id, name, is_blocked, on_outage = row
-    return Account(id, name, is_blocked, OnOutage(on_outage))
+    id, name, is_blocked, on_outage, affinity = row
+    return Account(id, name, is_blocked, OnOutage(on_outage), Affinity(affinity))
 
 
 def check_name(name: str) -> None:

@@ -1,7 +1,7 @@
 """May this key have this model, on this path? A pure decision over records; it looks nothing up."""
 
 from penstock import errors
-from penstock.records.account import Grant, Key, OnOutage, Role
+from penstock.records.account import Affinity, Grant, Key, OnOutage, Role
 from penstock.records.model import Model
 
 
@@ -21,5 +21,10 @@ def authorize(key: Key, model: Model, salt: str, account_in_path: str | None) ->
         raise errors.AccountBlocked
     if model.allowed_accounts and account.id not in model.allowed_accounts:
         raise errors.ModelNotAllowed(f"This account may not use the model {model.id}.")
-    refuses = account.on_outage is OnOutage.REFUSE
-    return Grant(account.id, key.id, salt, on_outage_refuse=refuses)
+    return Grant(
+        account.id,
+        key.id,
+        salt,
+        on_outage_refuse=account.on_outage is OnOutage.REFUSE,
+        is_affinity_strict=account.affinity is Affinity.STRICT,
+    )

@@ -20,18 +20,12 @@ async def read_revision(transaction: Transaction) -> int:
     return int(row[0])
 
 
-async def read_cell_secret(transaction: Transaction) -> bytes:
-    row = await transaction.fetch_one("select secret from cell")
-    assert row is not None, "cell has lost its row"
-    return bytes(row[0])
-
-
 async def read_accounts(transaction: Transaction, since: int) -> AsyncIterator[list[Account]]:
     """Accounts newer than a revision, oldest change first."""
     after = (since + 1, "")
     while True:
         rows = await transaction.fetch(
-            "select revision, id, name, is_blocked, on_outage from accounts"
+            "select revision, id, name, is_blocked, on_outage, affinity from accounts"
             " where (revision, id) > (%s, %s) order by revision, id limit %s",
             (*after, PAGE_ROWS),
         )

@@ -7,12 +7,12 @@ come back (StoreUnavailable), never that they are wrong. It writes nothing.
 
 import asyncio
 import hashlib
-import hmac
 import logging
 
 from penstock import errors
 from penstock.clock import Clock
-from penstock.policy.changes import read_accounts, read_cell_secret, read_keys, read_revision
+from penstock.policy.cell_secret import account_salt, cell_mark, read_cell_secret, signal_key
+from penstock.policy.changes import read_accounts, read_keys, read_revision
 from penstock.policy.key_table import KeyTable
 from penstock.policy.settings import Settings
 from penstock.records.account import Key
@@ -68,7 +68,7 @@ class KeyMirror:
         salt = self._salts.get(account)
         if salt is None:
             assert self._cell_secret, "the mirror is not loaded"
-            salt = hmac.digest(self._cell_secret, account.encode(), "sha256").hex()
+            salt = account_salt(self._cell_secret, account)
             if len(self._salts) >= self._settings.accounts_max:
                 self._salts.clear()
             self._salts[account] = salt
@@ -77,7 +77,12 @@ class KeyMirror:
     def cell_mark(self) -> str:
         """A name for this cell that gives nothing of its secret away."""
         assert self._cell_secret, "the mirror is not loaded"
-        return hmac.digest(self._cell_secret, b"cell mark", "sha256").hex()
+        return cell_mark(self._cell_secret)
+
+    def signal_key(self) -> bytes:
+        """What the signals of this cell are sealed with."""
+        assert self._cell_secret, "the mirror is not loaded"
+        return signal_key(self._cell_secret)
 
     @property
     def age_seconds(self) -> float:

@@ -23,6 +23,13 @@ class OnOutage(StrEnum):
     REFUSE = "refuse"
 
 
+class Affinity(StrEnum):
+    """How firmly a session stays with its replica: among near equals, or until that is gone."""
+
+    NEAR = "near"
+    STRICT = "strict"
+
+
 class Account(msgspec.Struct, frozen=True):
     """A tenant."""
 
@@ -30,6 +37,7 @@ class Account(msgspec.Struct, frozen=True):
     name: str
     is_blocked: bool = False
     on_outage: OnOutage = OnOutage.CONTINUE
+    affinity: Affinity = Affinity.NEAR
 
 
 class Key(msgspec.Struct, frozen=True):
@@ -49,3 +57,4 @@ class Grant(msgspec.Struct, frozen=True):
     key: KeyId
     cache_salt: str
     on_outage_refuse: bool = False
+    is_affinity_strict: bool = False

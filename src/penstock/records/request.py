@@ -9,6 +9,7 @@ from penstock.records.account import AccountId, KeyId
 from penstock.records.limit import Standing
 from penstock.records.model import Model
 from penstock.records.price import Price, Tier
+from penstock.records.prompt_chain import PromptChain
 from penstock.records.usage import Usage
 
 RequestId = NewType("RequestId", str)
@@ -43,6 +44,11 @@ class InferenceRequest(msgspec.Struct, frozen=True):
     output_tokens_max: int = 0
     # Whether the account wants no use beyond its leases while Postgres is away.
     on_outage_refuse: bool = False
+    chain: PromptChain = PromptChain()
+    # Which conversation this is, scoped by account; 0 when nothing tells.
+    session_key: int = 0
+    # Whether its session stays where its cache is even when that is slower.
+    is_affinity_strict: bool = False
 
 
 class Outcome(StrEnum):
@@ -60,6 +66,11 @@ class RequestEnd(msgspec.Struct):
 
     attempts: int = 0
     replica: str = ""
+    # What routing expected of the last attempt: prompt tokens in the replica's cache, why the
+    # session moved (`load`, `drain`, `lost`), and which part of its prompt was no longer the same.
+    cached_expected: int | None = None
+    session_moved: str = ""
+    cache_break: str = ""
     usage: Usage | None = None
     waited_seconds: float = 0.0
     first_token_seconds: float | None = None

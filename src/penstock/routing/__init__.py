@@ -1,6 +1,8 @@
-"""Which replica: pure decisions over the roster and what is in flight. Time is passed in."""
+"""Which replica: pure decisions over what is known. Time is passed in. Open router.py first."""
 
-from penstock.routing.router import Roster, Router
+from penstock.routing.choice import HostTable, Weighed
+from penstock.routing.route import Route
+from penstock.routing.router import Roster, Router, Told
 from penstock.routing.settings import Settings
 
-__all__ = ["Roster", "Router", "Settings"]
+__all__ = ["HostTable", "Roster", "Route", "Router", "Settings", "Told", "Weighed"]

@@ -9,12 +9,15 @@ from penstock.records.replica import ReplicaId
 class Ejections:
     """`due` says whom to probe; only `restore` brings a replica back."""
 
-    __slots__ = ("_first_wait", "_interval", "_next_probe")
+    __slots__ = ("_first_wait", "_next_probe", "interval", "version")
 
     def __init__(self, *, first_wait_seconds: float, interval_seconds: float) -> None:
         self._first_wait = first_wait_seconds
-        self._interval = interval_seconds
+        # The seconds between two probes of one replica.
+        self.interval = interval_seconds
         self._next_probe: dict[ReplicaId, float] = {}
+        # Grows with every change.
+        self.version = 0
 
     def __len__(self) -> int:
         return len(self._next_probe)
@@ -27,19 +30,21 @@ class Ejections:
         if replica in self._next_probe:
             return False
         self._next_probe[replica] = now + self._first_wait
+        self.version += 1
         return True
 
     def restore(self, replica: ReplicaId) -> None:
-        self._next_probe.pop(replica, None)
+        if self._next_probe.pop(replica, None) is not None:
+            self.version += 1
 
     def due(self, now: float) -> list[ReplicaId]:
         """Those whose probe is due; each is due again one interval later."""
         ready = [replica for replica, at in self._next_probe.items() if at <= now]
         for replica in ready:
-            self._next_probe[replica] = now + self._interval
+            self._next_probe[replica] = now + self.interval
         return ready
 
     def forget_all_but(self, known: frozenset[ReplicaId]) -> None:
         """Drop those that have left the roster: ids are never reused."""
         for replica in [r for r in self._next_probe if r not in known]:
-            del self._next_probe[replica]
+            self.restore(replica)

@@ -1,31 +1,86 @@
-"""What this worker has sent and not yet seen answered, by replica."""
+"""What this worker has sent to one replica and not yet seen answered."""
 
-from penstock.records.replica import ReplicaId
+from penstock.routing.route import Route
+
+# What is not streamed says nothing when its prefill ends: it counts as decoding after so many times
+# the expected wait.
+_UNSEEN_FIRST_TOKEN = 1.5
 
 
 class Outstanding:
-    """Counts of requests in flight. A replica with none has no entry: gone ones leave no trace."""
+    """Requests in flight, those among them without a first token, and their tokens.
 
-    __slots__ = ("_counts",)
+    Plain numbers, kept as they change: a choice reads them for every candidate.
+    """
+
+    __slots__ = (
+        "_waiting", "decoding", "head_at", "head_tokens", "in_flight", "progress_at",
+        "prompt_tokens", "queued_tokens", "unstreamed",
+    )  # fmt: skip
 
     def __init__(self) -> None:
-        self._counts: dict[ReplicaId, int] = {}
+        self._waiting: dict[int, Route] = {}
+        self.in_flight = 0
+        self.decoding = 0
+        # Uncached prompt tokens of those without a first token, and of the oldest of them.
+        self.queued_tokens = 0
+        self.head_tokens = 0
+        self.head_at = 0.0
+        # Those without a first token that are not streamed.
+        self.unstreamed = 0
+        # Prompt tokens of all in flight: what they take of the KV cache.
+        self.prompt_tokens = 0
+        # When the replica last finished a prompt, or began its only one.
+        self.progress_at = 0.0
 
-    def at(self, replica: ReplicaId) -> int:
-        return self._counts.get(replica, 0)
+    def add(self, route: Route, now: float) -> None:
+        tokens = route.uncached
+        if not self._waiting:
+            self.progress_at = self.head_at = now
+            self.head_tokens = tokens
+        route.is_waiting = True
+        self._waiting[id(route)] = route
+        self.in_flight += 1
+        self.queued_tokens += tokens
+        self.prompt_tokens += route.prompt_tokens
+        if not route.is_stream:
+            self.unstreamed += 1
 
-    def add(self, replica: ReplicaId) -> None:
-        self._counts[replica] = self._counts.get(replica, 0) + 1
+    def note_first(self, route: Route, now: float) -> None:
+        """Its prompt is prefilled. May be called again without effect."""
+        if route.is_waiting:
+            self._leave(route)
+            self.progress_at = now
 
-    def remove(self, replica: ReplicaId) -> None:
-        left = self._counts[replica] - 1
-        if left:
-            self._counts[replica] = left
-        else:
-            del self._counts[replica]
+    def remove(self, route: Route, now: float) -> None:
+        if route.is_waiting:
+            # It ends without a first token: only when it was the head does another begin.
+            is_head = next(iter(self._waiting)) == id(route)
+            self._leave(route)
+            if is_head:
+                self.progress_at = now
+        self.in_flight -= 1
+        self.decoding -= 1
+        self.prompt_tokens -= route.prompt_tokens
 
-    def total(self) -> int:
-        return sum(self._counts.values())
+    def settle(self, now: float) -> None:
+        """Let go of unstreamed requests whose prefill must be over by now."""
+        for route in list(self._waiting.values()):
+            if route.is_stream:
+                continue
+            if now < route.sent_at + _UNSEEN_FIRST_TOKEN * route.expected_seconds:
+                return
+            self._leave(route)
+            self.progress_at = max(self.progress_at, route.sent_at + route.expected_seconds)
 
-    def by_replica(self) -> dict[ReplicaId, int]:
-        return dict(self._counts)
+    def _leave(self, route: Route) -> None:
+        route.is_waiting = False
+        self.decoding += 1
+        del self._waiting[id(route)]
+        self.queued_tokens -= route.uncached
+        if not route.is_stream:
+            self.unstreamed -= 1
+        for head in self._waiting.values():
+            self.head_tokens, self.head_at = head.uncached, head.sent_at
+            return
+        self.head_tokens, self.head_at = 0, 0.0

@@ -1,33 +1,106 @@
-"""The rule: among replicas that may take the request, the one with the fewest in flight.
+"""The rule: the least time for all. Pure; docs/routing.md says why, with figures.
 
-Ties go round, so that an idle fleet is used evenly. A rule that knows prefixes takes this one's
-place in `Router`; it has the same question to answer.
+    cost = own time + what the uncached tokens make others wait + a price for a nearly full KV cache
+
+Least wins. Within a few percent of the least the session's last replica wins, else one of the two
+that all gateways rank first for it; while other gateways are silent, the session's home.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from penstock.records.replica import Replica, ReplicaId
-from penstock.routing.outstanding import Outstanding
+from penstock.records.signal import PeerState
+from penstock.routing.home import rank
+from penstock.routing.known_replica import KnownReplica
+
+# The share of the KV cache above which a request is expected to push others out of it.
+KV_FULL = 0.95
+# A whole cache too much costs as much as prefilling three quarters of it.
+KV_WEIGHT = 0.75
+# How much more a token harms for each request that decodes there.
+DECODING_WEIGHT = 0.005
+# Each of those counts as so many uncached tokens: short prompts would pile up where theirs is held.
+DECODING_TOKENS = 16
 
 
-def least_in_flight(
-    candidates: Sequence[Replica],
-    outstanding: Outstanding,
+class Weighing(NamedTuple):
+    """What all candidates for a request are weighed by."""
+
+    prompt_tokens: int
+    # Seconds for a token, as the mean of the fleet.
+    pace: float
+    harm_weight: float
+    claim_seconds: float
+    now: float
+
+
+class Terms(NamedTuple):
+    """The parts of a cost, in seconds."""
+
+    wait: float
+    own: float
+    harm: float
+    full: float
+
+
+def terms(weighing: Weighing, known: KnownReplica, cached: int) -> Terms:
+    """What it would cost to send the request there, part by part."""
+    uncached = max(1, weighing.prompt_tokens - cached)
+    own = known.own
+    decoding = own.decoding + known.others_decoding
+    beyond = own.prompt_tokens + known.others_tokens + uncached - KV_FULL * known.kv_tokens
+    return Terms(
+        known.seconds_per_token * known.queue(weighing.now, weighing.claim_seconds),
+        known.seconds_per_token * uncached,
+        weighing.pace
+        * (
+            uncached * (weighing.harm_weight + DECODING_WEIGHT * decoding)
+            + DECODING_TOKENS * decoding
+        ),
+        weighing.pace * KV_WEIGHT * max(0.0, beyond),
+    )
+
+
+def costs(
+    weighing: Weighing, candidates: Sequence[KnownReplica], cached: Sequence[int]
+) -> list[float]:
+    """The sums of `terms`, in one loop: it runs for every request."""
+    prompt_tokens, pace, harm_weight, claim_seconds, now = weighing
+    out = []
+    for known, hit in zip(candidates, cached, strict=True):
+        uncached = prompt_tokens - hit if hit < prompt_tokens else 1
+        own = known.own
+        wait: float = uncached
+        if own.queued_tokens or known.others_in_flight:
+            wait += known.queue(now, claim_seconds)
+        decoding = own.decoding + known.others_decoding
+        beyond = own.prompt_tokens + known.others_tokens + uncached - KV_FULL * known.kv_tokens
+        cost = uncached * (harm_weight + DECODING_WEIGHT * decoding) + DECODING_TOKENS * decoding
+        if beyond > 0:
+            cost += KV_WEIGHT * beyond
+        out.append(known.seconds_per_token * wait + pace * cost)
+    return out
+
+
+def choose(
+    near: Sequence[KnownReplica],
     *,
-    excluded: Collection[ReplicaId],
-    start: int,
-) -> Replica | None:
-    """The replica with the least share of its slots taken, counted from `start` round the list."""
-    best: Replica | None = None
-    best_share = 0.0
-    count = len(candidates)
-    for step in range(count):
-        replica = candidates[(start + step) % count]
-        if replica.id in excluded:
-            continue
-        share = outstanding.at(replica.id) / replica.slots_live
-        if best is None or share < best_share:
-            best, best_share = replica, share
-            if not share:
-                break
-    return best
+    last: KnownReplica | None,
+    home: KnownReplica | None,
+    session: int,
+    peers: PeerState,
+) -> KnownReplica:
+    """One of the near-ties, the cheapest first. Gateways that agree keep a cache whole."""
+    is_silent = peers is PeerState.SILENT
+    if is_silent and home is not None and home in near:
+        # Where this gateway sent it last, the others did not: home is what all agree on.
+        return home
+    if last is not None and last in near:
+        return last
+    if len(near) == 1 or not session:
+        return near[0]
+    ranked = sorted(near, key=lambda known: rank(session, known.replica.id), reverse=True)
+    if is_silent:
+        return ranked[0]
+    first, second = ranked[0], ranked[1]
+    return second if second.in_flight < first.in_flight else first

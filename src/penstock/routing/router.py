@@ -1,62 +1,241 @@
-"""The routing room's one object: what is known about replicas now, and the choice among them."""
+"""The routing room's one object: what is known about replicas now, and the choice among them.
 
-from collections.abc import Collection
-from typing import Protocol
+Pure: time is passed in, and nothing here waits. `pick` chooses; `sent`, `first_token` and
+`finished` teach; `tell` and `hear` are what gateways exchange.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 from penstock.errors import NoReplica
 from penstock.records.model import ModelId
-from penstock.records.replica import Replica, ReplicaId
+from penstock.records.replica import Replica, ReplicaId, ReplicaState
 from penstock.records.request import InferenceRequest
+from penstock.records.signal import LoadClaim, PeerState, SentPrompt, Signal
+from penstock.records.usage import Usage
+from penstock.routing.choice import Chooser, HostTable, Question, Weighed
 from penstock.routing.ejections import Ejections
-from penstock.routing.outstanding import Outstanding
-from penstock.routing.pick import least_in_flight
+from penstock.routing.gossip import Gossip
+from penstock.routing.knowledge import Knowledge
+from penstock.routing.known_replica import NO_LOAD, KnownReplica
+from penstock.routing.model_fleet import ModelFleet
+from penstock.routing.route import Route
+from penstock.routing.sessions import Session, first_change
 from penstock.routing.settings import Settings
 
 
 class Roster(Protocol):
-    """The port that `fleet` satisfies: replicas ready to serve a model."""
+    """The port that `fleet` satisfies: replicas ready to serve a model, and any by its id."""
 
     def ready(self, model: ModelId) -> tuple[Replica, ...]: ...
 
+    def find(self, replica: ReplicaId) -> Replica | None: ...
+
+
+class Told(NamedTuple):
+    """What this worker tells the others."""
+
+    loads: list[LoadClaim]
+    sent: list[SentPrompt]
+
 
 class Router:
-    """Picks a replica, and remembers what is in flight and what has failed."""
+    """Picks a replica, and learns from every step of every request."""
 
-    def __init__(self, roster: Roster, settings: Settings) -> None:
+    def __init__(
+        self, roster: Roster, settings: Settings, table: HostTable | None = None, host: str = ""
+    ) -> None:
         self._roster = roster
-        self._turn = 0
-        self.outstanding = Outstanding()
+        self._settings = settings
+        self._table = table
+        self._fleets: dict[ModelId, ModelFleet] = {}
+        self._peers = PeerState.ALONE
+        self._in_flight = 0
+        self.knowledge = Knowledge(settings)
+        self._chooser = Chooser(self.knowledge, settings, table)
+        self.gossip = Gossip(self.knowledge, host)
         self.ejections = Ejections(
             first_wait_seconds=settings.eject_seconds, interval_seconds=settings.probe_seconds
         )
+        # Sessions that were not served where they were last, by reason.
+        self.moves = {"load": 0, "drain": 0, "lost": 0}
 
-    def pick(self, request: InferenceRequest, excluded: Collection[ReplicaId]) -> Replica:
+    # The choice
+
+    def pick(self, request: InferenceRequest, excluded: Collection[ReplicaId], now: float) -> Route:
         """The replica to try next. `excluded` has those that failed this very request."""
-        self._turn += 1
-        model = request.model.id
-        candidates = self._roster.ready(model)
-        out: Collection[ReplicaId] = excluded
-        if self.ejections:
-            out = {*excluded, *(r.id for r in candidates if r.id in self.ejections)}
-        replica = least_in_flight(candidates, self.outstanding, excluded=out, start=self._turn)
-        if replica is None and self.ejections:
+        key = request.session_key
+        session = self.knowledge.sessions.find(key) if key else None
+        question = self._question(request, session, excluded, now)
+        choice = self._chooser.choose(question)
+        if choice is None and len(question.barred) > len(excluded):
+            choice = self._chooser.choose(question._replace(barred=excluded))
+        if choice is None and self.ejections:
             # All that is left is ejected: a try that may fail is better than a sure refusal.
-            replica = least_in_flight(
-                candidates, self.outstanding, excluded=excluded, start=self._turn
+            everyone = self._all_ready(request.model.id)
+            choice = self._chooser.choose(
+                question._replace(fleet=everyone, last=None, barred=excluded)
             )
-        if replica is None:
+        if choice is None:
+            model = request.model.id
             raise NoReplica(f"No replica of {model} can serve now.", retry_after_seconds=1)
-        return replica
+        route = Route(
+            replica=choice.known.replica,
+            chain=request.chain,
+            session=key,
+            prompt_tokens=choice.prompt_tokens,
+            expected_cached=choice.cached,
+            is_stream=request.is_stream,
+            is_guess=choice.is_guess,
+        )
+        if session is not None and (request.session or request.chain.earlier):
+            self._compare(route, session, question)
+        return route
+
+    def explain(self, request: InferenceRequest, now: float) -> list[Weighed]:
+        """The candidates for a request, cheapest first. Changes nothing."""
+        session = self.knowledge.sessions.find(request.session_key)
+        return self._chooser.weigh(self._question(request, session, (), now))
 
     def free(self, model: ModelId) -> bool:
         """Whether some replica has a slot. Admission's `Capacity`; no replica is not busy."""
-        candidates = self._roster.ready(model)
-        if not candidates:
+        members = self._fleet(model).members
+        if not members:
             return True
-        if self.ejections:
-            candidates = tuple(r for r in candidates if r.id not in self.ejections) or candidates
-        at = self.outstanding.at
-        for replica in candidates:  # noqa: SIM110 - `any` of a generator costs five times as much
-            if at(replica.id) < replica.slots_live:
+        for known in members:
+            self._look(known)
+            if known.in_flight < known.replica.slots_live:
                 return True
         return False
+
+    # What its requests teach
+
+    def sent(self, route: Route, now: float) -> None:
+        """It goes out to `route.replica`; `finished` must follow, once."""
+        tokens = self.knowledge.sent(route, now)
+        if route.session:
+            chain = route.chain
+            self.knowledge.sessions.note(
+                route.session, route.replica.id, chain.links, 0, chain.opening
+            )
+        if route.moved:
+            self.moves[route.moved] += 1
+        if self._peers is not PeerState.ALONE:
+            self.gossip.note_sent(route, tokens)
+        self._in_flight += 1
+        self._publish(route)
+
+    def first_token(self, route: Route, now: float) -> None:
+        self.knowledge.first_token(route, now)
+        self._publish(route)
+
+    def finished(
+        self, route: Route, usage: Usage | None, now: float, *, is_failed: bool = False
+    ) -> None:
+        """It has ended, with what it used where that is known."""
+        self.knowledge.finished(route, usage, now)
+        if route.session:
+            if is_failed:
+                self.knowledge.sessions.note_failure(route.session, route.replica.id, now)
+            elif usage is not None:
+                self.knowledge.sessions.forget_failure(route.session)
+        self._in_flight -= 1
+        self._publish(route)
+
+    def in_flight(self) -> int:
+        """Requests that this worker has under way, everywhere."""
+        return self._in_flight
+
+    # What gateways tell each other
+
+    def tell(self, now: float) -> Told:
+        """What is under way here, and the prompts that were sent since the last time."""
+        return Told(self.gossip.loads(now), self.gossip.take_sent())
+
+    def hear(self, signal: Signal, sent: Sequence[SentPrompt], now: float) -> None:
+        """A peer's or a keeper's message; `sent` are its prompts that are news."""
+        self.gossip.hear(signal, sent, now)
+
+    def forget_peer(self, sender: int) -> None:
+        """It fell silent or has ended: what it said no longer counts."""
+        self.gossip.forget(sender)
+
+    def note_peers(self, state: PeerState, count: int) -> None:
+        """Whether the others are heard, and how many there are."""
+        self._peers = state
+        self.knowledge.share_caches(1 + count if state is PeerState.SILENT else 1)
+
+    # Upkeep
+
+    def tick(self, now: float) -> None:
+        """Every few 10 ms: who is least loaded in large fleets, and the mean pace of all."""
+        for fleet in self._fleets.values():
+            for known in fleet.members:
+                self._look(known)
+            fleet.tick(now, self._settings.claim_seconds)
+
+    def keep_only(self, replicas: Iterable[Replica]) -> None:
+        """The roster has changed: forget what is not in it."""
+        known = tuple(replicas)
+        self.ejections.forget_all_but(frozenset(replica.id for replica in known))
+        self.knowledge.keep_only(known)
+        self._fleets.clear()
+
+    def _question(
+        self,
+        request: InferenceRequest,
+        session: Session | None,
+        excluded: Collection[ReplicaId],
+        now: float,
+    ) -> Question:
+        fleet = self._fleet(request.model.id)
+        barred = excluded
+        last = None
+        if session is not None:
+            if session.failed is not None and self._is_recent(session.failed_at, now):
+                barred = {*excluded, session.failed}
+            if session.replica not in barred:
+                last = fleet.by_id.get(session.replica)
+        return Question(request, fleet, last, barred, self._peers, now)
+
+    def _is_recent(self, failed_at: float, now: float) -> bool:
+        return now - failed_at < self._settings.failed_seconds
+
+    def _fleet(self, model: ModelId) -> ModelFleet:
+        ready = self._roster.ready(model)
+        fleet = self._fleets.get(model)
+        version = self.ejections.version
+        if fleet is None or fleet.ready is not ready or fleet.version != version:
+            members = [self.knowledge.replica(r) for r in ready if r.id not in self.ejections]
+            fleet = self._fleets[model] = ModelFleet(ready, members, version)
+        return fleet
+
+    def _all_ready(self, model: ModelId) -> ModelFleet:
+        ready = self._roster.ready(model)
+        return ModelFleet(ready, [self.knowledge.replica(replica) for replica in ready], 0)
+
+    def _compare(self, route: Route, session: Session, question: Question) -> None:
+        """With the session's last turn: has it moved, and has its prompt broken off?"""
+        if route.replica.id != session.replica:
+            last = self._roster.find(session.replica)
+            if last is not None and last.state is ReplicaState.DRAINING:
+                route.moved = "drain"
+            else:
+                route.moved = "lost" if question.last is None else "load"
+        change = first_change(session, route.chain)
+        if change is not None:
+            route.cache_break = route.chain.name_of(change)
+
+    def _look(self, known: KnownReplica) -> None:
+        """At what the other workers of this host have there now."""
+        if self._table is not None:
+            known.host_load = self._table.others(known.replica.id) or NO_LOAD
+            known.add_up()
+
+    def _publish(self, route: Route) -> None:
+        """Let the other workers of this host see it at their next decision."""
+        if self._table is None:
+            return
+        known = self.knowledge.find(route.replica.id)
+        if known is not None:
+            self._table.write(route.replica.id, known.own_load())

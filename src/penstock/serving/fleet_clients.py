@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from penstock.clock import Clock, TimerWheel
 from penstock.engine.replica import ReplicaClient
 from penstock.engine.settings import Settings
+from penstock.records.engine_load import EngineLoad
 from penstock.records.replica import Replica, ReplicaId
 
 
@@ -33,6 +34,18 @@ class FleetClients:
 
     def find(self, replica: ReplicaId) -> ReplicaClient | None:
         return self._clients.get(replica)
+
+    def silent(self, now: float) -> list[ReplicaId]:
+        """Those that have requests and send nothing; to be asked several times a second."""
+        return [id_ for id_, client in self._clients.items() if client.is_silent(now)]
+
+    def loads(self, now: float) -> list[tuple[ReplicaId, EngineLoad]]:
+        """What engines have said of themselves with their last answers."""
+        return [
+            (id_, load)
+            for id_, client in self._clients.items()
+            if (load := client.take_load(now)) is not None
+        ]
 
     def open_connections(self) -> int:
         return sum(client.open_connections for client in self._clients.values())

@@ -1,42 +1,89 @@
-"""Brings ejected replicas back: probes those that are due, restores those that answer.
+"""Asks replicas for their health, beside the path: those that were ejected, and suspects.
 
-At most one probe a second per replica and worker, and only of replicas that failed.
+A suspect is a replica that sends nothing to the requests it has, or that its keeper calls sick. Our
+own probe judges it: neither a long prompt nor a keeper that lies takes a healthy replica away. At
+most one probe at a time per replica and worker, and one for each `routing.probe_seconds`.
 """
 
 import asyncio
 import logging
+import math
 
 from penstock.clock import Clock
+from penstock.engine.replica import ReplicaClient
 from penstock.records.replica import ReplicaId
 from penstock.routing import Router
 from penstock.serving.fleet_clients import FleetClients
 
-_LOOK_SECONDS = 0.2
+_LOOK_SECONDS = 0.1
 
 logger = logging.getLogger(__name__)
 
 
 class Prober:
-    """A loop beside the path; it changes nothing but the router's ejections."""
+    """A loop that changes the router's ejections, and tells it what answers say of their engine."""
 
     def __init__(self, router: Router, clients: FleetClients, clock: Clock) -> None:
         self._router = router
         self._clients = clients
         self._clock = clock
+        # Suspects that are not to be asked before this time.
+        self._resting: dict[ReplicaId, float] = {}
 
     async def run(self) -> None:
-        while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            if self._router.ejections:
-                await self.probe_due()
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await asyncio.sleep(_LOOK_SECONDS)
+                self._look(group)
 
     async def probe_due(self) -> None:
-        due = self._router.ejections.due(self._clock.monotonic())
+        """Look once, and wait for the answers."""
         async with asyncio.TaskGroup() as group:
-            for replica in due:
-                group.create_task(self._probe(replica))
+            self._look(group)
 
-    async def _probe(self, replica: ReplicaId) -> None:
+    def _look(self, group: asyncio.TaskGroup) -> None:
+        now = self._clock.monotonic()
+        for replica, load in self._clients.loads(now):
+            self._router.knowledge.hear_answer(replica, load, now)
+        if self._router.ejections:
+            for replica in self._router.ejections.due(now):
+                group.create_task(self._probe_ejected(replica))
+        for replica in self._suspects(now):
+            client = self._client(replica)
+            if client is not None:
+                self._resting[replica] = math.inf
+                group.create_task(self._probe_suspect(replica, client))
+
+    def _suspects(self, now: float) -> list[ReplicaId]:
+        """Those that may be asked now."""
+        accused = self._router.gossip.suspects
+        suspects = {*accused, *self._clients.silent(now)}
+        accused.clear()
+        for rested in [replica for replica, until in self._resting.items() if until <= now]:
+            del self._resting[rested]
+        out = self._router.ejections
+        return [each for each in suspects if each not in self._resting and each not in out]
+
+    def _client(self, replica: ReplicaId) -> ReplicaClient | None:
+        """Also of a replica that we have never sent to: the next request may go there."""
+        known = self._router.knowledge.find(replica)
+        return None if known is None else self._clients.to(known.replica)
+
+    async def _probe_suspect(self, replica: ReplicaId, client: ReplicaClient) -> None:
+        reads = client.reads
+        try:
+            is_well = await client.is_healthy()
+        finally:
+            self._resting[replica] = self._clock.monotonic() + self._router.ejections.interval
+        # An engine too busy to answer a probe may still answer its callers.
+        if is_well or client.reads != reads:
+            return
+        if self._router.ejections.eject(replica, self._clock.monotonic()):
+            fields = {"action": "ejected", "replica": replica, "url": client.replica.url}
+            reason = "It was silent, and its health did not answer."
+            logger.warning("replica ejected", extra={**fields, "reason": reason})
+
+    async def _probe_ejected(self, replica: ReplicaId) -> None:
         client = self._clients.find(replica)
         if client is None:
             self._router.ejections.restore(replica)

@@ -10,6 +10,7 @@ others.
 
 import asyncio
 import logging
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -35,7 +36,7 @@ from penstock.errors import (
 from penstock.records.replica import Replica, ReplicaId
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd
 from penstock.records.usage import Usage
-from penstock.routing import Router
+from penstock.routing import Route, Router
 from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.retry_budget import RetryBudget
 from penstock.serving.settings import Settings
@@ -57,7 +58,7 @@ class Meters(Protocol):
     """The seam to metering: the journal, or nothing at all where a benchmark compares."""
 
     def open(
-        self, request: InferenceRequest, replica: Replica, attempt: int, limits: tuple[int, ...]
+        self, request: InferenceRequest, end: RequestEnd, limits: tuple[int, ...]
     ) -> AttemptMeter: ...
 
 
@@ -103,11 +104,11 @@ class RequestPath:
     ) -> None:
         tried: list[ReplicaId] = []
         failure: Error | None = None
-        while (replica := self._pick(request, tried)) is not None:
-            failure = await self._try(replica, request, hold, sink, end)
+        while (route := self._pick(request, tried)) is not None:
+            failure = await self._try(route, request, hold, sink, end)
             if failure is None:
                 return
-            tried.append(replica.id)
+            tried.append(route.replica.id)
             # Only before the first data line: afterwards the caller holds half an answer.
             if end.first_token_seconds is not None or not self._may_retry(tried):
                 break
@@ -126,9 +127,9 @@ class RequestPath:
             await self._gate.wait(request.model.id, reject_if_busy=request.reject_if_busy)
             end.waited_seconds = self._clock.monotonic() - started
 
-    def _pick(self, request: InferenceRequest, tried: list[ReplicaId]) -> Replica | None:
+    def _pick(self, request: InferenceRequest, tried: list[ReplicaId]) -> Route | None:
         try:
-            return self._router.pick(request, tried)
+            return self._router.pick(request, tried, self._clock.monotonic())
         except NoReplica:
             # Let in, and takes no slot: whoever waits behind must be told the same.
             self._gate.let_next(request.model.id)
@@ -138,19 +139,21 @@ class RequestPath:
 
     async def _try(
         self,
-        replica: Replica,
+        route: Route,
         request: InferenceRequest,
         hold: Hold,
         sink: Sink,
         end: RequestEnd,
     ) -> Error | None:
         """One try at one replica: None when it served, or the failure that lets another try."""
-        client = self._clients.to(replica)
-        meter = self._open_meter(replica, request, hold, end)
-        end.replica = replica.id
+        client = self._clients.to(route.replica)
+        end.replica, end.cached_expected = route.replica.id, route.expected_cached
+        end.session_moved, end.cache_break = route.moved, route.cache_break
+        meter = self._open_meter(request, hold, end)
         attempt = client.attempt(request, sink, meter)
         started = self._clock.monotonic()
-        self._router.outstanding.add(replica.id)
+        attempt.when_first = partial(self._router.first_token, route)
+        self._router.sent(route, started)
         self._gate.let_next(request.model.id)
         ending = Ending(Outcome.FAILED, InternalError.code)
         try:
@@ -165,7 +168,9 @@ class RequestPath:
             ending = Ending(Outcome.CLIENT_LEFT) if is_left else Ending(*_ABORTED)
             raise
         finally:
-            self._router.outstanding.remove(replica.id)
+            now = self._clock.monotonic()
+            is_failed = ending.outcome is Outcome.FAILED
+            self._router.finished(route, attempt.usage, now, is_failed=is_failed)
             self._gate.let_next(request.model.id)
             is_delivered = attempt.first_data_at is not None
             meter.close(
@@ -176,12 +181,10 @@ class RequestPath:
         end.outcome, end.error_code = ending
         return failure
 
-    def _open_meter(
-        self, replica: Replica, request: InferenceRequest, hold: Hold, end: RequestEnd
-    ) -> AttemptMeter:
+    def _open_meter(self, request: InferenceRequest, hold: Hold, end: RequestEnd) -> AttemptMeter:
         """In the journal before the engine hears of it; JournalFull ends the request here."""
         try:
-            meter = self._meters.open(request, replica, end.attempts + 1, hold.limits)
+            meter = self._meters.open(request, end, hold.limits)
         except JournalFull:
             self._gate.let_next(request.model.id)
             raise

@@ -85,14 +85,8 @@ class _Page:
         for name in sorted({name for g in gauges for name in g.sums}):
             kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
             yield kind(name, METRICS[name], value=sum(g.sums.get(name, 0) for g in gauges))
-        for name in sorted({name for g in gauges for name in g.limits}):
-            counter = CounterMetricFamily(
-                name, METRICS[name], labels=["scope", "measure", "period"]
-            )
-            for limit in sorted({limit for g in gauges for limit in g.limits.get(name, ())}):
-                count = sum(g.limits.get(name, {}).get(limit, 0) for g in gauges)
-                counter.add_metric(limit.split(" "), count)
-            yield counter
+        yield from _labelled([g.limits for g in gauges], ["scope", "measure", "period"])
+        yield from _labelled([g.reasons for g in gauges], ["reason"])
 
     def _by_reason(self, name: str, label: str, field: str) -> Metric:
         family = CounterMetricFamily(name, METRICS[name], labels=[*_LABELS, label])
@@ -129,11 +123,23 @@ class _Page:
         yield _single("penstock_ejected_replicas", ejected)
         yield _single("penstock_client_connections", sum(g.client_connections for g in gauges))
         yield _single("penstock_engine_connections", sum(g.engine_connections for g in gauges))
+        heard = min((g.peers_heard for g in gauges), default=0)
+        yield _single("penstock_peers_heard", heard)
         yield _single("penstock_workers", len(gauges))
 
 
 def _gauge(name: str, labels: list[str]) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, METRICS[name], labels=labels)
+
+
+def _labelled(workers: list[dict[str, dict[str, int]]], labels: list[str]) -> Iterator[Metric]:
+    """Counters by metric and by their labels, which are joined by a space."""
+    for name in sorted({name for worker in workers for name in worker}):
+        counter = CounterMetricFamily(name, METRICS[name], labels=labels)
+        for values in sorted({key for worker in workers for key in worker.get(name, ())}):
+            count = sum(worker.get(name, {}).get(values, 0) for worker in workers)
+            counter.add_metric(values.split(" "), count)
+        yield counter
 
 
 def _single(name: str, value: float) -> GaugeMetricFamily:

@@ -65,6 +65,24 @@ METRICS: Final = {
     "penstock_ledger_rows_total": "Attempts written into the ledger.",
     "penstock_ledger_unwritable_total": "Attempts that Postgres refused, put aside in a file.",
     "penstock_drain_failures_total": "Times that the journal could not be drained.",
+    "penstock_route_cached_expected_total": (
+        "Prompt tokens that routing expected to be cached, of answers that told how many were."
+    ),
+    "penstock_route_cached_real_total": "Prompt tokens of the same answers that were cached.",
+    "penstock_session_moves_total": "Turns not served where their session was last, by reason.",
+    "penstock_ejections_total": "Times that a replica was left out because it failed.",
+    "penstock_index_links": "Parts of prompts that workers remember, with who holds them.",
+    "penstock_index_bytes": "Memory that these take.",
+    "penstock_sessions_remembered": "Sessions whose last replica workers remember.",
+    "penstock_peers_heard": (
+        "Gateway workers and keepers that are heard, by the worker that hears the fewest."
+    ),
+    "penstock_workers_in_silence": "Workers that miss a gateway worker which they heard before.",
+    "penstock_signals_sent_total": "Messages that workers told the others.",
+    "penstock_signals_heard_total": "Messages of others that were heard and believed.",
+    "penstock_signals_trimmed_total": "Messages that had to leave something out.",
+    "penstock_signal_failures_total": "Messages or turns that failed by a fault of our own.",
+    "penstock_signals_dropped_total": "Messages not listened to or not sent, by reason.",
 }
 
 OTHER: Final = "other"
@@ -139,6 +157,9 @@ class Gauges(msgspec.Struct):
     sums: dict[str, int] = {}
     # By metric, then by `scope measure period` of a limit.
     limits: dict[str, dict[str, int]] = {}
+    # By metric, then by reason.
+    reasons: dict[str, dict[str, int]] = {}
+    peers_heard: int = 0
 
 
 class Snapshot(msgspec.Struct):

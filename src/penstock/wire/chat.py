@@ -8,7 +8,7 @@ from msgspec import Meta, Raw
 from penstock.errors import InvalidRequest
 from penstock.records.model import Capability
 from penstock.wire.json_body import DEPTH_MAX, Field, Fields, is_container, refuse_deep
-from penstock.wire.messages import decode_messages, look_at
+from penstock.wire.messages import Media, decode_messages, look_at
 from penstock.wire.prompt_family import prompt_family
 from penstock.wire.response_format import normalised
 
@@ -31,11 +31,14 @@ class ChatRequest(msgspec.Struct):
     """The fields that go on, and what the path must know about them."""
 
     fields: Fields
+    messages: list[Fields]
+    media: Media
     is_stream: bool
     wants_usage: bool
     wants_continuous_usage: bool
     choices: int
     cache_key: str
+    conversation: str
     options: Options
     needs: frozenset[Capability]
     prompt_family: str
@@ -52,6 +55,10 @@ class _Metadata(msgspec.Struct):
     workflow: str = ""
 
 
+class _Conversation(msgspec.Struct):
+    id: str = ""
+
+
 _NO_STREAM_OPTIONS: Final = StreamOptions()
 _NO_OPTIONS: Final = Options()
 
@@ -65,11 +72,15 @@ _MAX_COMPLETION_TOKENS = Field("max_completion_tokens", _TOKENS, None)
 _CACHE_KEY = Field("prompt_cache_key", msgspec.json.Decoder(str | None), None)
 _OPTIONS = Field("options", msgspec.json.Decoder(Options | None), None)
 _METADATA = msgspec.json.Decoder(_Metadata | None)
+_CONVERSATION = msgspec.json.Decoder(_Conversation | str | None)
 _TOOLS = Field("tools", msgspec.json.Decoder(list[Raw] | None), None)
 
 _NOTHING: Final = frozenset[Capability]()
 # Fields that are checked by their own readers, or are scalars the engine checks itself.
-_LOOKED_AT = frozenset({"messages", "model", "stream", "n", "response_format"})
+_LOOKED_AT = frozenset({
+    "messages", "model", "stream", "n", "response_format", "max_tokens", "max_completion_tokens",
+    "prompt_cache_key",
+})  # fmt: skip
 
 
 def read_chat(
@@ -88,16 +99,16 @@ def read_chat(
     needs = _NOTHING
     if media.images:
         needs = needs | {Capability.VISION}
-    if _TOOLS.read(fields):
+    if "tools" in fields and _has_tools(fields):
         needs = needs | {Capability.TOOLS}
     if "response_format" in fields and normalised(fields):
         needs = needs | {Capability.STRUCTURED_OUTPUT}
-    prompt_bytes = len(memoryview(raw)) - media.image_bytes
+    prompt_bytes = len(raw) - media.image_bytes
     for name, value in fields.items():
         if name not in _LOOKED_AT and is_container(value):
             refuse_deep(value, levels_max=DEPTH_MAX - 1, param=name)
             # Tools, documents, arguments of the template: whatever may become a prompt counts.
-            prompt_bytes += len(memoryview(value))
+            prompt_bytes += len(value)
     is_stream = bool(_STREAM.read(fields))
     stream_options = _STREAM_OPTIONS.read(fields)
     if stream_options is not None and not is_stream:
@@ -111,11 +122,14 @@ def read_chat(
     fields.pop("options", None)
     return ChatRequest(
         fields=fields,
+        messages=messages,
+        media=media,
         is_stream=is_stream,
         wants_usage=bool(stream_options.include_usage),
         wants_continuous_usage=bool(stream_options.continuous_usage_stats),
         choices=_CHOICES.read(fields) or 1,
         cache_key=_CACHE_KEY.read(fields) or "",
+        conversation=_conversation(fields["conversation"]) if "conversation" in fields else "",
         options=options,
         needs=needs,
         prompt_family=prompt_family(fields, messages),
@@ -127,6 +141,13 @@ def read_chat(
     )
 
 
+def _has_tools(fields: Fields) -> bool:
+    # The body is known to be JSON: an array that begins with an object is a list, and not empty.
+    if bytes(memoryview(fields["tools"])[:2]) == b"[{":
+        return True
+    return bool(_TOOLS.read(fields))
+
+
 def _workflow(raw: Raw) -> str:
     """The label in OpenAI's `metadata`. What else is in there is the caller's own business."""
     try:
@@ -134,3 +155,14 @@ def _workflow(raw: Raw) -> str:
     except (msgspec.DecodeError, RecursionError):
         return ""
     return metadata.workflow if metadata is not None else ""
+
+
+def _conversation(raw: Raw) -> str:
+    """The id in OpenAI's `conversation`, which is a name or an object. The engine knows neither."""
+    try:
+        conversation = _CONVERSATION.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+    if isinstance(conversation, _Conversation):
+        return conversation.id
+    return conversation or ""

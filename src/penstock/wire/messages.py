@@ -21,6 +21,10 @@ _MEDIA_KEYS = _IMAGE_KEYS | {
 }  # fmt: skip
 _STRING_START = ord('"')
 _ARRAY_START = ord("[")
+_CONTAINER_STARTS = b"[{"
+_LEVELS_MAX = DEPTH_MAX - 3
+# Each level takes two brackets: a value of so few bytes, such as a role, cannot be too deep.
+_FLAT_BYTES = 2 * _LEVELS_MAX
 
 _messages_decoder = msgspec.json.Decoder(list[Fields])
 _parts_decoder = msgspec.json.Decoder(list[Fields | str])
@@ -33,11 +37,19 @@ class _Url(msgspec.Struct):
 _url_decoder = msgspec.json.Decoder(_Url | str | None)
 
 
+class Images(msgspec.Struct):
+    """The images in one message, and how many of its bytes they are."""
+
+    count: int = 0
+    bytes: int = 0
+
+
 class Media(msgspec.Struct):
-    """The images in the messages, and how many of the messages' bytes they are."""
+    """The images in all messages together, and those of each that has some, by its index."""
 
     images: int = 0
     image_bytes: int = 0
+    by_message: dict[int, Images] = {}
 
 
 def decode_messages(raw: Raw) -> list[Fields]:
@@ -57,17 +69,24 @@ def look_at(messages: list[Fields], media_hosts: frozenset[str]) -> Media:
     media = Media()
     for index, message in enumerate(messages):
         for name, value in message.items():
+            if len(value) <= _FLAT_BYTES and name != "content":
+                continue
             first = memoryview(value)[0]
             if first == _STRING_START:
                 continue
             if name == "content" and first == _ARRAY_START:
-                _look_at_parts(value, media_hosts, f"messages.{index}.content", media)
-            elif is_container(value):
-                refuse_deep(value, levels_max=DEPTH_MAX - 3, param=f"messages.{index}.{name}")
+                images = _look_at_parts(value, media_hosts, f"messages.{index}.content")
+                if images.count:
+                    media.by_message[index] = images
+                    media.images += images.count
+                    media.image_bytes += images.bytes
+            elif first in _CONTAINER_STARTS:
+                refuse_deep(value, levels_max=_LEVELS_MAX, param=f"messages.{index}.{name}")
     return media
 
 
-def _look_at_parts(raw: Raw, media_hosts: frozenset[str], param: str, media: Media) -> None:
+def _look_at_parts(raw: Raw, media_hosts: frozenset[str], param: str) -> Images:
+    images = Images()
     try:
         parts = _parts_decoder.decode(raw)
     except msgspec.DecodeError as bad:
@@ -79,10 +98,11 @@ def _look_at_parts(raw: Raw, media_hosts: frozenset[str], param: str, media: Med
             if name in _MEDIA_KEYS:
                 _check_media(name, value, media_hosts, param)
                 if name in _IMAGE_KEYS:
-                    media.images += 1
-                    media.image_bytes += len(memoryview(value))
+                    images.count += 1
+                    images.bytes += len(value)
             elif is_container(value):
                 refuse_deep(value, levels_max=DEPTH_MAX - 5, param=param)
+    return images
 
 
 def _check_media(name: str, raw: Raw, media_hosts: frozenset[str], param: str) -> None:

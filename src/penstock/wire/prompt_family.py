@@ -5,19 +5,26 @@ dates and paths later, so these bytes stay the same from turn to turn and from u
 """
 
 import hashlib
+import secrets
 from typing import Final
 
 import msgspec
 from msgspec import Raw
 
 from penstock.wire.json_body import Fields
+from penstock.wire.prompt_chain import digest
 
 _SYSTEM_BYTES: Final = 512
 # A byte of text takes at most six in JSON: \u0041.
 _JSON_BYTES: Final = 6 * _SYSTEM_BYTES
+_STRING_BYTES: Final = _JSON_BYTES + 2
 _SEARCHED_MESSAGES: Final = 8
 _SYSTEM_ROLES: Final = (b'"system"', b'"developer"')
 _QUOTE: Final = ord('"')
+# To decode an agent's tools again at every turn would cost ten times what finding its family does.
+_FAMILIES_MAX: Final = 4096
+# Nobody can make two prompts with one digest who does not know what it starts from.
+_SEED: Final = secrets.randbits(64)
 
 
 class _Function(msgspec.Struct):
@@ -40,18 +47,36 @@ _parts_decoder = msgspec.json.Decoder(list[_Part])
 _text_decoder = msgspec.json.Decoder(str)
 
 
+_families: dict[tuple[int, int], str] = {}
+
+
 def prompt_family(fields: Fields, messages: list[Fields]) -> str:
     """Sixteen hexadecimal digits; empty for a prompt with neither tools nor system message."""
-    tools = fields.get("tools")
-    names = [] if tools is None else _tool_names(tools)
-    system = _system_bytes(messages)
-    if not names and not system:
+    tools, system = fields.get("tools"), _system(messages)
+    if tools is None and system is None:
         return ""
-    digest = hashlib.blake2b(digest_size=8)
+    made_of = (
+        0 if tools is None else digest(tools, _SEED),
+        0 if system is None else digest(_start(system), _SEED),
+    )
+    family = _families.get(made_of)
+    if family is None:
+        if len(_families) >= _FAMILIES_MAX:
+            _families.clear()
+        family = _families[made_of] = _family(tools, system)
+    return family
+
+
+def _family(tools: Raw | None, system: Raw | None) -> str:
+    names = [] if tools is None else _tool_names(tools)
+    start = b"" if system is None else _text_of(system)[:_SYSTEM_BYTES]
+    if not names and not start:
+        return ""
+    family = hashlib.blake2b(digest_size=8)
     for name in sorted(names):
-        digest.update(name.encode("utf-8", "replace") + b"\0")
-    digest.update(b"\0" + system)
-    return digest.hexdigest()
+        family.update(name.encode("utf-8", "replace") + b"\0")
+    family.update(b"\0" + start)
+    return family.hexdigest()
 
 
 def _tool_names(raw: Raw) -> list[str]:
@@ -62,18 +87,27 @@ def _tool_names(raw: Raw) -> list[str]:
     return [tool.function.name if tool.function else tool.name for tool in tools or ()]
 
 
-def _system_bytes(messages: list[Fields]) -> bytes:
+def _system(messages: list[Fields]) -> Raw | None:
+    """The content of the first system message."""
     for message in messages[:_SEARCHED_MESSAGES]:
         role, content = message.get("role"), message.get("content")
         if role is not None and content is not None and bytes(role) in _SYSTEM_ROLES:
-            return _text_of(content)[:_SYSTEM_BYTES]
-    return b""
+            return content
+    return None
+
+
+def _start(content: Raw) -> Raw | memoryview:
+    """As much of a content as its family is made of: of a string, what may be decoded."""
+    if len(content) <= _STRING_BYTES:
+        return content
+    view = memoryview(content)
+    return view[:_STRING_BYTES] if view[0] == _QUOTE else content
 
 
 def _text_of(content: Raw) -> bytes:
     view = memoryview(content)
     if view[0] == _QUOTE:
-        return _start_of_string(bytes(view[: _JSON_BYTES + 2]), is_whole=len(view) <= _JSON_BYTES)
+        return _start_of_string(bytes(view[:_STRING_BYTES]), is_whole=len(view) <= _JSON_BYTES)
     try:
         parts = _parts_decoder.decode(content)
     except (msgspec.DecodeError, RecursionError):

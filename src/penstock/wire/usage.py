@@ -134,6 +134,11 @@ class AttemptAnswer(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int | None
     cached_tokens: int | None
     is_cached_estimated: bool
+    # What routing expected to be cached, why the session was not where it was last (`load`, `drain`
+    # or `lost`), and the first part of the prompt that had changed since its last turn.
+    cached_expected: int | None
+    session_moved: str
+    cache_break: str
     output_tokens: int | None
     outcome: str
     error: str

@@ -4,15 +4,7 @@ import asyncio
 
 import pytest
 
-from penstock.fleet.health import Answer, _read_answer, count_running
-
-_METRICS = b"""# HELP vllm:num_requests_running Number of requests in model execution batches.
-# TYPE vllm:num_requests_running gauge
-vllm:num_requests_running{engine="0",model_name="m"} 2.0
-vllm:num_requests_running{engine="1",model_name="m"} 1.0
-vllm:num_requests_waiting{engine="0",model_name="m"} 4.0
-vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.5
-"""
+from penstock.fleet.health import Answer, _read_answer
 
 
 async def _read(data: bytes, bytes_max: int = 1000) -> Answer:
@@ -20,15 +12,6 @@ async def _read(data: bytes, bytes_max: int = 1000) -> Answer:
     reader.feed_data(data)
     reader.feed_eof()
     return await _read_answer(reader, bytes_max)
-
-
-def test_running_and_waiting_are_added_over_all_ranks() -> None:
-    assert count_running(_METRICS) == 7
-
-
-def test_an_engine_that_does_not_say_is_unknown_and_not_idle() -> None:
-    assert count_running(b"# nothing here\n") is None
-    assert count_running(b"vllm:num_requests_running{} many\n") is None
 
 
 async def test_a_body_with_a_length_is_read() -> None:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
+from tests.unit.routing.routing_samples import Roster
 
 from penstock.catalogue import Catalogue
 from penstock.ingress.health import HealthPages
@@ -17,14 +18,19 @@ from penstock.ingress.openapi import document, input_schema, output_schema
 from penstock.ingress.pages import Pages, build_pages
 from penstock.ingress.reading import RequestReader
 from penstock.ingress.routes import Surface, find_route, is_hot
+from penstock.ingress.routing_pages import RoutingPages
 from penstock.ingress.settings import Settings
 from penstock.ingress.usage_pages import UsagePages
 from penstock.metering import PriceBook
 from penstock.metering import Settings as MeteringSettings
 from penstock.metering.reports.usage_reports import UsageReports
-from penstock.policy import KeyMirror
+from penstock.policy import AccountBook, KeyMirror
 from penstock.policy import Settings as PolicySettings
 from penstock.records.model import Family
+from penstock.records.signal import PeerState
+from penstock.routing import Router
+from penstock.routing import Settings as RoutingSettings
+from penstock.serving.explanation import Explainer
 from penstock.store import Settings as StoreSettings
 from penstock.store import Store
 from penstock.testing.manual_clock import ManualClock
@@ -44,16 +50,26 @@ def pages() -> Starlette:
     mirror = KeyMirror(Store(StoreSettings(dsn="host=127.0.0.1")), ManualClock(), PolicySettings())
     reader = RequestReader(catalogue, mirror, PriceBook(catalogue.models), Settings())
     store = Store(StoreSettings(dsn="host=127.0.0.1"))
+    clock, routing = ManualClock(), RoutingSettings()
+    explainer = Explainer(Router(Roster(), routing), routing, lambda: PeerState.ALONE)
     made = Pages(
         models=ModelPages(reader, catalogue, frozenset, ManualClock()),
         usage=UsagePages(reader, UsageReports(store, MeteringSettings()), ManualClock()),
         health=HealthPages({}),
+        routing=RoutingPages(reader, explainer, AccountBook(store).find, clock),
     )
     return build_pages(made, Settings(), lifespan)
 
 
 def described() -> set[tuple[str, str]]:
     return {(method, path) for path, item in document()["paths"].items() for method in item}
+
+
+def hot() -> set[tuple[str, str]]:
+    """What is posted to a model; an explanation only looks like it."""
+    explained = ("post", "/v1/routing/explain")
+    assert not is_hot(b"POST", explained[1].encode())
+    return {each for each in described() if each[0] == "post"} - {explained}
 
 
 def filled(path: str) -> bytes:
@@ -72,14 +88,12 @@ def test_every_page_is_described_and_every_described_page_is_served(pages: Starl
             assert ("post", path) in described()
             continue
         served |= {(method.lower(), path) for method in (route.methods or set()) - {"HEAD"}}
-    assert served == {each for each in described() if each[0] != "post"}
+    assert served == {each for each in described() if each not in hot()}
 
 
-def test_every_described_post_is_hot_and_read() -> None:
+def test_every_described_inference_is_hot_and_read() -> None:
     surfaces = []
-    for method, path in described():
-        if method != "post":
-            continue
+    for _, path in hot():
         target = filled(path)
         assert is_hot(b"POST", target), path
         route = find_route(target)

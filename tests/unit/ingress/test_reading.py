@@ -102,17 +102,22 @@ def test_request_without_a_key_is_unauthenticated(value: bytes) -> None:
 
 
 def test_session_is_the_first_header_that_names_one() -> None:
-    assert headers_of(x_session_affinity=b"a", x_session_id=b"b", session_id=b"c").session() == "a"
-    assert headers_of(x_session_id=b"b", session_id=b"c").session() == "b"
-    assert headers_of(session_id=b"c").session() == "c"
-    assert headers_of(x_session_affinity=b"", session_id=b"c").session() == "c"
-    assert CallerHeaders([]).session() == ""
+    assert headers_of(x_session_affinity=b"a", x_session_id=b"b", session_id=b"c").session() == b"a"
+    assert headers_of(x_session_id=b"b", session_id=b"c").session() == b"b"
+    assert headers_of(session_id=b"c").session() == b"c"
+    assert headers_of(x_session_affinity=b"", session_id=b"c").session() == b"c"
+    assert CallerHeaders([]).session() == b""
+
+
+def test_sessions_label_is_cut_and_made_printable(reader: RequestReader) -> None:
+    body = {"model": FULL.id, **HELLO}
+    assert read(reader, CHAT, body, {b"session-id": b"\x80\x81x"}).session == "x"
+    assert read(reader, CHAT, body, {b"session-id": b"a" * 1000}).session == "a" * 256
 
 
 def test_callers_own_labels_are_cut_and_made_printable() -> None:
     assert headers_of(x_request_id=b"a" * 1000).caller_request_id() == "a" * 256
     assert headers_of(x_request_id=b"a\tb\x7f\x01c").caller_request_id() == "abc"
-    assert headers_of(x_session_id=b"\x80\x81x").session() == "x"
 
 
 @pytest.mark.parametrize("encoding", [b"gzip", b"br", b"deflate", b"zstd", b"gzip, identity"])

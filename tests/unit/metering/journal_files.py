@@ -7,13 +7,13 @@ from tests.unit.engine.engine_line import make_request
 
 from penstock.clock import new_id
 from penstock.metering import Journal, Metering, Settings
+from penstock.metering.bill import Bill
 from penstock.metering.journal_format import CLOSED, OPENED, frame
 from penstock.metering.journal_reader import JournalReader, Row
 from penstock.metering.ledger_line import COLUMNS, closing, opening
 from penstock.metering.usage_slots import UsageSlots
 from penstock.records.price import Price
-from penstock.records.replica import Replica, ReplicaId, ReplicaState
-from penstock.records.request import InferenceRequest, Outcome, RequestId
+from penstock.records.request import InferenceRequest, Outcome, RequestEnd, RequestId
 from penstock.records.usage import Usage
 from penstock.testing.manual_clock import ManualClock
 
@@ -21,13 +21,6 @@ SMALL = Settings(segment_bytes=2**16, journal_bytes_max=2**17, open_max=64)
 # Smaller than an operator may choose, so that files fill up soon.
 TINY = Settings(segment_bytes=4096, journal_bytes_max=4 * 4096, open_max=8)
 PRICE = Price(600_000_000, 150_000_000, 3_000_000_000)
-REPLICA = Replica(
-    id=ReplicaId("r1"),
-    model=make_request().model.id,
-    url="http://127.0.0.1:1",
-    state=ReplicaState.READY,
-    served_name="served",
-)
 
 
 def ask(*, is_stream: bool = True, **facts: object) -> InferenceRequest:
@@ -36,12 +29,17 @@ def ask(*, is_stream: bool = True, **facts: object) -> InferenceRequest:
     return make_request(is_stream=is_stream, **made)
 
 
+def picked(**facts: Any) -> RequestEnd:
+    """What is known when a replica is picked for a first attempt."""
+    return RequestEnd(**{"replica": "r1", **facts})
+
+
 def opened_line(request: InferenceRequest | None = None, limits: tuple[int, ...] = ()) -> bytes:
-    return opening(request or ask(), REPLICA.id, 1, 0, limits)
+    return opening(request or ask(), picked(), 0, limits)
 
 
 def closed_line(usage: Usage | None = None, charge: int = 0) -> bytes:
-    return closing((1000, None, None), Outcome.OK, "", usage, charge)
+    return closing((1000, None, None), Outcome.OK, "", Bill(usage, charge))
 
 
 def one_attempt(slot: int = 0, usage: Usage | None = None) -> tuple[bytes, bytes]:

@@ -13,7 +13,16 @@ from tests.unit.metering.journal_files import (
     read_all,
 )
 
-from penstock.metering.journal_format import CLOSED, HEADER, OPENED, Damaged, frame, frames
+from penstock.metering.journal_format import (
+    CLOSED,
+    HEADER,
+    OPENED,
+    OPENED_UNROUTED,
+    Damaged,
+    frame,
+    frames,
+)
+from penstock.metering.ledger_line import UNROUTED
 from penstock.metering.usage_slots import SLOT_BYTES
 from penstock.records.usage import Usage
 
@@ -124,11 +133,21 @@ def test_large_damage_at_the_end_is_kept_for_people_too(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*.damaged"))
 
 
-@pytest.mark.parametrize("kind", [0, 3, 255])
+@pytest.mark.parametrize("kind", [0, 4, 255])
 def test_record_of_a_kind_that_is_not_known_is_not_guessed_at(tmp_path: Path, kind: int) -> None:
     whole = one_attempt(0)
     data = b"".join([*whole, frame(kind, 1, b"what is this"), *one_attempt(2)])
     assert len(read_all(lay_out(tmp_path, data))[0]) == 1
+
+
+def test_journal_of_the_version_before_is_read_with_nothing_expected(tmp_path: Path) -> None:
+    opened = opened_line().removesuffix(UNROUTED)
+    data = frame(OPENED_UNROUTED, 0, opened) + frame(CLOSED, 0, closed_line(LARGE, 5))
+    rows, left = read_all(lay_out(tmp_path, data + frame(OPENED_UNROUTED, 1, opened)))
+    for row in map(facts_of, rows + left):
+        facts = (row["cached_expected"], row["session_moved"], row["cache_break"])
+        assert facts == (None, "", "")
+    assert [facts_of(row)["outcome"] for row in rows + left] == ["ok", "interrupted"]
 
 
 def test_file_that_was_being_made_when_its_worker_was_killed_is_empty(tmp_path: Path) -> None:

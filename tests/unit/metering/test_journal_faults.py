@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.unit.metering.journal_files import REPLICA, SMALL, TINY, ask, lay_out, one_attempt
+from tests.unit.metering.journal_files import SMALL, TINY, ask, lay_out, one_attempt, picked
 
 from penstock.clock import new_id
 from penstock.errors import JournalFull
@@ -45,12 +45,12 @@ def test_journal_without_descriptors_refuses_and_keeps_its_slots(tmp_path: Path)
     with no_descriptors():
         for _ in range(2 * room):
             try:
-                metering.open(ask(), REPLICA, 1, ()).settle(None)
+                metering.open(ask(), picked(), ()).settle(None)
             except JournalFull:
                 break
         with pytest.raises(JournalFull):
-            metering.open(ask(), REPLICA, 1, ())
-    assert [metering.open(ask(), REPLICA, 1, ()) for _ in range(TINY.open_max)]
+            metering.open(ask(), picked(), ())
+    assert [metering.open(ask(), picked(), ()) for _ in range(TINY.open_max)]
     journal.leave()
 
 
@@ -66,9 +66,9 @@ def test_orphan_without_its_slots_is_read_to_the_end(tmp_path: Path) -> None:
 def test_usage_that_comes_after_the_end_does_not_reach_anothers_slot(tmp_path: Path) -> None:
     journal = Journal(tmp_path, new_id(), SMALL)
     metering = Metering(journal, ManualClock())
-    ended = metering.open(ask(), REPLICA, 1, ())
+    ended = metering.open(ask(), picked(), ())
     ended.settle(Usage(1, 1))
-    following = metering.open(ask(), REPLICA, 1, ())
+    following = metering.open(ask(), picked(), ())
     ended.note(b'{"prompt_tokens":9,"completion_tokens":9}')
     reader = JournalReader(journal.folder)
     assert len(reader.read(10)) == 1

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from penstock import errors
 from penstock.policy import authorize
-from penstock.records.account import Account, AccountId, Grant, Key, KeyId, Role
+from penstock.records.account import Account, AccountId, Affinity, Grant, Key, KeyId, OnOutage, Role
 from penstock.records.model import Family, Model, ModelId, Recipe
 
 OURS = AccountId("0" * 32)
@@ -35,6 +35,15 @@ def test_a_runtime_key_gets_a_grant_for_its_own_account(
 ) -> None:
     grant = authorize(_key(), _model(*allowed), "salt", path)
     assert grant == Grant(account=OURS, key=KeyId("k"), cache_salt="salt")
+
+
+@pytest.mark.parametrize("affinity", Affinity)
+@pytest.mark.parametrize("on_outage", OnOutage)
+def test_a_grant_says_what_its_account_has_chosen(affinity: Affinity, on_outage: OnOutage) -> None:
+    account = Account(OURS, "ours", on_outage=on_outage, affinity=affinity)
+    grant = authorize(Key(KeyId("k"), Role.RUNTIME, account), _model(), "salt", None)
+    assert grant.is_affinity_strict is (affinity is Affinity.STRICT)
+    assert grant.on_outage_refuse is (on_outage is OnOutage.REFUSE)
 
 
 def test_an_operator_key_may_not_infer_and_is_told_what_to_use() -> None:

@@ -1,60 +1,182 @@
-"""What is in flight: exact, never negative, and no trace of replicas that have none."""
+"""What is under way at one replica: exact, never negative, released by every end."""
 
-import pytest
+import math
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.routing.routing_samples import a_replica
 
-from penstock.records.replica import ReplicaId
+from penstock.records.host_load import HostLoad
+from penstock.records.prompt_chain import PromptChain
+from penstock.records.signal import LoadClaim
+from penstock.routing.known_replica import KnownReplica
 from penstock.routing.outstanding import Outstanding
+from penstock.routing.prefix_index import Shelf
+from penstock.routing.route import Route
 
-A, B = ReplicaId("a"), ReplicaId("b")
+RATE = 10_000.0
 
 
-def test_counts_go_up_and_down() -> None:
+def a_route(prompt: int = 1000, cached: int = 0, *, is_stream: bool = True) -> Route:
+    return Route(a_replica("a"), PromptChain(), 0, prompt, cached, is_stream=is_stream)
+
+
+def known(kv_tokens: int = 400_000) -> KnownReplica:
+    return KnownReplica(a_replica("a"), Shelf(1, kv_tokens), kv_tokens, RATE)
+
+
+numbers = st.floats(0, 1e6)
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["sent", "first", "finished", "weigh", "claim", "host", "forget"]),
+        st.integers(0, 100),
+        st.integers(1, 50_000),
+        st.booleans(),
+        st.floats(0, 30),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=300)
+@given(steps)
+def test_counts_agree_with_a_plain_model_after_any_order(
+    taken: list[tuple[str, int, int, bool, float]],
+) -> None:
+    replica = known()
+    own = replica.own
+    open_routes: list[Route] = []
+    now = 100.0
+    for step, which, tokens, is_stream, pause in taken:
+        now += pause
+        if step == "sent":
+            route = a_route(tokens, min(which, tokens - 1), is_stream=is_stream)
+            replica.note_sent(route, now, 2.0)
+            open_routes.append(route)
+        elif step == "first" and open_routes:
+            replica.note_first(open_routes[which % len(open_routes)], now, 2.0)
+        elif step == "finished" and open_routes:
+            own.remove(open_routes.pop(which % len(open_routes)), now)
+        elif step == "claim":
+            claim = LoadClaim("a", tokens, min(tokens, which), pause, pause, which, which, tokens)
+            replica.claims.hear(which % 3, claim, replica.kv_tokens, now)
+            replica.add_up()
+        elif step == "host":
+            head_at = now - pause if which % 2 else 0.0
+            replica.host_load = HostLoad(tokens, tokens / 2, head_at, now - pause, which)
+            replica.add_up()
+        elif step == "forget":
+            replica.claims.forget(which % 3)
+            replica.add_up()
+        queue = replica.queue(now, 2.0)
+        assert math.isfinite(queue)
+        assert queue >= 0
+        waiting = [route for route in open_routes if route.is_waiting]
+        assert own.in_flight == len(open_routes)
+        assert own.decoding == len(open_routes) - len(waiting)
+        assert own.queued_tokens == sum(route.uncached for route in waiting)
+        assert own.unstreamed == sum(not route.is_stream for route in waiting)
+        assert own.prompt_tokens == sum(route.prompt_tokens for route in open_routes)
+        assert bool(own.head_tokens) == bool(waiting)
+        assert 0 < replica.seconds_per_token < math.inf
+    for route in open_routes:
+        own.remove(route, now)
+    counts = (own.in_flight, own.decoding, own.queued_tokens, own.prompt_tokens, own.unstreamed)
+    assert counts == (0, 0, 0, 0, 0)
+
+
+def test_first_token_counts_once() -> None:
     outstanding = Outstanding()
-    assert outstanding.at(A) == 0
-    outstanding.add(A)
-    outstanding.add(A)
-    outstanding.add(B)
-    assert (outstanding.at(A), outstanding.at(B), outstanding.total()) == (2, 1, 3)
-    outstanding.remove(A)
-    assert outstanding.by_replica() == {A: 1, B: 1}
+    route = a_route()
+    outstanding.add(route, 1.0)
+    for _ in range(3):
+        outstanding.note_first(route, 2.0)
+    assert (outstanding.in_flight, outstanding.decoding) == (1, 1)
 
 
-def test_replica_with_nothing_in_flight_leaves_no_trace() -> None:
+def test_queue_shrinks_as_the_head_is_worked_on_and_no_further() -> None:
+    replica = known()
+    first, second = a_route(5_000), a_route(3_000)
+    replica.note_sent(first, 100.0, 2.0)
+    replica.note_sent(second, 100.0, 2.0)
+    assert replica.queue(100.0, 2.0) == 8_000
+    assert math.isclose(replica.queue(100.25, 2.0), 5_500)
+    assert replica.queue(105.0, 2.0) == 3_000, "more than the head cannot be done unseen"
+    replica.note_first(first, 105.0, 2.0)
+    assert replica.queue(105.0, 2.0) == 3_000
+
+
+def test_oldest_request_without_a_first_token_is_the_head() -> None:
     outstanding = Outstanding()
-    outstanding.add(A)
-    outstanding.remove(A)
-    assert outstanding.by_replica() == {}
-    assert outstanding.total() == 0
+    routes = [a_route(1_000 * (n + 1)) for n in range(3)]
+    for at, route in enumerate(routes):
+        outstanding.add(route, 10.0 + at)
+        route.sent_at = 10.0 + at
+    outstanding.note_first(routes[0], 20.0)
+    assert (outstanding.head_tokens, outstanding.head_at) == (2_000, 11.0)
+    outstanding.note_first(routes[2], 21.0)
+    assert outstanding.head_tokens == 2_000
 
 
-def test_count_never_falls_below_zero() -> None:
-    outstanding = Outstanding()
-    with pytest.raises(KeyError):
-        outstanding.remove(A)
-    assert outstanding.at(A) == 0
+def test_unstreamed_request_counts_as_decoding_when_its_prefill_must_be_over() -> None:
+    replica = known()
+    route = a_route(10_000, is_stream=False)
+    replica.note_sent(route, 100.0, 2.0)
+    assert replica.queue(100.1, 2.0) > 0
+    assert replica.queue(102.0, 2.0) == 0
+    assert (replica.own.in_flight, replica.own.decoding) == (1, 1)
+    replica.own.remove(route, 110.0)
+    assert (replica.own.in_flight, replica.own.decoding) == (0, 0)
 
 
-def test_table_handed_out_is_a_copy() -> None:
-    outstanding = Outstanding()
-    outstanding.add(A)
-    outstanding.by_replica().clear()
-    assert outstanding.at(A) == 1
+def test_request_that_is_given_up_in_the_queue_says_nothing_of_the_head() -> None:
+    replica = known()
+    head, queued = a_route(20_000), a_route(5_000)
+    replica.note_sent(head, 100.0, 2.0)
+    replica.note_sent(queued, 100.0, 2.0)
+    replica.own.remove(queued, 101.0)
+    assert math.isclose(replica.queue(101.0, 2.0), 10_000), "half of the head is done"
+    replica.note_sent(a_route(5_000), 101.0, 2.0)
+    replica.own.remove(head, 101.5)
+    assert math.isclose(replica.queue(101.5, 2.0), 5_000), "the next one begins only now"
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.tuples(st.booleans(), st.sampled_from(["a", "b", "c"]))))
-def test_counts_agree_with_a_plain_model(steps: list[tuple[bool, str]]) -> None:
-    outstanding = Outstanding()
-    model: dict[str, int] = {}
-    for is_add, name in steps:
-        if is_add:
-            outstanding.add(ReplicaId(name))
-            model[name] = model.get(name, 0) + 1
-        elif model.get(name):
-            outstanding.remove(ReplicaId(name))
-            model[name] -= 1
-        assert all(outstanding.at(ReplicaId(each)) == count for each, count in model.items())
-        assert outstanding.total() == sum(model.values())
-        assert all(count > 0 for count in outstanding.by_replica().values())
+def test_what_waits_behind_an_unstreamed_request_begins_when_that_must_be_over() -> None:
+    replica = known()
+    replica.note_sent(a_route(10_000, is_stream=False), 100.0, 2.0)
+    replica.note_sent(a_route(20_000), 100.0, 2.0)
+    assert math.isclose(replica.queue(101.6, 2.0), 20_000 - 6_000)
+
+
+def test_rate_is_learned_from_first_tokens() -> None:
+    replica = known()
+    now = 100.0
+    for _ in range(300):
+        route = a_route(4_000)
+        replica.note_sent(route, now, 2.0)
+        replica.note_first(route, now + 1.0, 2.0)
+        replica.own.remove(route, now + 2.0)
+        now += 3.0
+    assert math.isclose(1 / replica.seconds_per_token, 4_000, rel_tol=0.02)
+
+
+def test_rate_is_not_learned_from_answers_that_come_whole() -> None:
+    # When one of these is seen, its tokens have been decoded too: that says nothing of prefill.
+    replica = known()
+    now = 100.0
+    for _ in range(50):
+        route = a_route(4_000, is_stream=False)
+        replica.note_sent(route, now, 2.0)
+        replica.note_first(route, now + 20.0, 2.0)
+        replica.own.remove(route, now + 20.0)
+        now += 30.0
+    assert 1 / replica.seconds_per_token == RATE
+
+
+def test_rate_that_a_keeper_measured_is_believed_over_our_own() -> None:
+    replica = known()
+    replica.tell_rate(50_000)
+    route = a_route(4_000)
+    replica.note_sent(route, 100.0, 2.0)
+    replica.note_first(route, 120.0, 2.0)
+    assert math.isclose(1 / replica.seconds_per_token, 50_000)

@@ -65,6 +65,9 @@ class Fleet:
         assert model == MODEL.id
         return tuple(self.replicas)
 
+    def find(self, replica: ReplicaId) -> Replica | None:
+        return next((each for each in self.replicas if each.id == replica), None)
+
     async def add(self, *answers: Answer) -> TinyEngine:
         engine = await TinyEngine(*answers).start()
         self.engines.append(engine)
@@ -85,7 +88,7 @@ class Fleet:
     async def close(self) -> None:
         try:
             self.clients.close()
-            assert self.router.outstanding.total() == 0, "something is still counted in flight"
+            assert self.router.in_flight() == 0, "something is still counted in flight"
             assert self.gate.waiting() == {}
             armed = [timer for slot in self.wheel._slots for timer in slot if timer.is_armed]
             assert armed == [], "a timer was left armed"

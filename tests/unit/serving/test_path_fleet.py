@@ -72,8 +72,8 @@ async def test_stream_on_a_replica_that_leaves_the_roster_runs_to_its_end(fleet:
 async def test_clients_are_kept_while_their_replicas_are(fleet: Fleet) -> None:
     await fleet.add(answer_whole)
     await fleet.add(answer_whole)
-    for _ in range(2):
-        await fleet.start().done()
+    for visit in [fleet.start(), fleet.start()]:
+        await visit.done()
     assert fleet.clients.open_connections() == 2
     first = fleet.clients.find(ReplicaId("r0"))
     fleet.clients.keep_only([fleet.replicas[0]])

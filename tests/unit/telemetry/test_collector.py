@@ -18,7 +18,11 @@ from penstock.telemetry.metrics import (
 
 SUMMED = (
     "penstock_lease", "penstock_beyond", "penstock_journal", "penstock_ledger", "penstock_drain",
+    "penstock_route_", "penstock_index_", "penstock_sessions_", "penstock_ejections_",
+    "penstock_signal_", "penstock_workers_", "penstock_signals_sent", "penstock_signals_heard",
+    "penstock_signals_trimmed",
 )  # fmt: skip
+BY_REASON = ("penstock_session_moves_total", "penstock_signals_dropped_total")
 
 
 def parse(page: bytes) -> dict[str, Metric]:
@@ -62,6 +66,7 @@ def test_every_declared_metric_is_on_the_page_and_no_other() -> None:
     sums = {name: 1 for name in METRICS if name.startswith(SUMMED)}
     limits = {name: {"account tokens minute": 1} for name in METRICS if "_limit_" in name}
     gauges = Gauges(waiting={"m": 1}, ready_replicas={"m": 1}, sums=sums, limits=limits)
+    gauges.reasons = {name: {"load": 1} for name in BY_REASON}
     page = render([Snapshot([row()], gauges)])
     families = parse(page)
     names = {
@@ -124,6 +129,24 @@ def test_what_workers_see_alike_is_not_added_up() -> None:
     assert value(families, "penstock_ejected_replicas") == 2
     assert value(families, "penstock_waiting", model="m") == 5
     assert value(families, "penstock_waiting", model="n") == 1
+
+
+def test_counts_by_reason_are_added_up_over_workers() -> None:
+    name = "penstock_session_moves_total"
+    gauges = [
+        Gauges(reasons={name: {"load": 2, "drain": 0}}),
+        Gauges(reasons={name: {"load": 1, "lost": 4}}),
+        Gauges(),
+    ]
+    families = parse(render([Snapshot([], each) for each in gauges]))
+    for reason, count in {"load": 3, "drain": 0, "lost": 4}.items():
+        assert value(families, name, reason=reason) == count
+
+
+def test_peers_are_counted_by_the_worker_that_hears_the_fewest() -> None:
+    gauges = [Gauges(peers_heard=3), Gauges(peers_heard=1), Gauges(peers_heard=3)]
+    families = parse(render([Snapshot([], each) for each in gauges]))
+    assert value(families, "penstock_peers_heard") == 1
 
 
 def test_rendering_changes_no_workers_numbers() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from penstock.wire.messages import decode_messages
-from penstock.wire.prompt_family import prompt_family
+from penstock.wire.prompt_family import _FAMILIES_MAX, _families, prompt_family
 
 if TYPE_CHECKING:
     from penstock.wire.json_body import Fields
@@ -87,3 +87,10 @@ def test_developer_is_system_too_and_only_the_first_of_eight_messages_counts() -
     assert of_raw(json.dumps([user] * 8 + [rules]).encode()) == ""
     assert of_raw(json.dumps([user]).encode()) == ""
     assert of_raw(b'[{"role":"system"},{"content":"x"}]') == ""
+
+
+def test_families_are_found_again_however_many_there_are() -> None:
+    found = [family(f"agent {number}") for number in range(5000)]
+    assert len(set(found)) == 5000
+    assert len(_families) <= _FAMILIES_MAX
+    assert [family(f"agent {number}") for number in range(5000)] == found

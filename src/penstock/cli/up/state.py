@@ -20,8 +20,8 @@ import msgspec
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 
 _Record = TypeVar("_Record", bound=msgspec.Struct)
-# Unix allows 107 bytes for a socket's whole path, and a worker's socket is named by its pid.
-_RUN_FOLDER_BYTES_MAX = 85
+# Unix allows 107 bytes for a socket's whole path: `signals/` and a name of 30 follow.
+_RUN_FOLDER_BYTES_MAX = 65
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -99,6 +99,11 @@ class UpState:
             return beside
         digest = hashlib.sha256(os.fsencode(self.root)).hexdigest()[:16]
         return Path(tempfile.gettempdir()) / f"penstock-run-{digest}"
+
+    @property
+    def signals_folder(self) -> Path:
+        """Where the workers hear each other. Inside the folder of one run, and gone with it."""
+        return self.run_folder / "signals"
 
     def read_credentials(self) -> Credentials | None:
         return _read(self.root / "account.json", Credentials)

@@ -1,0 +1,60 @@
+"""`penstock cache`: what became of a request's cache. Goes to the database directly."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
+from penstock.cli.output import console, print_json
+from penstock.cli.postgres import opened
+from penstock.cli.usage.figures import NOTHING
+from penstock.metering.reports.cache_findings import cache_answer
+from penstock.metering.reports.usage_reports import UsageReports
+from penstock.wire.cache import CacheAnswer
+
+app = typer.Typer(help="See why a prompt was cached or not.", no_args_is_help=True)
+
+
+@app.command()
+def why(
+    context: typer.Context,
+    id: Annotated[str, typer.Argument(metavar="REQUEST", help="The request's id (x-request-id).")],
+    state: StateOption = DEFAULT_STATE,
+    json: JsonOption = False,
+) -> None:
+    """Say what broke a request's cache, what was expected of it, and what to do."""
+    config = invocation(context).load().config
+
+    async def run() -> CacheAnswer:
+        async with opened(config, state) as store:
+            return cache_answer(await UsageReports(store, config.metering).request(id))
+
+    answer = asyncio.run(run())
+    if json:
+        print_json(answer)
+    else:
+        print_cache(answer)
+
+
+def print_cache(answer: CacheAnswer) -> None:
+    """One line of facts, and a paragraph for each finding."""
+    out = console()
+    counts = (
+        f"prompt {_count(answer.prompt_tokens)}",
+        f"cached {_count(answer.cached_tokens)}{'?' if answer.is_cached_estimated else ''}",
+        f"expected {_count(answer.cached_expected)}",
+    )
+    session = f"session {answer.session}" if answer.session else "no session"
+    facts = (*counts, f"replica {answer.replica}", session)
+    out.print(Text(f"request {answer.request}: {', '.join(facts)}"), soft_wrap=True)
+    for finding in answer.findings:
+        out.print()
+        out.print(Text.assemble((f"{finding.kind}: ", "bold"), finding.said))
+        if finding.advice:
+            out.print(Text(f"What to do: {finding.advice}", style="cyan"))
+
+
+def _count(tokens: int | None) -> str:
+    return NOTHING if tokens is None else f"{tokens:,}"

@@ -1,0 +1,123 @@
+"""`penstock route`: where a request would go. Asks a running gateway."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote
+
+import msgspec
+import typer
+from rich.text import Text
+
+from penstock.cli.exit_codes import CommandFailed, ExitCode
+from penstock.cli.http_call import HttpAnswer, HttpCaller
+from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
+from penstock.cli.output import console, print_json, print_table
+from penstock.cli.up.state import UpState
+from penstock.config import Config
+from penstock.wire.errors import OpenAIErrorAnswer
+from penstock.wire.routing import Candidate, RoutingAnswer
+
+app = typer.Typer(help="See how requests are routed.", no_args_is_help=True)
+
+_PATH = "/v1/routing/explain"
+_TITLES = ("", "replica", "cached", "wait", "own", "harm", "full", "cost", "in flight", "")
+
+
+@app.command()
+def explain(  # noqa: PLR0913 - each is an option of the command line
+    context: typer.Context,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A chat request as JSON; - is standard input.")
+    ],
+    *,
+    session: Annotated[str, typer.Option(help="The session it belongs to.")] = "",
+    account: Annotated[
+        str, typer.Option(help="Whose request it is; needed with an operator key.")
+    ] = "",
+    url: Annotated[
+        str, typer.Option(help="The gateway; that of --state or of ingress.port if not given.")
+    ] = "",
+    key_file: Annotated[
+        Path | None,
+        typer.Option(help="A file with the key's secret; the key of --state if not given."),
+    ] = None,
+    state: StateOption = DEFAULT_STATE,
+    json: JsonOption = False,
+) -> None:
+    """Show where a request would go now: each candidate's cost, part by part, and the choice."""
+    config = invocation(context).load().config
+    body = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    caller = HttpCaller(api_keys={"*": _secret(key_file, state)})
+    path = f"{_PATH}?account={quote(account, safe='')}" if account else _PATH
+    headers = {"x-session-affinity": session} if session else {}
+    answer = _read(caller.post(url or _gateway(config, state), path, body, headers))
+    if json:
+        print_json(answer)
+    else:
+        print_routing(answer)
+
+
+def print_routing(answer: RoutingAnswer) -> None:
+    """A table of the candidates, cheapest first, and the choice in words."""
+    print_table(_TITLES, (_row(answer, each) for each in answer.candidates))
+    out = console()
+    out.print()
+    out.print(Text.assemble((answer.replica, "bold"), f" ({answer.why}): {answer.reason}"))
+    facts = [f"about {answer.prompt_tokens:,} prompt tokens", f"other gateways: {answer.peers}"]
+    if answer.session:
+        facts.insert(0, f"session {answer.session}")
+    if answer.session_moved:
+        facts.append(f"the session would move ({answer.session_moved})")
+    if answer.cache_break:
+        facts.append(f"its cache breaks at: {answer.cache_break}")
+    out.print(Text(", ".join(facts)))
+
+
+def _row(answer: RoutingAnswer, each: Candidate) -> tuple[str | Text, ...]:
+    is_chosen = each.replica == answer.replica
+    terms = (each.wait_seconds, each.own_seconds, each.harm_seconds, each.full_seconds)
+    notes = ["last"] if each.replica == answer.last_replica else []
+    notes += ["near"] if each.is_near else []
+    return (
+        Text("→" if is_chosen else "", style="bold green"),
+        each.replica,
+        f"{each.cached_tokens:,}",
+        *(_seconds(term) for term in terms),
+        _seconds(each.cost_seconds),
+        str(each.in_flight),
+        ", ".join(notes),
+    )
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds * 1000:.1f}ms" if seconds < 1 else f"{seconds:.2f}s"
+
+
+def _gateway(config: Config, state: Path) -> str:
+    running = UpState(state).read_running()
+    if running is not None:
+        return f"http://{running.host}:{running.port}"
+    return f"http://{config.ingress.host}:{config.ingress.port}"
+
+
+def _secret(key_file: Path | None, state: Path) -> str:
+    if key_file is not None:
+        return key_file.read_text().strip()
+    credentials = UpState(state).read_credentials()
+    if credentials is None:
+        raise CommandFailed(
+            f"There is no key: {state} is not the folder of a `penstock up`. Pass --key-file.",
+            ExitCode.USAGE,
+        )
+    return credentials.secret
+
+
+def _read(answer: HttpAnswer) -> RoutingAnswer:
+    try:
+        if answer.status == 200:
+            return msgspec.json.decode(answer.body, type=RoutingAnswer)
+        message = msgspec.json.decode(answer.body, type=OpenAIErrorAnswer).error.message
+    except msgspec.DecodeError:
+        message = "this is not the answer of a gateway"
+    raise CommandFailed(f"The gateway says {answer.status}: {message}")

@@ -1,0 +1,112 @@
+"""What a keeper tells gateways of its engines: one reading of each engine's metrics at a time.
+
+It decides nothing about replicas: that an engine did not answer in time is told as it is, and each
+gateway asks the engine itself before it believes it.
+"""
+
+import asyncio
+import logging
+
+from penstock.clock import Clock
+from penstock.errors import ReplicaUnreachable
+from penstock.fleet.engine_metrics import EngineMetrics, PrefillRate, read_metrics
+from penstock.fleet.health import EngineProbe
+from penstock.fleet.known import Known, KnownReplica
+from penstock.fleet.settings import Settings
+from penstock.records.replica import ReplicaId, ReplicaState
+from penstock.records.signal import EngineClaim
+
+_log = logging.getLogger(__name__)
+
+# What a message may say at most; see records/signal.py.
+_COUNT_MAX = 2**40
+_RATE_MAX = 1e9
+
+
+class EngineLoads:
+    """Keep `run` running; `claims` has what the ready engines said last."""
+
+    def __init__(self, known: Known, probe: EngineProbe, settings: Settings, clock: Clock) -> None:
+        self._known = known
+        self._probe = probe
+        self._interval = settings.load_seconds
+        self._timeout = settings.load_timeout_seconds
+        self._clock = clock
+        self._readings: dict[ReplicaId, _Reading] = {}
+        self.failures = 0
+
+    async def run(self) -> None:
+        while True:
+            began = self._clock.monotonic()
+            try:
+                await self.look()
+            except Exception:  # noqa: BLE001 - the loop's top: replicas matter more than figures
+                self.failures += 1
+                _log.exception("engine load loop failed", extra={"action": "load_loop_failed"})
+            took = self._clock.monotonic() - began
+            await asyncio.sleep(max(0.0, self._interval - took))
+
+    async def look(self) -> None:
+        """One GET to every ready engine, all at once."""
+        ready = self._ready()
+        for gone in self._readings.keys() - ready.keys():
+            del self._readings[gone]
+        async with asyncio.TaskGroup() as group:
+            for entry in ready.values():
+                group.create_task(self._read(entry))
+
+    def claims(self, now: float) -> list[EngineClaim]:
+        """Of engines that are ready now. A reading that was not renewed in time says nothing."""
+        oldest = now - 2 * (self._interval + self._timeout)
+        ready = self._ready()
+        return [
+            _claim(replica, reading, is_well=ready[replica].silent_since is None)
+            for replica, reading in self._readings.items()
+            if replica in ready and reading.at >= oldest
+        ]
+
+    def _ready(self) -> dict[ReplicaId, KnownReplica]:
+        return {
+            replica: entry
+            for replica, entry in self._known.replicas.items()
+            if entry.replica.state is ReplicaState.READY
+        }
+
+    async def _read(self, entry: KnownReplica) -> None:
+        page: bytes | None = None
+        try:
+            page = await self._probe.metrics(entry.replica.url, self._timeout)
+            has_answered = True
+        except ReplicaUnreachable:
+            has_answered = False
+        now = self._clock.monotonic()
+        reading = self._readings.setdefault(entry.replica.id, _Reading())
+        reading.at, reading.has_answered = now, has_answered
+        if page is not None:
+            reading.metrics = read_metrics(page)
+            reading.rate.note(reading.metrics, now)
+
+
+class _Reading:
+    """One engine's; without metrics it still tells whether the engine answers."""
+
+    __slots__ = ("at", "has_answered", "metrics", "rate")
+
+    def __init__(self) -> None:
+        self.at = 0.0
+        self.has_answered = False
+        self.metrics = EngineMetrics()
+        self.rate = PrefillRate()
+
+
+def _claim(replica: ReplicaId, reading: _Reading, *, is_well: bool) -> EngineClaim:
+    metrics = reading.metrics
+    return EngineClaim(
+        replica,
+        is_healthy=is_well and reading.has_answered,
+        running=min(metrics.running or 0, _COUNT_MAX),
+        waiting=min(metrics.waiting or 0, _COUNT_MAX),
+        kv_use=metrics.kv_use,
+        kv_tokens=min(metrics.kv_tokens, _COUNT_MAX),
+        prefill_rate=min(reading.rate.tokens_per_second, _RATE_MAX),
+    )

@@ -1,0 +1,134 @@
+"""What an engine's metrics page says of its load. Pure, and believes no number that makes no sense.
+
+The names are vLLM's. An engine with several ranks has a sample for each; they are added up.
+"""
+
+import math
+import re
+from typing import Final
+
+import msgspec
+
+_RUNNING: Final = "vllm:num_requests_running"
+_WAITING: Final = "vllm:num_requests_waiting"
+_KV_USE: Final = "vllm:kv_cache_usage_perc"
+_CACHE_CONFIG: Final = "vllm:cache_config_info"
+# Both are counted when a request ends, so that they always tell of the same requests.
+_PREFILLED: Final = "vllm:request_prefill_kv_computed_tokens_sum"
+_PREFILL_SECONDS: Final = "vllm:request_prefill_time_seconds_sum"
+_PREFILLS: Final = "vllm:request_prefill_time_seconds_count"
+_NAMES: Final = frozenset(
+    {_RUNNING, _WAITING, _KV_USE, _CACHE_CONFIG, _PREFILLED, _PREFILL_SECONDS, _PREFILLS}
+)
+
+_NAME: Final = re.compile(r"[^{ ]+")
+_LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
+
+# Below this a prefill's time is that of a step of the engine, whatever its tokens.
+_TELLING_TOKENS: Final = 256.0
+# The best rate is forgotten after one to two times this long.
+_MEMORY_SECONDS: Final = 300.0
+
+
+class EngineMetrics(msgspec.Struct, frozen=True):
+    """One reading. None and 0 mean that the engine does not say."""
+
+    running: int | None = None
+    waiting: int | None = None
+    kv_use: float = 0.0
+    kv_tokens: int = 0
+    # Since the engine's start: uncached prompt tokens, the time they took, and their requests.
+    prefilled_tokens: float = 0.0
+    prefill_seconds: float = 0.0
+    prefills: float = 0.0
+
+    @property
+    def inside(self) -> int | None:
+        """Requests that it works on or that wait for it."""
+        if self.running is None or self.waiting is None:
+            return None
+        return self.running + self.waiting
+
+
+def read_metrics(page: bytes) -> EngineMetrics:
+    """The few samples that matter out of a page of hundreds."""
+    samples: dict[str, list[float | None]] = {}
+    kv_tokens = 0
+    for line in page.decode(errors="replace").splitlines():
+        name = _NAME.match(line)
+        if name is None or name[0] not in _NAMES:
+            continue
+        if name[0] == _CACHE_CONFIG:
+            kv_tokens += _cache_size(line)
+            continue
+        samples.setdefault(name[0], []).append(_number(line.rpartition(" ")[2]))
+    sums = {name: _sum(values) for name, values in samples.items()}
+    running, waiting = sums.get(_RUNNING), sums.get(_WAITING)
+    ranks = len(samples.get(_KV_USE, ())) or 1
+    return EngineMetrics(
+        running=None if running is None else int(running),
+        waiting=None if waiting is None else int(waiting),
+        kv_use=min(1.0, (sums.get(_KV_USE) or 0.0) / ranks),
+        kv_tokens=kv_tokens,
+        prefilled_tokens=sums.get(_PREFILLED) or 0.0,
+        prefill_seconds=sums.get(_PREFILL_SECONDS) or 0.0,
+        prefills=sums.get(_PREFILLS) or 0.0,
+    )
+
+
+class PrefillRate:
+    """Uncached prompt tokens a second while an engine prefills, learned from its readings.
+
+    A request's prefill time runs from its first step to its first token. Prompts that share steps
+    are each counted the whole time (six at once looked half as fast as one alone, on vLLM 0.32), so
+    every reading is at most the true rate, and the best of the last minutes is next to it.
+    """
+
+    def __init__(self) -> None:
+        self._last: EngineMetrics | None = None
+        self._best = 0.0
+        self._best_before = 0.0
+        self._turned_at = 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """0 as long as no prompt has told."""
+        return max(self._best, self._best_before)
+
+    def note(self, metrics: EngineMetrics, now: float) -> None:
+        last, self._last = self._last, metrics
+        if last is None:
+            return
+        tokens = metrics.prefilled_tokens - last.prefilled_tokens
+        seconds = metrics.prefill_seconds - last.prefill_seconds
+        requests = metrics.prefills - last.prefills
+        # An engine that was started again counts from 0.
+        if seconds <= 0 or requests <= 0 or tokens < _TELLING_TOKENS * requests:
+            return
+        if now - self._turned_at >= _MEMORY_SECONDS:
+            self._best_before, self._best, self._turned_at = self._best, 0.0, now
+        self._best = max(self._best, tokens / seconds)
+
+
+def _cache_size(line: str) -> int:
+    labels = dict(_LABEL.findall(line))
+    size = _number(labels.get("kv_cache_size_tokens", ""))
+    if size is None:
+        blocks = _number(labels.get("num_gpu_blocks", ""))
+        size = (blocks or 0.0) * (_number(labels.get("block_size", "")) or 0.0)
+    return int(size)
+
+
+def _sum(values: list[float | None]) -> float | None:
+    """None when one of them makes no sense: an engine must not look idle for that."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _number(text: str) -> float | None:
+    """Finite and not negative, or not said."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value >= 0 else None

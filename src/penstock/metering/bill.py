@@ -1,0 +1,48 @@
+"""From what an attempt used to what it is charged; also where cached tokens are estimated. Pure."""
+
+from typing import Final
+
+import msgspec
+
+from penstock.records.price import Price, cost_nanousd
+from penstock.records.usage import Usage
+
+# Why tokens that an engine made are not charged.
+NOT_DELIVERED: Final = "not_delivered"
+
+
+class Bill(msgspec.Struct, frozen=True, gc=False):
+    """Usage as the ledger has it, and its charge."""
+
+    usage: Usage | None = None
+    charge_nanousd: int = 0
+    # Why the charge is 0 where tokens were made.
+    reason: str = ""
+    is_cached_estimated: bool = False
+
+
+_NOTHING: Final = Bill()
+
+
+def bill(
+    usage: Usage | None,
+    price: Price,
+    *,
+    is_delivered: bool = True,
+    cut_expecting: int | None = None,
+) -> Bill:
+    """What is charged for this usage.
+
+    Engines say only at the end how much of a prompt was cached. For a stream that was cut before,
+    `cut_expecting` is what routing expected to be: the caller pays for a cached prompt as such.
+    """
+    if usage is None:
+        return _NOTHING
+    is_estimated = False
+    if cut_expecting is not None and usage.cached_tokens is None:
+        cached = min(cut_expecting, usage.prompt_tokens)
+        usage = Usage(usage.prompt_tokens, usage.completion_tokens, cached)
+        is_estimated = True
+    if not is_delivered:
+        return Bill(usage, 0, NOT_DELIVERED, is_estimated)
+    return Bill(usage, cost_nanousd(usage, price), "", is_estimated)

@@ -1,0 +1,133 @@
+"""What this worker tells the others, and what it believes of what they tell."""
+
+from collections.abc import Iterable, Sequence
+
+from penstock.records.replica import ReplicaId
+from penstock.records.signal import EngineClaim, LoadClaim, SentPrompt, Signal
+from penstock.routing.knowledge import Knowledge
+from penstock.routing.known_replica import KnownReplica
+from penstock.routing.route import Route
+
+# Prompts that are kept for the next message; more are not told.
+_SENT_MAX = 2000
+# An engine that is said to have a smaller KV cache is not believed to.
+_KV_TOKENS_MIN = 1024
+_AGE_MAX = 1e6
+
+
+class Gossip:
+    """Reads and writes `Knowledge`; the transport is another room's."""
+
+    def __init__(self, knowledge: Knowledge, host: str) -> None:
+        self._knowledge = knowledge
+        self._host = host
+        self._sent: list[SentPrompt] = []
+        self._named_by: dict[int, frozenset[str]] = {}
+        # Replicas that a keeper found sick, for a probe of our own to judge.
+        self.suspects: set[ReplicaId] = set()
+
+    def note_sent(self, route: Route, tokens: list[int]) -> None:
+        if len(self._sent) >= _SENT_MAX:
+            return
+        chain = route.chain
+        start = max(0, route.new_from - 1)
+        told = tokens[start:]
+        if told:
+            told[0] = sum(tokens[: start + 1])
+        self._sent.append(
+            SentPrompt(
+                route.session,
+                route.replica.id,
+                start,
+                list(chain.links[start:]),
+                told,
+                chain.opening,
+            )
+        )
+
+    def take_sent(self) -> list[SentPrompt]:
+        sent, self._sent = self._sent, []
+        return sent
+
+    def loads(self, now: float) -> list[LoadClaim]:
+        """Where this worker has something under way."""
+        return [_claim(known, now) for known in self._knowledge.all() if known.own.in_flight]
+
+    def hear(self, signal: Signal, sent: Sequence[SentPrompt], now: float) -> None:
+        # Workers of this host are read from their table, at every decision.
+        loads = signal.loads if signal.host != self._host else ()
+        named = frozenset(claim.replica for claim in (*loads, *signal.engines))
+        self._forget(signal.sender, self._named_by.get(signal.sender, frozenset()) - named)
+        self._named_by[signal.sender] = named
+        for load in loads:
+            known = self._knowledge.find(ReplicaId(load.replica))
+            if known is not None:
+                known.claims.hear(signal.sender, load, known.kv_tokens, now)
+                self._knowledge.review(known, now)
+        for prompt in sent:
+            self._hear_prompt(prompt)
+        for engine in signal.engines:
+            self._hear_engine(engine, signal.sender, now)
+
+    def forget(self, sender: int) -> None:
+        self._forget(sender, self._named_by.pop(sender, frozenset()))
+
+    def _forget(self, sender: int, replicas: Iterable[str]) -> None:
+        """It says nothing of these any more."""
+        for replica in replicas:
+            known = self._knowledge.find(ReplicaId(replica))
+            if known is not None:
+                known.claims.forget(sender)
+                if known.keeper == sender:
+                    known.forget_keeper()
+                known.add_up()
+
+    def _hear_prompt(self, prompt: SentPrompt) -> None:
+        knowledge = self._knowledge
+        known = knowledge.find(ReplicaId(prompt.replica))
+        if known is None or not _is_whole(prompt):
+            return
+        if prompt.links:
+            knowledge.index.add(known.shelf, prompt.links, prompt.tokens)
+        if prompt.session:
+            knowledge.sessions.note(
+                prompt.session, known.replica.id, prompt.links, prompt.start, prompt.opening
+            )
+
+    def _hear_engine(self, claim: EngineClaim, keeper: int, now: float) -> None:
+        known = self._knowledge.find(ReplicaId(claim.replica))
+        if known is None:
+            return
+        if not claim.is_healthy:
+            self.suspects.add(known.replica.id)
+        if claim.kv_tokens:
+            known.kv_tokens = max(claim.kv_tokens, _KV_TOKENS_MIN)
+            known.shelf.capacity = known.kv_tokens
+        known.tell_rate(claim.prefill_rate)
+        known.keeper = keeper
+        if claim.is_healthy and claim.kv_tokens:
+            # An engine that does not answer, or has no metrics, is not idle for that.
+            self._knowledge.hear_engine(known, claim, now)
+        known.keeper_work = (claim.own_requests, min(claim.own_tokens, known.kv_tokens))
+        self._knowledge.review(known, now)
+
+
+def _is_whole(prompt: SentPrompt) -> bool:
+    """No link is 0, and none stands for two places in one chain."""
+    links = prompt.links
+    is_chain = 0 not in links and len(set(links)) == len(links)
+    return is_chain and len(links) == len(prompt.tokens)
+
+
+def _claim(known: KnownReplica, now: float) -> LoadClaim:
+    own = known.own
+    return LoadClaim(
+        known.replica.id,
+        own.queued_tokens,
+        own.head_tokens,
+        min(_AGE_MAX, max(0.0, now - own.head_at)) if own.head_at else 0.0,
+        min(_AGE_MAX, max(0.0, now - own.progress_at)),
+        own.in_flight,
+        own.decoding,
+        own.prompt_tokens,
+    )

@@ -1,0 +1,40 @@
+"""The replica that all gateways agree on for a session, without a word between them.
+
+Each replica stands at many points of a ring; a session's home is the next point after its key. When
+a replica comes or goes, only the sessions next to its points change their home.
+"""
+
+from bisect import bisect
+from collections.abc import Iterable
+
+import xxhash
+
+from penstock.records.replica import ReplicaId
+
+_POINTS = 64
+
+
+class HomeRing:
+    """Rebuilt when the replicas of a model change; a look costs one bisection."""
+
+    __slots__ = ("_owners", "_points")
+
+    def __init__(self, replicas: Iterable[ReplicaId]) -> None:
+        # The number is in what is hashed: as a seed it would give short names the same points.
+        owners = {
+            xxhash.xxh3_64_intdigest(f"{number} {replica}"): replica
+            for replica in sorted(replicas)
+            for number in range(_POINTS)
+        }
+        self._points = sorted(owners)
+        self._owners = [owners[point] for point in self._points]
+
+    def of(self, session: int) -> ReplicaId | None:
+        if not self._owners:
+            return None
+        return self._owners[bisect(self._points, session) % len(self._owners)]
+
+
+def rank(session: int, replica: ReplicaId) -> int:
+    """A replica's place for a session (rendezvous): the same on every gateway."""
+    return xxhash.xxh3_64_intdigest(replica, session)

@@ -1,0 +1,155 @@
+"""What routing has learned: who holds which prefix, what is under way, how fast it goes."""
+
+from collections.abc import Iterable
+
+from penstock.records.engine_load import EngineLoad
+from penstock.records.replica import Replica, ReplicaId
+from penstock.records.signal import EngineClaim
+from penstock.records.usage import Usage
+from penstock.routing.claims import Trials
+from penstock.routing.known_replica import NOTHING_UNHEARD, KnownReplica
+from penstock.routing.prefix_index import PrefixIndex
+from penstock.routing.prompt_size import PromptSizes
+from penstock.routing.route import Route
+from penstock.routing.sessions import Sessions
+from penstock.routing.settings import Settings
+
+# Replicas are numbered in sixteen bits; 0 is nobody.
+_NUMBERS_MAX = 2**16 - 1
+_HOME_RATE = 0.05
+_MEAN_RATE = 0.02
+# Uncached tokens of a prompt, until answers have taught it.
+_FIRST_UNCACHED = 2000.0
+
+
+class Knowledge:
+    """Every step of a request teaches it; nothing here decides."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._replicas: dict[ReplicaId, KnownReplica] = {}
+        self._free_numbers: list[int] = []
+        self.index = PrefixIndex(settings.links_max, settings.holders_max, settings.block_tokens)
+        self.sizes = PromptSizes(settings.bytes_per_token)
+        self.sessions = Sessions(settings.sessions_max)
+        self._trials = Trials(settings.claim_seconds / 2)
+        # How much of a session's earlier turns its home has held when we could only guess.
+        self.home_share = 0.5
+        self._mean_uncached = _FIRST_UNCACHED
+        # The share of a KV cache that a new replica is believed to keep for what we send.
+        self.first_factor = 1.0
+        # Tokens that were expected in a cache, and those that were, for the metrics.
+        self.cached_expected = 0
+        self.cached_real = 0
+
+    def replica(self, replica: Replica) -> KnownReplica:
+        """What is known of it; nothing yet when it is new."""
+        known = self._replicas.get(replica.id)
+        if known is None:
+            number = self._free_numbers.pop() if self._free_numbers else len(self._replicas) + 1
+            assert number <= _NUMBERS_MAX, "a cell has at most 65,535 replicas"
+            kv_tokens = self._settings.kv_tokens
+            shelf = self.index.shelf(number, kv_tokens)
+            shelf.factor = self.first_factor
+            known = KnownReplica(replica, shelf, kv_tokens, self._settings.prefill_rate)
+            self._replicas[replica.id] = known
+        elif known.replica is not replica:
+            known.replica = replica
+        return known
+
+    def find(self, replica: ReplicaId) -> KnownReplica | None:
+        return self._replicas.get(replica)
+
+    def all(self) -> Iterable[KnownReplica]:
+        return self._replicas.values()
+
+    def keep_only(self, replicas: Iterable[Replica]) -> None:
+        """Forget those that have left the roster: ids are never reused.
+
+        Those that are new to it are known from now on: peers may speak of them before we do.
+        """
+        kept = {replica.id: replica for replica in replicas}
+        for gone in [id_ for id_ in self._replicas if id_ not in kept]:
+            known = self._replicas[gone]
+            if known.own.in_flight:
+                # Its last requests still run; it is forgotten at a later change of the roster.
+                continue
+            del self._replicas[gone]
+            self.index.forget(known.shelf.number)
+            self._free_numbers.append(known.shelf.number)
+        for replica in kept.values():
+            self.replica(replica)
+
+    def review(self, known: KnownReplica, now: float) -> None:
+        """After others have said something of it."""
+        known.review(now, self._settings.claim_seconds, self._trials)
+
+    def hear_engine(self, known: KnownReplica, claim: EngineClaim, now: float) -> None:
+        """An engine's own figures. While peers are silent they alone tell what others sent."""
+        is_silent = self.first_factor < 1.0
+        unheard = known.count_unheard(claim, self._mean_uncached) if is_silent else NOTHING_UNHEARD
+        known.hear_engine(claim, now, unheard)
+
+    def hear_answer(self, replica: ReplicaId, load: EngineLoad, now: float) -> None:
+        """What an engine says with an answer; where its keeper is heard, that knows more."""
+        known = self._replicas.get(replica)
+        if known is not None and not known.keeper:
+            known.note_load(load)
+            self.review(known, now)
+
+    def share_caches(self, gateways: int) -> None:
+        """So many gateways fill the caches without telling each other; 1 when they are heard."""
+        before, self.first_factor = self.first_factor, 1.0 / gateways
+        if before == self.first_factor:
+            return
+        for known in self._replicas.values():
+            shelf = known.shelf
+            is_less = self.first_factor < before
+            shelf.factor = min(shelf.factor, self.first_factor) if is_less else self.first_factor
+
+    def sent(self, route: Route, now: float) -> list[int]:
+        """It goes out. Returns the tokens of each link, as the index now has them."""
+        known = self.replica(route.replica)
+        self._trials.note_request()
+        known.note_sent(route, now, self._settings.claim_seconds)
+        chain = route.chain
+        rate = route.prompt_tokens / (sum(chain.sizes) or 1)
+        tokens = [int(size * rate) for size in chain.sizes]
+        route.new_from = self.index.add(known.shelf, chain.links, tokens)
+        return tokens
+
+    def first_token(self, route: Route, now: float) -> None:
+        known = self._replicas.get(route.replica.id)
+        if known is not None:
+            known.note_first(route, now, self._settings.claim_seconds)
+
+    def finished(self, route: Route, usage: Usage | None, now: float) -> None:
+        known = self._replicas[route.replica.id]
+        if usage is not None and not route.is_stream:
+            known.note_first(route, now, self._settings.claim_seconds)
+        known.own.remove(route, now)
+        if usage is None or not usage.prompt_tokens:
+            return
+        self._teach_size(route, known, usage.prompt_tokens)
+        if usage.cached_tokens is not None:
+            uncached = usage.prompt_tokens - usage.cached_tokens
+            self._mean_uncached += _MEAN_RATE * (uncached - self._mean_uncached)
+            self._judge(route, known, usage.cached_tokens)
+
+    def _teach_size(self, route: Route, known: KnownReplica, prompt_tokens: int) -> None:
+        chain = route.chain
+        if not chain.links:
+            return
+        size = sum(chain.sizes[route.new_from :])
+        if size:
+            tokens = self.index.teach(known.shelf, chain.links, route.new_from, prompt_tokens)
+            self.sizes.teach(known.replica.model, tokens, size)
+
+    def _judge(self, route: Route, known: KnownReplica, cached: int) -> None:
+        self.cached_expected += route.expected_cached
+        self.cached_real += cached
+        if not route.is_guess:
+            self.index.judge(known.shelf, route.expected_cached, cached)
+        elif route.expected_cached:
+            share = min(1.0, cached * self.home_share / route.expected_cached)
+            self.home_share += _HOME_RATE * (share - self.home_share)

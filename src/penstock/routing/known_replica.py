@@ -1,0 +1,277 @@
+"""All that is known of one replica: what was sent there, what others say, and how fast it is."""
+
+from typing import NamedTuple
+
+from penstock.records.engine_load import EngineLoad
+from penstock.records.host_load import HostLoad
+from penstock.records.replica import Replica
+from penstock.records.signal import EngineClaim
+from penstock.routing.claims import Claims, Trials
+from penstock.routing.outstanding import Outstanding
+from penstock.routing.prefix_index import Shelf
+from penstock.routing.route import Route
+
+_KEEP = 0.97
+# The first guess of a replica's rate weighs as much as so many tokens.
+_FIRST_TOKENS = 20_000.0
+# Below this a wait tells of latency and batching, not of the rate of prefill.
+_TELLING_TOKENS = 256
+# An engine that is said to be slower than this is not believed to be.
+_RATE_MIN = 10.0
+# Others' claims keep requests away when they fill so much of the KV cache.
+_KV_KEEPS_AWAY = 0.9
+NO_LOAD = HostLoad()
+
+
+class Sent(NamedTuple):
+    """What this host has sent and not seen a first token of."""
+
+    tokens: float
+    head_tokens: float
+    head_at: float
+    progress_at: float
+
+
+class Unheard(NamedTuple):
+    """What an engine has from gateways that do not tell: requests, and what is known of them."""
+
+    requests: int = 0
+    decoding: int = 0
+    tokens: int = 0
+    # Uncached prompt tokens that wait, if those prompts are like ours.
+    waiting_tokens: float = 0.0
+
+
+class EngineFigures(NamedTuple):
+    """An engine's own word, and when it was heard."""
+
+    at: float
+    requests: int
+    unheard: Unheard
+
+
+NOTHING_UNHEARD = Unheard()
+_NO_FIGURES = EngineFigures(float("-inf"), 0, NOTHING_UNHEARD)
+
+
+class KnownReplica:
+    """Times are monotonic seconds, passed in. Read for every candidate of every request."""
+
+    __slots__ = (
+        "_claimed_at", "_is_on_trial", "_is_rate_told", "_sent_at", "_tokens", "_trusted_again_at",
+        "_work", "claims", "engine", "host_load", "is_doubted", "keeper", "keeper_work",
+        "kv_tokens",
+        "others_decoding", "others_in_flight", "others_tokens", "own", "replica",
+        "seconds_per_token", "shelf",
+    )  # fmt: skip
+
+    def __init__(self, replica: Replica, shelf: Shelf, kv_tokens: int, rate: float) -> None:
+        self.replica = replica
+        self.shelf = shelf
+        self.kv_tokens = kv_tokens
+        self.own = Outstanding()
+        self.claims = Claims()
+        # What the other workers of this host have there, as of the last look at their table.
+        self.host_load = NO_LOAD
+        # Requests and prompt tokens that no gateway sent, such as flex work, by its keeper.
+        self.keeper_work = (0, 0)
+        self.keeper = 0
+        # What its engine says of itself, and how much of that nobody else tells us.
+        self.engine = _NO_FIGURES
+        # Whether what others claim does not count now: see `review`.
+        self.is_doubted = False
+        # Of all others that are heard: requests, those that decode, and prompt tokens.
+        self.others_in_flight = 0
+        self.others_decoding = 0
+        self.others_tokens = 0
+        self.seconds_per_token = 1.0 / rate
+        self._work = _FIRST_TOKENS / rate
+        self._tokens = _FIRST_TOKENS
+        self._is_rate_told = False
+        self._sent_at = 0.0
+        self._claimed_at = 0.0
+        self._trusted_again_at = 0.0
+        self._is_on_trial = False
+
+    @property
+    def in_flight(self) -> int:
+        """Requests there, by all that are heard."""
+        return self.own.in_flight + self.others_in_flight
+
+    def add_up(self) -> None:
+        """What others have there, after any of it has changed."""
+        host, claims = self.host_load, self.claims
+        if self.is_doubted:
+            self.others_in_flight = int(host.in_flight)
+            self.others_decoding = int(host.decoding)
+            self.others_tokens = int(host.prompt_tokens)
+            return
+        requests, tokens = self.keeper_work
+        unheard = self.engine.unheard
+        if unheard.requests:
+            requests, tokens = max(requests, unheard.requests), max(tokens, unheard.tokens)
+        self.others_in_flight = int(host.in_flight) + claims.in_flight + requests
+        self.others_decoding = int(host.decoding) + claims.decoding + unheard.decoding
+        self.others_tokens = int(host.prompt_tokens) + claims.prompt_tokens + tokens
+
+    def own_load(self) -> HostLoad:
+        """What this worker has there, as its host's other workers see it."""
+        own = self.own
+        return HostLoad(
+            own.queued_tokens,
+            own.head_tokens,
+            own.head_at,
+            own.progress_at,
+            own.in_flight,
+            own.decoding,
+            own.prompt_tokens,
+        )
+
+    def queue(self, now: float, claim_seconds: float) -> float:
+        """Uncached prompt tokens that wait there before a new request could begin.
+
+        Work done since the last first token is taken off once, whoever sent it. What this host sent
+        is exact; what others claim is as old as their last message and has shrunk since.
+        """
+        own, host = self.own, self.host_load
+        if own.unstreamed:
+            own.settle(now)
+        sent: float = own.queued_tokens
+        head_tokens: float = own.head_tokens
+        head_at, progress_at = own.head_at, own.progress_at
+        if host.outstanding:
+            sent += host.outstanding
+            if not head_at or 0 < host.head_at < head_at:
+                head_tokens, head_at = host.head_tokens, host.head_at
+            progress_at = max(progress_at, host.progress_at)
+        waiting = 0.0
+        if sent:
+            done = (now - progress_at) / self.seconds_per_token
+            waiting = sent - (done if done < head_tokens else head_tokens)
+        waiting += self.engine.unheard.waiting_tokens
+        if self.claims.outstanding and not self.is_doubted:
+            claimed = self._with_claims(Sent(sent, head_tokens, head_at, progress_at), now)
+            return max(waiting, claimed)
+        return waiting
+
+    def review(self, now: float, claim_seconds: float, trials: Trials) -> None:
+        """Whether others' claims count, after each of them.
+
+        They do not where our own first tokens have just disproved them. Claims that would keep us
+        away for long are tried by a request of our own now and then.
+        """
+        if not self._keeps_away(claim_seconds):
+            self._claimed_at = 0.0
+            self._is_on_trial = False
+        elif not self._claimed_at:
+            self._claimed_at = now
+        elif now - self.engine.at < claim_seconds:
+            # Its engine speaks for itself: no need to try.
+            waited = self.engine.at - self._claimed_at
+            is_denied = waited >= claim_seconds / 4 and self._is_denied_by_engine()
+            self._trusted_again_at = now + claim_seconds / 4 if is_denied else 0.0
+        elif not self._is_on_trial and not self.own.queued_tokens:
+            # Half the time is for us to wait, the other half for others' trials before ours.
+            waited = now - max(self._claimed_at, self._sent_at)
+            self._is_on_trial = waited >= claim_seconds / 2 and trials.take(now)
+        self.is_doubted = self._is_on_trial or now < self._trusted_again_at
+        self.add_up()
+
+    def hear_engine(self, claim: EngineClaim, now: float, unheard: Unheard) -> None:
+        self.engine = EngineFigures(now, claim.running + claim.waiting, unheard)
+
+    def count_unheard(self, claim: EngineClaim, mean_tokens: float) -> Unheard:
+        """What runs there that neither this host sent nor anybody told: of gateways not heard."""
+        own, host = self.own, self.host_load
+        requests = claim.running + claim.waiting - own.in_flight - int(host.in_flight)
+        if requests <= 0:
+            return NOTHING_UNHEARD
+        sent_waiting = own.in_flight - own.decoding + int(host.in_flight - host.decoding)
+        waiting = min(requests, max(0, claim.waiting - sent_waiting))
+        tokens = int(claim.kv_use * self.kv_tokens) - own.prompt_tokens - int(host.prompt_tokens)
+        return Unheard(requests, requests - waiting, max(0, tokens), waiting * mean_tokens)
+
+    def _is_denied_by_engine(self) -> bool:
+        """Whether its engine has far fewer requests than others claim to have there."""
+        sent = self.own.in_flight + int(self.host_load.in_flight)
+        return self.engine.requests <= sent + self.claims.in_flight // 2
+
+    def _keeps_away(self, claim_seconds: float) -> bool:
+        """Whether others claim so much that hardly a request would be sent there."""
+        claims, own, host = self.claims, self.own, self.host_load
+        requests, tokens = self.keeper_work
+        in_flight = own.in_flight + host.in_flight + claims.in_flight + requests
+        prompt_tokens = own.prompt_tokens + host.prompt_tokens + claims.prompt_tokens + tokens
+        return bool(
+            claims.in_flight or claims.outstanding or claims.prompt_tokens or requests or tokens
+        ) and (
+            claims.outstanding * self.seconds_per_token >= claim_seconds
+            or in_flight >= self.replica.slots_live
+            or prompt_tokens >= _KV_KEEPS_AWAY * self.kv_tokens
+        )
+
+    def note_sent(self, route: Route, now: float, claim_seconds: float) -> None:
+        route.sent_at = now
+        wait = self.queue(now, claim_seconds) + route.uncached
+        route.expected_seconds = wait * self.seconds_per_token
+        self._sent_at = now
+        self.own.add(route, now)
+        if self._is_on_trial:
+            # One request is enough: its first token tells.
+            self._is_on_trial = False
+            self.is_doubted = now < self._trusted_again_at
+            self.add_up()
+
+    def note_first(self, route: Route, now: float, claim_seconds: float) -> None:
+        """A first token: learn the rate, and whether what others claim can be true."""
+        if not route.is_waiting:
+            return
+        since = max(route.sent_at, self.own.progress_at)
+        self.own.note_first(route, now)
+        tokens = route.uncached
+        # An answer that comes whole has been decoded too: it says nothing of prefill.
+        is_telling = route.is_stream and tokens >= _TELLING_TOKENS
+        if is_telling:
+            self._work = self._work * _KEEP + max(0.0, now - since)
+            self._tokens = self._tokens * _KEEP + tokens
+            if not self._is_rate_told:
+                self.seconds_per_token = max(self._work, 1e-9) / self._tokens
+        waited = now - route.sent_at - tokens * self.seconds_per_token
+        claimed = max(claim_seconds, self.claims.outstanding * self.seconds_per_token)
+        if waited < claimed / 4 and self._keeps_away(claim_seconds):
+            self._trusted_again_at = now + claim_seconds
+            self.is_doubted = True
+            self.add_up()
+
+    def tell_rate(self, rate: float) -> None:
+        """A keeper has measured it at the engine: better than what single answers show."""
+        self._is_rate_told = rate > 0
+        if rate > 0:
+            self.seconds_per_token = 1.0 / max(rate, _RATE_MIN)
+
+    def note_load(self, load: EngineLoad) -> None:
+        """What its engine has beyond what all gateways tell is not theirs, and takes room too."""
+        host, claims, own = self.host_load, self.claims, self.own
+        requests = load.waiting - own.in_flight - int(host.in_flight) - claims.in_flight
+        tokens = int(load.kv_use * self.kv_tokens)
+        tokens -= own.prompt_tokens + int(host.prompt_tokens) + claims.prompt_tokens
+        self.keeper_work = (max(0, requests), max(0, tokens))
+
+    def forget_keeper(self) -> None:
+        """It is silent: its engine still has the cache it had, but who knows what runs there."""
+        self.keeper, self.keeper_work, self.engine = 0, (0, 0), _NO_FIGURES
+        self._is_rate_told = False
+        self.seconds_per_token = max(self._work, 1e-9) / self._tokens
+
+    def _with_claims(self, sent: Sent, now: float) -> float:
+        claims, pace = self.claims, self.seconds_per_token
+        at = claims.at
+        head_tokens = sent.head_tokens
+        if claims.head_tokens and (not sent.head_at or claims.head_at < sent.head_at):
+            head_tokens = claims.head_tokens
+        progress_at = max(sent.progress_at, claims.progress_at)
+        done = min(head_tokens, max(0.0, at - progress_at) / pace)
+        total = sent.tokens + claims.outstanding
+        # Since then the replica has worked on what others sent as much as on what we did.
+        share = claims.outstanding / total
+        return total - done - share * max(0.0, now - at) / pace

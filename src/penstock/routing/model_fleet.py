@@ -1,0 +1,47 @@
+"""The replicas of one model that may take requests, in the forms in which a choice needs them."""
+
+from collections.abc import Sequence
+
+from penstock.records.replica import Replica, ReplicaId
+from penstock.routing.home import HomeRing
+from penstock.routing.known_replica import KnownReplica
+
+_LEAST_LOADED = 4
+
+
+class ModelFleet:
+    """Rebuilt when the roster or the ejections change; `tick` keeps the least loaded in order."""
+
+    def __init__(
+        self, ready: tuple[Replica, ...], members: Sequence[KnownReplica], version: int
+    ) -> None:
+        self.ready = ready
+        # Of the ejections by which the members were chosen.
+        self.version = version
+        self.members = tuple(members)
+        self.by_id: dict[ReplicaId, KnownReplica] = {m.replica.id: m for m in members}
+        self.by_number = {m.shelf.number: m for m in members}
+        self.least_loaded = self.members[:_LEAST_LOADED]
+        self.pace = 0.0
+        self._ring: HomeRing | None = None
+        self.tick(0.0, 0.0)
+
+    def home(self, session: int) -> KnownReplica | None:
+        """The replica that every gateway would name for this session."""
+        if self._ring is None:
+            self._ring = HomeRing(self.by_id)
+        home = self._ring.of(session)
+        return None if home is None else self.by_id[home]
+
+    def tick(self, now: float, claim_seconds: float) -> None:
+        """The mean pace, and the replicas with the shortest wait."""
+        members = self.members
+        if not members:
+            return
+        self.pace = sum(m.seconds_per_token for m in members) / len(members)
+        if len(members) > _LEAST_LOADED:
+            waits = sorted(
+                (m.seconds_per_token * m.queue(now, claim_seconds), m.in_flight, at)
+                for at, m in enumerate(members)
+            )
+            self.least_loaded = tuple(members[at] for _, _, at in waits[:_LEAST_LOADED])

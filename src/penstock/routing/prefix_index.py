@@ -1,0 +1,314 @@
+"""Which replica holds how much of a prompt, by its own routing and by what the answers taught.
+
+Per replica a tree of links, forgotten leaf by leaf, least recently used first, when the tokens in
+it exceed what the engine's KV cache is believed to keep. Scope is in the links: they begin with the
+account and the model, so nothing is shared between two of either.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from penstock.routing.link_table import LinkTable
+
+_FACTOR_MIN = 0.05
+_SHRINK = 0.98
+_GROW = 1.01
+# New links that are looked for one by one.
+_TAIL = 4
+# More than any model's context: what is said to be longer is not believed.
+_PROMPT_TOKENS_MAX = 2**24
+# What fits into the table's columns.
+_TOTAL_MAX = 2**32 - 1
+
+
+class Held(NamedTuple):
+    """How far a prompt is known: the deepest known link's index and tokens, and who has what."""
+
+    depth: int
+    tokens: int
+    by_replica: dict[int, int]
+
+
+class Shelf:
+    """What one replica is believed to hold: a tree of entries, its leaves by last use."""
+
+    __slots__ = (
+        "capacity", "factor", "links", "newest", "number", "oldest", "tokens", "unlisted",
+    )  # fmt: skip
+
+    def __init__(self, number: int, capacity: float) -> None:
+        self.number = number
+        self.capacity = capacity
+        self.factor = 1.0
+        self.links = 0
+        self.tokens = 0
+        self.oldest = 0
+        self.newest = 0
+        # Links that have as many listed holders as they may; this replica holds them all the same.
+        self.unlisted: dict[int, int] = {}
+
+
+class PrefixIndex:
+    """Bounded by `links_max` in all, and per replica by its KV cache."""
+
+    def __init__(self, links_max: int, holders_max: int, block_tokens: int) -> None:
+        self._table = LinkTable(links_max)
+        self._links_max = links_max
+        self._holders_max = holders_max
+        self._block = block_tokens
+        self._shelves: dict[int, Shelf] = {}
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def bytes_held(self) -> int:
+        return self._table.bytes_held()
+
+    def shelf(self, replica: int, kv_tokens: float) -> Shelf:
+        """The replica's part, made when first asked for."""
+        shelf = self._shelves.get(replica)
+        if shelf is None:
+            shelf = self._shelves[replica] = Shelf(replica, kv_tokens)
+        return shelf
+
+    def look(self, links: Sequence[int]) -> Held:
+        """The deepest known link, and the replicas that hold it or a part of what leads to it."""
+        table = self._table
+        find = table.find
+        depth, entry = _deepest(find, links)
+        if not entry:
+            return _NOTHING_HELD
+        ring, total, replica, parent = table.ring, table.total, table.replica, table.parent
+        tokens = total[entry]
+        by_replica = {replica[entry]: tokens}
+        while entry:
+            other = ring[entry]
+            if other != entry:
+                # 0: this one is held but not listed, so the others are found by the link.
+                first = entry if other else find(table.link[entry])
+                if not other and first:
+                    by_replica.setdefault(replica[first], total[first])
+                    other = ring[first]
+                while other != first:
+                    by_replica.setdefault(replica[other], total[other])
+                    other = ring[other]
+                if len(by_replica) >= self._holders_max:
+                    break
+            entry = parent[entry]
+        return Held(depth, tokens, by_replica)
+
+    def add(self, shelf: Shelf, links: Sequence[int], tokens: Sequence[int]) -> int:
+        """The replica will hold these links, of so many tokens each. Says where new ones begin."""
+        table = self._table
+        depth = len(links)
+        parent = 0
+        while depth and not parent:
+            depth -= 1
+            parent = self._entry(shelf, links[depth])
+        new_from = depth + 1 if parent else 0
+        is_leaf = bool(parent) and not table.children[parent]
+        if is_leaf:
+            self._unlink(shelf, parent)
+        if parent and not table.ring[parent]:
+            self._list(shelf, parent)
+        if new_from == len(links):
+            if is_leaf:
+                self._append(shelf, parent)
+            return new_from
+        # Counted as a parent already while room is made, so that it is not what is forgotten.
+        table.children[parent] += 1
+        end = new_from + self._make_room(shelf, len(links) - new_from)
+        table.children[parent] -= 1
+        total = table.total[parent]
+        for at in range(new_from, end):
+            own = min(max(0, tokens[at]), _PROMPT_TOKENS_MAX)
+            total = min(total + own, _TOTAL_MAX)
+            parent = self._insert(shelf, links[at], parent, own, total)
+        if parent and not table.children[parent]:
+            self._append(shelf, parent)
+        self._forget_excess(shelf)
+        return new_from
+
+    def teach(self, shelf: Shelf, links: Sequence[int], new_from: int, prompt_tokens: int) -> int:
+        """The real length of a prompt: its new links are stretched to it, by their own shares.
+
+        Says how many tokens all its new links have; 0 when they are no longer known.
+        """
+        table = self._table
+        entry = self._entry(shelf, links[-1]) if links else 0
+        if not entry:
+            return 0
+        tail = []
+        for _ in range(len(links) - new_from):
+            tail.append(entry)
+            entry = table.parent[entry]
+            if not entry:
+                break
+        base = table.total[entry]
+        # Not the difference of totals: what lies before may have been taught in the meantime.
+        guessed = sum(table.tokens[one] for one in tail)
+        real = max(0, min(prompt_tokens, _PROMPT_TOKENS_MAX) - base)
+        if not guessed:
+            return 0
+        done = 0
+        for one in reversed(tail):
+            done += table.tokens[one]
+            total = base + done * real // guessed
+            own = total - table.total[table.parent[one]]
+            shelf.tokens += own - table.tokens[one]
+            table.tokens[one] = own
+            table.total[one] = total
+        self._forget_excess(shelf)
+        return real
+
+    def judge(self, shelf: Shelf, expected: int, cached: int) -> None:
+        """Learn how much of the KV cache really keeps prefixes: err high, learn down."""
+        if cached < expected - self._block:
+            shelf.factor = max(_FACTOR_MIN, shelf.factor * _SHRINK)
+        elif cached >= expected > 2 * self._block:
+            shelf.factor = min(1.0, shelf.factor * _GROW)
+
+    def forget(self, replica: int) -> None:
+        """The replica is gone, and what it held with it."""
+        shelf = self._shelves.pop(replica, None)
+        while shelf is not None and shelf.oldest:
+            self._drop_oldest(shelf)
+
+    def _entry(self, shelf: Shelf, link: int) -> int:
+        """This replica's own entry of a link, or 0."""
+        table = self._table
+        first = table.find(link)
+        if first:
+            number, replica, ring = shelf.number, table.replica, table.ring
+            entry = first
+            while True:
+                if replica[entry] == number:
+                    return entry
+                entry = ring[entry]
+                if entry == first:
+                    break
+        return shelf.unlisted.get(link, 0) if shelf.unlisted else 0
+
+    def _insert(self, shelf: Shelf, link: int, parent: int, own: int, total: int) -> int:
+        table = self._table
+        entry = table.make(link, shelf.number, parent)
+        table.tokens[entry] = own
+        table.total[entry] = total
+        shelf.tokens += own
+        shelf.links += 1
+        self._list(shelf, entry)
+        return entry
+
+    def _list(self, shelf: Shelf, entry: int) -> None:
+        """Let the link lead to this holder; beyond the limit the one listed first makes room."""
+        table = self._table
+        link = table.link[entry]
+        shelf.unlisted.pop(link, None)
+        first = table.find(link)
+        if first:
+            holders = list(table.holders(first))
+            if len(holders) >= self._holders_max:
+                # The ring begins with the newest, so the oldest is next to it.
+                oldest = holders[1] if len(holders) > 1 else first
+                table.unlist(oldest)
+                self._shelves[table.replica[oldest]].unlisted[link] = oldest
+                first = table.find(link)
+        table.list_first(entry, first)
+
+    def _make_room(self, shelf: Shelf, wanted: int) -> int:
+        """Forget until so many links fit; say how many do.
+
+        A replica with half its even share of all links makes room itself; for one with less, such
+        as one that is new, the largest does.
+        """
+        while (missing := wanted - self._table.room) > 0:
+            has_share = 2 * shelf.links * len(self._shelves) >= self._links_max
+            is_own = shelf.oldest and has_share
+            victim = shelf if is_own else max(self._shelves.values(), key=_droppable)
+            if not victim.oldest:
+                return self._table.room
+            for _ in range(missing):
+                if victim.oldest:
+                    self._drop_oldest(victim)
+        return wanted
+
+    def _forget_excess(self, shelf: Shelf) -> None:
+        limit = shelf.capacity * shelf.factor
+        while shelf.tokens > limit and shelf.oldest != shelf.newest:
+            self._drop_oldest(shelf)
+
+    def _drop_oldest(self, shelf: Shelf) -> None:
+        """Forget the leaf used longest ago; a parent without other children is the next oldest."""
+        table = self._table
+        entry = shelf.oldest
+        self._unlink(shelf, entry)
+        link, parent = table.link[entry], table.parent[entry]
+        if table.ring[entry]:
+            table.unlist(entry)
+        else:
+            del shelf.unlisted[link]
+        shelf.tokens -= table.tokens[entry]
+        shelf.links -= 1
+        table.drop(entry)
+        if parent and not table.children[parent]:
+            self._prepend(shelf, parent)
+
+    def _unlink(self, shelf: Shelf, entry: int) -> None:
+        table = self._table
+        older, newer = table.older[entry], table.newer[entry]
+        if older:
+            table.newer[older] = newer
+        else:
+            shelf.oldest = newer
+        if newer:
+            table.older[newer] = older
+        else:
+            shelf.newest = older
+
+    def _append(self, shelf: Shelf, entry: int) -> None:
+        table = self._table
+        table.older[entry] = shelf.newest
+        table.newer[entry] = 0
+        if shelf.newest:
+            table.newer[shelf.newest] = entry
+        else:
+            shelf.oldest = entry
+        shelf.newest = entry
+
+    def _prepend(self, shelf: Shelf, entry: int) -> None:
+        table = self._table
+        table.newer[entry] = shelf.oldest
+        table.older[entry] = 0
+        if shelf.oldest:
+            table.older[shelf.oldest] = entry
+        else:
+            shelf.newest = entry
+        shelf.oldest = entry
+
+
+def _droppable(shelf: Shelf) -> int:
+    return shelf.links if shelf.oldest else -1
+
+
+def _deepest(find: Callable[[int], int], links: Sequence[int]) -> tuple[int, int]:
+    """The index of the deepest known link, and an entry of it; 0 for no entry.
+
+    A conversation that goes on has two or three new links. Beyond those it is found by halving:
+    links are forgotten from the end, so what leads to a known link is known.
+    """
+    end = len(links)
+    tail = max(0, end - _TAIL)
+    for depth in range(end - 1, tail - 1, -1):
+        if entry := find(links[depth]):
+            return depth, entry
+    known, found, unknown = -1, 0, tail
+    while unknown - known > 1:
+        middle = (known + unknown) // 2
+        if entry := find(links[middle]):
+            known, found = middle, entry
+        else:
+            unknown = middle
+    return known, found
+
+
+_NOTHING_HELD = Held(-1, 0, {})

@@ -1,0 +1,112 @@
+"""Where each session was last, which prompt it had then, and which replica failed it."""
+
+from array import array
+from collections.abc import Sequence
+
+import msgspec
+
+from penstock.records.prompt_chain import PromptChain
+from penstock.records.replica import ReplicaId
+
+# Conversations that one session key may hold at a time: agents send titles beside their turns.
+_CHAINS_MAX = 3
+_LINKS_MAX = 256
+_SHORT = 0xFFFFFFFF
+
+
+class LastPrompt(msgspec.Struct, eq=False):
+    """A prompt's links, shortened, and its first user message."""
+
+    links: "array[int]"
+    opening: int
+
+
+class Session(msgspec.Struct, eq=False):
+    """What is remembered of one session."""
+
+    replica: ReplicaId
+    prompts: list[LastPrompt] = []
+    failed: ReplicaId | None = None
+    failed_at: float = 0.0
+
+
+class Sessions:
+    """Bounded: the session used longest ago is forgotten first."""
+
+    def __init__(self, sessions_max: int) -> None:
+        self._max = sessions_max
+        self._sessions: dict[int, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def find(self, key: int) -> Session | None:
+        return self._sessions.get(key)
+
+    def note(
+        self, key: int, replica: ReplicaId, links: Sequence[int], start: int, opening: int
+    ) -> None:
+        """The session went to this replica, with these links from index `start` on."""
+        session = self._sessions.pop(key, None)
+        if session is None:
+            session = Session(replica)
+            if len(self._sessions) >= self._max:
+                del self._sessions[next(iter(self._sessions))]
+        self._sessions[key] = session
+        session.replica = replica
+        if not links or len(links) + start > _LINKS_MAX:
+            return
+        shorts = array("I", [link & _SHORT for link in links])
+        if start:
+            earlier = next((p for p in session.prompts if p.opening == opening), None)
+            if earlier is None or len(earlier.links) < start:
+                return
+            shorts = earlier.links[:start] + shorts
+        kept = [p for p in session.prompts if not _is_same(p, shorts, opening)]
+        session.prompts = [LastPrompt(shorts, opening), *kept][:_CHAINS_MAX]
+
+    def note_failure(self, key: int, replica: ReplicaId, now: float) -> None:
+        session = self._sessions.get(key)
+        if session is not None:
+            session.failed, session.failed_at = replica, now
+
+    def forget_failure(self, key: int) -> None:
+        session = self._sessions.get(key)
+        if session is not None:
+            session.failed = None
+
+
+def first_change(session: Session, chain: PromptChain) -> int | None:
+    """The first link that differs from the session's earlier prompt; None when none does.
+
+    Of several conversations under one key, the one that agrees longest is meant. Where tools or
+    system differ, only an equal first user message tells that it is the same conversation.
+    """
+    best: int | None = None
+    for prompt in session.prompts:
+        common = _common(prompt, chain)
+        if common is None:
+            return None
+        if common >= 2 or (prompt.opening and prompt.opening == chain.opening):
+            best = common if best is None else max(best, common)
+    return best
+
+
+def _common(prompt: LastPrompt, chain: PromptChain) -> int | None:
+    """How many links agree; None when all of the earlier prompt is still there."""
+    links, shorts = chain.links, prompt.links
+    end = len(shorts)
+    # Each link covers all before it: where the last one agrees, all do.
+    if end <= len(links) and links[end - 1] & _SHORT == shorts[-1]:
+        return None
+    for at, short in enumerate(shorts):
+        if at >= len(links) or links[at] & _SHORT != short:
+            return at
+    return None
+
+
+def _is_same(earlier: LastPrompt, shorts: "array[int]", opening: int) -> bool:
+    """Whether it is the same conversation, so that only the later prompt is worth its place."""
+    if earlier.opening and earlier.opening == opening:
+        return True
+    return shorts[: len(earlier.links)] == earlier.links

@@ -1,0 +1,98 @@
+"""Why a request would go where it would go. Asks routing, sends nothing and changes nothing."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from penstock.records.request import InferenceRequest
+from penstock.records.signal import PeerState
+from penstock.routing import Route, Router, Settings, Weighed
+from penstock.routing.pick import choose
+from penstock.wire.routing import Candidate, RoutingAnswer
+
+_REASONS: Final = {
+    "least": "It costs least.",
+    "last": "Its cost is as good as the least, and the session was there last.",
+    "home": "Its cost is as good as the least, and it is the session's home: the replica that all"
+    " gateways name for it while they do not hear each other.",
+    "rank": "Its cost is as good as the least, and it is one of the two that all gateways rank"
+    " first for this session, with fewer requests in flight.",
+    "strict": "The session was there last, and the account's affinity is strict.",
+    "short": "The session was there last, and the prompt is shorter than a block of the cache.",
+    "left": "All others are left out: they failed, or they failed this session a moment ago.",
+}
+
+
+class Explainer:
+    """`peers` says whether the other gateway workers are heard."""
+
+    def __init__(self, router: Router, settings: Settings, peers: Callable[[], PeerState]) -> None:
+        self._router = router
+        self._settings = settings
+        self._peers = peers
+
+    def explain(self, request: InferenceRequest, now: float) -> RoutingAnswer:
+        """What `pick` would choose now; NoReplica when there is none."""
+        rows = self._router.explain(request, now)
+        route = self._router.pick(request, (), now)
+        margin = self._margin()
+        limit = sum(rows[0].terms) * (1.0 + margin) if rows else 0.0
+        near = [row for row in rows if sum(row.terms) <= limit]
+        key = request.session_key
+        session = self._router.knowledge.sessions.find(key) if key else None
+        last = "" if session is None else session.replica
+        why = self._why(request, route, near, last)
+        return RoutingAnswer(
+            model=request.model.id,
+            session=request.session,
+            prompt_tokens=route.prompt_tokens,
+            replica=route.replica.id,
+            why=why,
+            reason=_REASONS[why],
+            last_replica=last,
+            session_moved=route.moved,
+            cache_break=route.cache_break,
+            peers=self._peers(),
+            near_margin=margin,
+            candidates=[_candidate(row, is_near=row in near) for row in rows],
+        )
+
+    def _margin(self) -> float:
+        settings = self._settings
+        is_silent = self._peers() is PeerState.SILENT
+        return settings.near_margin_silent if is_silent else settings.near_margin
+
+    def _why(
+        self, request: InferenceRequest, route: Route, near: Sequence[Weighed], last: str
+    ) -> str:
+        is_last = route.replica.id == last
+        if is_last and request.is_affinity_strict:
+            return "strict"
+        if is_last and request.session and route.prompt_tokens < self._settings.block_tokens:
+            return "short"
+        tied = [row.known for row in near]
+        chosen = next((known for known in tied if known.replica.id == route.replica.id), None)
+        if chosen is None:
+            return "left"
+        peers = self._peers()
+        if is_last and len(tied) > 1:
+            return "last"
+        if len(tied) == 1 or peers is PeerState.ALONE or not request.session_key:
+            return "least"
+        # The rule itself, as if the session had no home: where it differs, the home decided.
+        ranked = choose(tied, last=None, home=None, session=request.session_key, peers=peers)
+        return "rank" if ranked is chosen else "home"
+
+
+def _candidate(row: Weighed, *, is_near: bool) -> Candidate:
+    wait, own, harm, full = (round(term, 6) for term in row.terms)
+    return Candidate(
+        replica=row.known.replica.id,
+        cached_tokens=row.cached,
+        wait_seconds=wait,
+        own_seconds=own,
+        harm_seconds=harm,
+        full_seconds=full,
+        cost_seconds=round(sum(row.terms), 6),
+        in_flight=row.known.in_flight,
+        is_near=is_near,
+    )

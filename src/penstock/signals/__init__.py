@@ -1,0 +1,25 @@
+"""What gateway workers and keepers tell each other while they run. Nothing durable goes this way.
+
+Promises: silence is noticed within `silence_seconds`; what is not from this cell is dropped; a
+lying or lost message can at worst cost speed. It decides nothing: routing does.
+"""
+
+from penstock.signals.counts import Counts, Drop
+from penstock.signals.exchange import Announcer, CellKey, Exchange
+from penstock.signals.identity import Identity, keeper_identity, worker_identity
+from penstock.signals.load_table import LoadTable, open_table
+from penstock.signals.settings import Settings
+
+__all__ = [
+    "Announcer",
+    "CellKey",
+    "Counts",
+    "Drop",
+    "Exchange",
+    "Identity",
+    "LoadTable",
+    "Settings",
+    "keeper_identity",
+    "open_table",
+    "worker_identity",
+]

@@ -1,0 +1,197 @@
+"""The loops that speak and listen: a gateway worker's, and a keeper's, which only speaks.
+
+Nothing here is on a request's path, and nothing that is heard can end a loop.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from penstock.clock import Clock
+from penstock.records.signal import EngineClaim, LoadClaim, PeerState, SentPrompt, Signal
+from penstock.signals.counts import Counts, Drop
+from penstock.signals.envelope import Envelope
+from penstock.signals.identity import Identity
+from penstock.signals.load_table import LoadTable
+from penstock.signals.peers import Peers
+from penstock.signals.settings import Settings
+from penstock.signals.speaker import Speaker
+from penstock.signals.transports import make_transports
+
+logger = logging.getLogger(__name__)
+
+
+class CellKey(msgspec.Struct, frozen=True):
+    """What this installation's signals are known by. `mark` may be seen, `key` may not."""
+
+    mark: str
+    key: bytes
+
+    def __repr__(self) -> str:
+        return f"CellKey({self.mark!r})"
+
+
+class Told(Protocol):
+    """What a worker has under way, and what it sent since it was asked last."""
+
+    @property
+    def loads(self) -> Sequence[LoadClaim]: ...
+
+    @property
+    def sent(self) -> Sequence[SentPrompt]: ...
+
+
+class Voice(Protocol):
+    """Knows what to say. Routing satisfies it."""
+
+    def tell(self, now: float) -> Told: ...
+
+
+class Ear(Protocol):
+    """Makes use of what is heard. Routing satisfies it."""
+
+    def hear(self, signal: Signal, sent: Sequence[SentPrompt], now: float) -> None: ...
+
+    def forget_peer(self, sender: int) -> None: ...
+
+    def note_peers(self, state: PeerState, count: int) -> None: ...
+
+
+class Router(Voice, Ear, Protocol):
+    """Both."""
+
+
+class _Line:
+    """One sender's messages, on all its transports."""
+
+    def __init__(self, identity: Identity, cell: CellKey, settings: Settings, clock: Clock) -> None:
+        self.counts = Counts()
+        self.envelope = Envelope(cell.key, settings.message_bytes_max)
+        self.speaker = Speaker(identity, self.envelope, clock, self.counts)
+        self._interval = settings.interval_seconds
+        self._transports = make_transports(settings, cell.mark, identity.sender, self.counts)
+
+    @property
+    def is_up(self) -> bool:
+        return bool(self._transports) and self._transports[-1].is_up
+
+    def send(self, data: bytes) -> None:
+        self.counts.sent += 1
+        for transport in self._transports:
+            transport.send(data)
+
+    async def run(self, hear: Callable[[bytes], None], turn: Callable[[], None]) -> None:
+        """Take a turn every interval until cancelled, and say at the end that it is the end."""
+        async with asyncio.TaskGroup() as group:
+            for transport in self._transports:
+                group.create_task(transport.run(hear))
+            try:
+                while True:
+                    try:
+                        turn()
+                    except Exception:
+                        # The loop's top: a worker without signals serves on, only less well.
+                        self.counts.failures += 1
+                        logger.exception("signal turn failed", extra={"action": "signals_failed"})
+                    await asyncio.sleep(self._interval)
+            finally:
+                self.send(self.speaker.say_last())
+
+
+class Exchange:
+    """A gateway worker's part: tells what the router tells, and tells the router what it hears."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        cell: CellKey,
+        settings: Settings,
+        clock: Clock,
+        router: Router,
+        table: LoadTable | None = None,
+    ) -> None:
+        self._line = _Line(identity, cell, settings, clock)
+        self._clock = clock
+        self._router = router
+        self._table = table
+        self.counts = self._line.counts
+        self.peers = Peers(identity.sender, settings)
+        self.state = PeerState.ALONE
+        self._noted: tuple[PeerState, int] | None = None
+
+    async def run(self) -> None:
+        """Speak and listen until cancelled."""
+        await self._line.run(self._heard, self._turn)
+
+    def _turn(self) -> None:
+        now = self._clock.monotonic()
+        if self._table is not None:
+            self._table.beat(now)
+        for sender in self.peers.fallen_silent(now):
+            self._router.forget_peer(sender)
+        self._note()
+        told = self._router.tell(now)
+        self._line.send(self._line.speaker.say(told.loads, told.sent))
+
+    def _heard(self, data: bytes) -> None:
+        signal = self._line.envelope.open(data)
+        if isinstance(signal, Drop):
+            self.counts.drop(signal)
+            return
+        now = self._clock.monotonic()
+        sent = self.peers.hear(signal, now, self._clock.now())
+        if isinstance(sent, Drop):
+            self.counts.drop(sent)
+            return
+        self.counts.heard += 1
+        try:
+            self._router.hear(signal, sent, now)
+            if signal.is_last:
+                self._router.forget_peer(signal.sender)
+        except Exception:
+            # The loop's top: what one peer says must not keep us from hearing the others.
+            self.counts.failures += 1
+            logger.exception("signal not understood", extra={"action": "signal_failed"})
+        self._note()
+
+    def _note(self) -> None:
+        self.state = self.peers.state(is_up=self._line.is_up)
+        noted = (self.state, self.peers.known())
+        if noted != self._noted:
+            self._noted = noted
+            self._router.note_peers(*noted)
+            extra = {"action": "peers_changed", "state": self.state.value, "known": noted[1]}
+            logger.info("peers changed", extra=extra)
+
+
+class Announcer:
+    """A keeper's part: tells what its engines said. Without engines it is quiet."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        cell: CellKey,
+        settings: Settings,
+        clock: Clock,
+        engines: Callable[[float], Sequence[EngineClaim]],
+    ) -> None:
+        self._line = _Line(identity, cell, settings, clock)
+        self._clock = clock
+        self._engines = engines
+        self.counts = self._line.counts
+
+    async def run(self) -> None:
+        """Speak until cancelled."""
+        await self._line.run(_ignore, self._turn)
+
+    def _turn(self) -> None:
+        engines = self._engines(self._clock.monotonic())
+        if engines:
+            self._line.send(self._line.speaker.say_engines(engines))
+
+
+def _ignore(_: bytes) -> None:
+    """A keeper needs to hear nobody."""

@@ -1,0 +1,199 @@
+"""What the workers of one host have under way, in memory that they share: seen at once.
+
+A slot for each replica and worker; only its worker writes it. Nobody locks to read or write a slot:
+a torn reading is at worst a wrong number for one decision. `write` and `others` never raise. A
+worker counts for the others only while it beats.
+"""
+
+import logging
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from penstock.records.host_load import HostLoad
+from penstock.records.replica import ReplicaId
+from penstock.signals.row_directory import NO_ROW, RowDirectory
+from penstock.signals.settings import Settings
+from penstock.signals.table_file import SLOT_WORDS, Form, TableFile
+
+# Rows are said to be in use so many times in the time after which they would be given away.
+_USE_TIMES: Final = 4
+# No honest sum is larger. Sums of damaged slots, such as NaN, are not below it.
+_SANE_MAX: Final = 1e15
+
+_put = struct.Struct("7d").pack_into
+logger = logging.getLogger(__name__)
+
+
+def open_table(settings: Settings, now: float) -> "LoadTable | None":
+    """This worker's place in the host's table; None, and said, if it must do without."""
+    if settings.transport == "off":
+        return None
+    try:
+        file = TableFile(Path(settings.folder), Form(settings.replicas_max, settings.workers_max))
+    except OSError as wrong:
+        extra = {"action": "load_table_unusable", "error": str(wrong)}
+        logger.warning("load table not usable", extra=extra)
+        return None
+    return LoadTable(file, settings, now)
+
+
+class LoadTable:
+    """One worker's column. `beat` several times a second, or the others will not count it."""
+
+    def __init__(self, file: TableFile, settings: Settings, now: float) -> None:
+        self.host = file.host
+        self.column = file.column
+        # How often a replica had no row, or a sum of slots was no sum of loads.
+        self.missing = 0
+        self.damaged = 0
+        self._file = file
+        self._map = file.map
+        self._form = file.form
+        self._view = memoryview(file.map)
+        self._floats: memoryview[float] = self._view.cast("d")
+        self._directory = RowDirectory(file, settings.row_idle_seconds)
+        self._silence_seconds = settings.silence_seconds
+        self._idle_seconds = settings.row_idle_seconds
+        self._rows: dict[ReplicaId, int] = {}
+        self._others: tuple[int, ...] = ()
+        # Where the other workers' slots are in a row, and what was last seen there.
+        self._span = (0, 0)
+        self._seen: dict[int, tuple[bytes, HostLoad | None]] = {}
+        self._own_bytes = self.column * SLOT_WORDS * 8
+        self._now = now
+        self._use_said_at = now
+        self._take_column()
+        self.beat(now)
+
+    def write(self, replica: ReplicaId, load: HostLoad) -> None:
+        """What this worker has under way there."""
+        row = self._rows.get(replica)
+        if row is None:
+            row = self._find_row(replica)
+        if row == NO_ROW:
+            return
+        _put(
+            self._map,
+            row * 8 + self._own_bytes,
+            load.outstanding,
+            load.head_tokens,
+            load.head_at,
+            load.progress_at,
+            load.in_flight,
+            load.decoding,
+            load.prompt_tokens,
+        )
+
+    def others(self, replica: ReplicaId) -> HostLoad | None:
+        """What the other workers have there: sums, the oldest head, the last progress."""
+        others = self._others
+        if not others:
+            return None
+        row = self._rows.get(replica)
+        if row is None:
+            row = self._find_row(replica)
+        if row == NO_ROW:
+            return None
+        # Most rows are as they were: comparing their bytes takes a fifth of adding them up.
+        first, last = self._span
+        data = self._map[row * 8 + first : row * 8 + last]
+        seen = self._seen.get(row)
+        if seen is not None and seen[0] == data:
+            return seen[1]
+        load = self._sum(row, others)
+        self._seen[row] = (data, load)
+        return load
+
+    def beat(self, now: float) -> None:
+        """Say that this worker lives, and see which of the others do."""
+        self._now = now
+        form = self._form
+        floats, start = self._floats, form.columns_at
+        floats[start + self.column * SLOT_WORDS] = now
+        beats = floats[start : start + form.columns * SLOT_WORDS].tolist()[::SLOT_WORDS]
+        others = tuple(
+            column * SLOT_WORDS
+            for column, beat in enumerate(beats)
+            if column != self.column and abs(now - beat) <= self._silence_seconds
+        )
+        if others != self._others:
+            self._others = others
+            self._span = (others[0] * 8, (others[-1] + SLOT_WORDS) * 8) if others else (0, 0)
+            self._seen.clear()
+        if now - self._use_said_at >= self._idle_seconds / _USE_TIMES:
+            # A worker that was stopped for a while may have lost rows: it finds them anew.
+            self._use_said_at = now
+            for replica in self._directory.say_use(self._rows.items(), now):
+                del self._rows[replica]
+
+    def live_workers(self) -> int:
+        """How many workers count now, this one included."""
+        return 1 + len(self._others)
+
+    def keep_only(self, replicas: Iterable[ReplicaId]) -> None:
+        """Give back the rows of all other replicas: they are gone."""
+        kept = frozenset(replicas)
+        for replica in [each for each in self._rows if each not in kept]:
+            self.write(replica, HostLoad())
+            del self._rows[replica]
+
+    def close(self) -> None:
+        """Stop counting for the others, and free the column."""
+        self._floats[self._form.columns_at + self.column * SLOT_WORDS] = 0.0
+        for view in (self._floats, self._view):
+            view.release()
+        self._directory.close()
+        self._file.close()
+
+    def _sum(self, row: int, others: tuple[int, ...]) -> HostLoad | None:
+        floats = self._floats
+        outstanding = head_tokens = head_at = progress_at = 0.0
+        in_flight = decoding = prompt_tokens = progress = 0.0
+        for offset in others:
+            at = row + offset
+            # One number by itself is read in a sixth of the time of a slot, and most are empty.
+            if floats[at + 4]:
+                tokens, first, first_at, progress, count, decodes, prompts = floats[
+                    at : at + 7
+                ].tolist()
+                outstanding += tokens
+                in_flight += count
+                decoding += decodes
+                prompt_tokens += prompts
+                if first_at and (not head_at or first_at < head_at):
+                    head_tokens, head_at = first, first_at
+            else:
+                progress = floats[at + 3]
+            if progress > progress_at:  # noqa: PLR1730 - a call here costs as much as the reading
+                progress_at = progress
+        total = outstanding + head_tokens + head_at + progress_at
+        total += in_flight + decoding + prompt_tokens
+        least = min(outstanding, head_tokens, head_at, in_flight, decoding, prompt_tokens)
+        # A sum with NaN in it is below nothing.
+        if not (total < _SANE_MAX and least >= 0):
+            self.damaged += 1
+            return None
+        return HostLoad(
+            outstanding, head_tokens, head_at, progress_at, in_flight, decoding, prompt_tokens
+        )
+
+    def _take_column(self) -> None:
+        """Clear what the column's last owner left, and begin a new generation of it."""
+        at = self._form.columns_at + self.column * SLOT_WORDS
+        self._floats[at] = 0.0
+        self._floats[at + 1] += 1.0
+        step, first = self._form.row_words * 8, self._form.slots_at * 8 + self._own_bytes
+        for offset in range(first, self._form.size_bytes, step):
+            _put(self._map, offset, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+    def _find_row(self, replica: ReplicaId) -> int:
+        row = self._directory.find(replica, self._now)
+        if row is None:
+            return NO_ROW
+        if row == NO_ROW:
+            self.missing += 1
+        # One that found no room is looked for again when the next use is said, not before.
+        self._rows[replica] = row
+        return row

@@ -1,0 +1,157 @@
+"""Unix datagrams between the workers and keepers of one host: a socket each, in one folder.
+
+Nothing waits: a peer whose queue is full misses a message, which the next two repeat.
+"""
+
+import asyncio
+import contextlib
+import logging
+import re
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from penstock.signals.counts import Counts, Drop
+from penstock.signals.settings import Settings
+
+# Messages that are read before others get their turn in the loop.
+_READ_AT_ONCE: Final = 64
+_BUFFER_BYTES: Final = 2**20
+
+logger = logging.getLogger(__name__)
+
+
+class LocalSockets:
+    """Tells everybody whose socket is in the folder. `cell` keeps other installations' apart."""
+
+    def __init__(self, settings: Settings, cell: str, sender: int, counts: Counts) -> None:
+        self.is_up = False
+        self._folder = Path(settings.folder)
+        self._path = self._folder / f"{cell:.8}-{sender:016x}.sock"
+        self._pattern = re.compile(re.escape(f"{cell:.8}") + r"-[0-9a-f]{16}\.sock")
+        self._bytes_max = settings.message_bytes_max
+        self._peers_max = settings.peers_max
+        self._counts = counts
+        self._socket: socket.socket | None = None
+        # One for each peer: what a stopped peer does not read must not use up the others' buffer.
+        self._peers: dict[str, socket.socket] = {}
+        self._hear: Callable[[bytes], None] | None = None
+
+    async def run(self, hear: Callable[[bytes], None]) -> None:
+        """Listen until cancelled."""
+        self._hear = hear
+        try:
+            self._listen()
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._hear = None
+            self._stop_listening()
+            self._path.unlink(missing_ok=True)
+            for peer in self._peers.values():
+                peer.close()
+            self._peers.clear()
+
+    def send(self, data: bytes) -> None:
+        """To all there are now."""
+        if self._hear is not None and not (self._socket and self._path.exists()):
+            # Somebody cleaned the folder up, or it was not there: nobody can find us.
+            self._listen()
+        for name in self._find_peers():
+            self._send_to(name, data)
+
+    def _listen(self) -> None:
+        self._stop_listening()
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Left by a worker that had our place in the table before us, and died.
+            self._path.unlink(missing_ok=True)
+            made.bind(str(self._path))
+            self._path.chmod(0o600)
+        except OSError as wrong:
+            made.close()
+            extra = {"action": "signals_not_heard", "error": str(wrong)}
+            logger.warning("cannot listen for signals", extra=extra)
+            return
+        asyncio.get_running_loop().add_reader(made.fileno(), self._read)
+        self._socket = made
+        self.is_up = True
+
+    def _stop_listening(self) -> None:
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()
+        self._socket = None
+        self.is_up = False
+
+    def _read(self) -> None:
+        for _ in range(_READ_AT_ONCE):
+            if self._socket is None or self._hear is None:
+                return
+            try:
+                # One byte more than may be, so that a longer message is seen to be too long.
+                data = self._socket.recv(self._bytes_max + 1)
+            except BlockingIOError:
+                return
+            except OSError:
+                # The next message that is sent makes a new socket.
+                self._stop_listening()
+                return
+            self._hear(data)
+
+    def _find_peers(self) -> list[str]:
+        try:
+            names = [path.name for path in self._folder.iterdir()]
+        except OSError:
+            return []
+        found = [
+            name for name in names if self._pattern.fullmatch(name) and name != self._path.name
+        ]
+        for name in self._peers.keys() - set(found):
+            self._forget(name)
+        for _ in found[self._peers_max :]:
+            self._counts.drop(Drop.TOO_MANY)
+        return found[: self._peers_max]
+
+    def _send_to(self, name: str, data: bytes) -> None:
+        try:
+            if not self._send_on(self._peers.get(name), data):
+                # Unknown, or its owner died; another may be there under the same name by now.
+                self._forget(name)
+                self._connect(name).send(data)
+        except BlockingIOError:
+            self._counts.drop(Drop.QUEUE_FULL)
+        except ConnectionRefusedError:
+            # Its owner is dead and left it behind.
+            with contextlib.suppress(OSError):
+                (self._folder / name).unlink(missing_ok=True)
+        except OSError:
+            self._forget(name)
+            self._counts.drop(Drop.NOT_SENT)
+
+    @staticmethod
+    def _send_on(peer: socket.socket | None, data: bytes) -> bool:
+        if peer is None:
+            return False
+        try:
+            peer.send(data)
+        except (ConnectionRefusedError, ConnectionResetError, BrokenPipeError):
+            return False
+        return True
+
+    def _connect(self, name: str) -> socket.socket:
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        try:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
+            made.connect(str(self._folder / name))
+        except OSError:
+            made.close()
+            raise
+        self._peers[name] = made
+        return made
+
+    def _forget(self, name: str) -> None:
+        peer = self._peers.pop(name, None)
+        if peer is not None:
+            peer.close()

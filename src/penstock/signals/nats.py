@@ -1,0 +1,143 @@
+"""Core NATS between hosts: one subject for a cell, nothing kept by the server.
+
+Sending never waits: what NATS does not take in time is dropped, and said again by later messages.
+A connection that is lost is made anew for ever.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import math
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+from penstock.signals.counts import Counts, Drop
+from penstock.signals.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+
+class NatsLine:
+    """One connection at a time. `is_up` while it stands."""
+
+    def __init__(self, settings: Settings, mark: str, counts: Counts) -> None:
+        self.is_up = False
+        self._settings = settings
+        # A hash of the cell's mark: a subject is seen by whoever may look at the server.
+        self._subject = f"penstock.{hashlib.sha256(mark.encode()).hexdigest()[:16]}"
+        self._counts = counts
+        self._outbox: asyncio.Queue[bytes] = asyncio.Queue(settings.nats_pending_max)
+        self._is_missed = False
+
+    async def run(self, hear: Callable[[bytes], None]) -> None:
+        """Be connected until cancelled."""
+        while not _is_cancelled():
+            try:
+                await self._session(hear)
+            except (OSError, ValueError, NatsError) as wrong:
+                self._say_missed(wrong)
+            except Exception:
+                # The loop's top: whatever this is, the gateway serves on, and tries again.
+                self._counts.failures += 1
+                logger.exception("nats session failed", extra={"action": "nats_failed"})
+            await asyncio.sleep(self._settings.nats_retry_seconds)
+        raise asyncio.CancelledError
+
+    def send(self, data: bytes) -> None:
+        """To all who listen, soon."""
+        if not self.is_up:
+            self._counts.drop(Drop.NOT_SENT)
+            return
+        try:
+            self._outbox.put_nowait(data)
+        except asyncio.QueueFull:
+            self._counts.drop(Drop.QUEUE_FULL)
+
+    async def _session(self, hear: Callable[[bytes], None]) -> None:
+        async def heard(message: Msg) -> None:
+            hear(message.data)
+
+        client = Client()
+        try:
+            await client.connect(**self._options())
+            settings = self._settings
+            await client.subscribe(
+                self._subject,
+                cb=heard,
+                pending_msgs_limit=settings.nats_pending_max,
+                pending_bytes_limit=settings.nats_pending_max * settings.message_bytes_max,
+            )
+            await client.flush(timeout=math.ceil(settings.nats_connect_seconds))
+            self.is_up = True
+            self._is_missed = False
+            logger.info("nats connected", extra={"action": "nats_connected"})
+            while client.is_connected and not _is_cancelled():
+                await client.publish(self._subject, await self._outbox.get())
+        finally:
+            self.is_up = False
+            await self._leave(client)
+        raise NatsError("the connection was lost")
+
+    async def _leave(self, client: Client) -> None:
+        """Send what still waits, such as that we end, and close; for a while."""
+        with contextlib.suppress(OSError, NatsError):
+            async with asyncio.timeout(self._settings.nats_connect_seconds):
+                while not self._outbox.empty():
+                    data = self._outbox.get_nowait()
+                    if client.is_connected:
+                        await client.publish(self._subject, data)
+                await client.close()
+
+    def _options(self) -> dict[str, Any]:
+        settings = self._settings
+        options: dict[str, Any] = {
+            "servers": [url.strip() for url in settings.nats_url.split(",")],
+            "error_cb": _ignore,
+            "name": "penstock",
+            # Connections are renewed by `run`: the client's own way gives up in some cases.
+            "allow_reconnect": False,
+            "no_echo": True,
+            "connect_timeout": settings.nats_connect_seconds,
+            "ping_interval": settings.nats_ping_seconds,
+            "pending_size": settings.nats_pending_max * settings.message_bytes_max,
+        }
+        if settings.nats_password_file:
+            secret = Path(settings.nats_password_file).read_text().strip()
+            if settings.nats_user:
+                options |= {"user": settings.nats_user, "password": secret}
+            else:
+                options["token"] = secret
+        if settings.nats_ca_file or settings.nats_certificate_file:
+            options["tls"] = _tls(settings)
+        return options
+
+    def _say_missed(self, wrong: Exception) -> None:
+        """Once for each time that it is lost, not for every attempt."""
+        if not self._is_missed:
+            extra = {"action": "nats_missed", "error": f"{type(wrong).__name__}: {wrong}"}
+            logger.warning("nats cannot be reached", extra=extra)
+        self._is_missed = True
+
+
+def _is_cancelled() -> bool:
+    """Whether this task was told to end. The client loses that now and then, and goes on."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _tls(settings: Settings) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=settings.nats_ca_file or None)
+    if settings.nats_certificate_file:
+        context.load_cert_chain(settings.nats_certificate_file)
+    return context
+
+
+async def _ignore(_: Exception) -> None:
+    """The client tells of every error twice; what ends a session is logged where it ends."""

@@ -1,0 +1,113 @@
+"""Makes the messages of one sender: numbered, each batch of prompts in three, none too long."""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from penstock.clock import Clock
+from penstock.records.signal import Batch, EngineClaim, LoadClaim, SentPrompt, Signal
+from penstock.signals.counts import Counts
+from penstock.signals.envelope import Envelope
+from penstock.signals.identity import Identity
+
+# A Unix datagram queue holds ten messages and NATS drops what it cannot deliver: what is said in
+# three messages is heard unless all three are lost.
+_TIMES: Final = 3
+
+
+class Speaker:
+    """`say` returns the next message, sealed. Numbers grow across restarts: they are wall time."""
+
+    def __init__(
+        self, identity: Identity, envelope: Envelope, clock: Clock, counts: Counts
+    ) -> None:
+        self._identity = identity
+        self._envelope = envelope
+        self._clock = clock
+        self._counts = counts
+        self._number = 0
+        self._batches: deque[Batch] = deque(maxlen=_TIMES)
+
+    def say(self, loads: Sequence[LoadClaim], sent: Sequence[SentPrompt]) -> bytes:
+        """What a gateway worker tells."""
+        number = self._next_number()
+        self._batches.appendleft(Batch(number, list(sent)))
+        batches = [batch for batch in self._batches if batch.sent]
+        return self._seal(self._signal(number, loads=list(loads), batches=batches))
+
+    def say_engines(self, engines: Sequence[EngineClaim]) -> bytes:
+        """What a keeper tells."""
+        return self._seal(self._signal(self._next_number(), engines=list(engines)))
+
+    def say_last(self) -> bytes:
+        """That this sender ends: the others need not wait for it."""
+        batches = [batch for batch in self._batches if batch.sent]
+        return self._seal(self._signal(self._next_number(), batches=batches, is_last=True))
+
+    def _next_number(self) -> int:
+        self._number = max(self._number + 1, int(self._clock.now() * 1e9))
+        return self._number
+
+    def _signal(
+        self,
+        number: int,
+        *,
+        loads: list[LoadClaim] | None = None,
+        batches: list[Batch] | None = None,
+        engines: list[EngineClaim] | None = None,
+        is_last: bool = False,
+    ) -> Signal:
+        identity = self._identity
+        return Signal(
+            sender=identity.sender,
+            number=number,
+            host=identity.host,
+            loads=loads or [],
+            batches=batches or [],
+            engines=engines or [],
+            is_last=is_last,
+        )
+
+    def _seal(self, signal: Signal) -> bytes:
+        data = self._envelope.seal(signal)
+        if len(data) <= self._envelope.bytes_max:
+            return data
+        self._counts.trimmed += 1
+        while len(data) > self._envelope.bytes_max:
+            signal = _shorter(signal)
+            data = self._envelope.seal(signal)
+        return data
+
+
+def _shorter(signal: Signal) -> Signal:
+    """Without what is worth least: repeats, then the oldest prompts, then half of the claims."""
+    batches = signal.batches
+    if len(batches) > 1:
+        return msgspec.structs.replace(signal, batches=batches[:-1])
+    if batches:
+        return msgspec.structs.replace(signal, batches=_halved(batches[0]))
+    assert signal.loads or signal.engines, "a message about nothing fits"
+    return msgspec.structs.replace(
+        signal,
+        loads=signal.loads[: len(signal.loads) // 2],
+        engines=signal.engines[: len(signal.engines) // 2],
+    )
+
+
+def _halved(batch: Batch) -> list[Batch]:
+    """The newer half of the prompts; of a single one, which is long, the first half of its links.
+
+    The first links of a prompt are a prompt too, and the part of it that others share.
+    """
+    sent = batch.sent
+    if len(sent) > 1:
+        return [Batch(batch.number, sent[len(sent) // 2 :])]
+    half = len(sent[0].links) // 2
+    if not half:
+        return []
+    prompt = msgspec.structs.replace(
+        sent[0], links=sent[0].links[:half], tokens=sent[0].tokens[:half]
+    )
+    return [Batch(batch.number, [prompt])]

@@ -1,0 +1,36 @@
+"""The seam between what is said and how it travels: Unix datagrams, NATS, or both."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from penstock.signals.counts import Counts
+from penstock.signals.local import LocalSockets
+from penstock.signals.nats import NatsLine
+from penstock.signals.settings import Settings
+
+
+class Transport(Protocol):
+    """Carries sealed messages to whoever listens. Loses some; never waits, never raises."""
+
+    @property
+    def is_up(self) -> bool: ...
+
+    async def run(self, hear: Callable[[bytes], None]) -> None: ...
+
+    def send(self, data: bytes) -> None: ...
+
+
+def make_transports(
+    settings: Settings, mark: str, sender: int, counts: Counts
+) -> tuple[Transport, ...]:
+    """The one that reaches furthest comes last.
+
+    With NATS the workers of one host still have their sockets, and so hear each other when NATS is
+    away; what arrives twice is dropped by its number.
+    """
+    if settings.transport == "off":
+        return ()
+    local = LocalSockets(settings, mark, sender, counts)
+    if settings.transport == "local":
+        return (local,)
+    return (local, NatsLine(settings, mark, counts))

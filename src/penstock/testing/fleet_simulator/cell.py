@@ -1,0 +1,164 @@
+"""One cell of a comparison, a rule on a fleet at a load from a seed, and how it is run."""
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from functools import partial
+from random import Random
+
+import msgspec
+
+from penstock.records.signal import PeerState
+from penstock.routing import Settings
+from penstock.testing.fleet_simulator.block_cache import BLOCK_TOKENS
+from penstock.testing.fleet_simulator.engine_constants import EngineConstants
+from penstock.testing.fleet_simulator.fleet import Fleet
+from penstock.testing.fleet_simulator.flight import Flight, TraceRequest, depart
+from penstock.testing.fleet_simulator.penstock_gateway import PenstockGateway, SimulatedRoster
+from penstock.testing.fleet_simulator.simulation import Action, Simulation
+from penstock.testing.peer_rules.peer_gateway import AllKnowingGateway, PeerGateway
+from penstock.testing.peer_rules.rules import CACHE_AWARE, build_rule
+
+PENSTOCK = "penstock"
+
+
+class Knowledge(StrEnum):
+    """What a gateway knows beside its own requests."""
+
+    # A replica's own figures every 250 ms, as peers' gateways have; nothing with one gateway.
+    OWN = "own"
+    # What the other gateways tell every 250 ms.
+    SHARED = "shared"
+    # Everything, at once. Only for comparing this simulator with another.
+    ALL = "all"
+
+
+class Change(StrEnum):
+    """Of the fleet, at half time."""
+
+    NONE = "none"
+    ADD_TWO = "two added"
+    DRAIN_ONE = "one drained"
+    KILL_ONE = "one killed"
+    ALL = "all three"
+
+    @property
+    def removed(self) -> int:
+        """How many replicas it takes away: their sessions must move."""
+        return {Change.DRAIN_ONE: 1, Change.KILL_ONE: 1, Change.ALL: 2}.get(self, 0)
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """What to run."""
+
+    rule: str
+    replicas: int
+    speed_up: float
+    gateways: int = 1
+    knowledge: Knowledge = Knowledge.OWN
+    seed: int = 1
+    jitter_seconds: float = 0.0
+    exchange_seconds: float = 0.25
+    constants: EngineConstants = EngineConstants()
+    # Of our own rule.
+    settings: Settings = Settings(block_tokens=BLOCK_TOKENS)
+    is_strict: bool = False
+    # What happens to the fleet at half time.
+    change: Change = Change.NONE
+
+
+def run_cell(
+    cell: Cell, requests: Sequence[TraceRequest], random: Random | None = None
+) -> list[Flight]:
+    """The flights in order of arrival, filled in."""
+    random = random or Random(cell.seed)  # noqa: S311 - arrivals to be repeated, no secret
+    flights = depart(
+        requests, speed_up=cell.speed_up, jitter_seconds=cell.jitter_seconds, random=random
+    )
+    for flight in flights:
+        flight.gateway = random.randrange(cell.gateways)
+    fleet = Fleet(cell.replicas, cell.constants)
+    if cell.rule == PENSTOCK:
+        simulation, meet = _build_ours(cell, fleet)
+    else:
+        simulation, meet = _build_peers(cell, fleet, random), _nothing
+    if cell.change is not Change.NONE:
+        change = partial(_change_fleet, cell.change, fleet, simulation, meet)
+        simulation.at(flights[-1].arrived / 2, change)
+    simulation.run(flights)
+    return flights
+
+
+def _build_ours(cell: Cell, fleet: Fleet) -> tuple[Simulation, Action]:
+    """The simulation, and what makes its gateways look at the roster anew."""
+    roster = SimulatedRoster(fleet)
+    gateways = [
+        PenstockGateway(number, fleet, roster, cell.settings, is_strict=cell.is_strict)
+        for number in range(1, cell.gateways + 1)
+    ]
+    simulation = Simulation(fleet, gateways)
+
+    def meet(now: float) -> None:
+        for gateway in gateways:
+            gateway.meet(now)
+
+    meet(0.0)
+    _hear_engines(cell, simulation, [gateway.hear_keeper for gateway in gateways])
+    if cell.gateways > 1:
+        state = PeerState.HEARD if cell.knowledge is Knowledge.SHARED else PeerState.SILENT
+        for place, gateway in enumerate(gateways, 1):
+            gateway.note_peers(state, cell.gateways - 1)
+            if state is PeerState.HEARD:
+                # They do not all tell at the same moment.
+                first = cell.exchange_seconds * place / cell.gateways
+                tell = partial(gateway.tell, gateways)
+                simulation.every(cell.exchange_seconds, first=first, action=tell)
+    return simulation, meet
+
+
+def _build_peers(cell: Cell, fleet: Fleet, random: Random) -> Simulation:
+    kv_tokens = cell.constants.kv_tokens
+    if cell.knowledge is Knowledge.ALL:
+        rule = build_rule(cell.rule, random, kv_tokens)
+        return Simulation(fleet, [AllKnowingGateway(rule, fleet)] * cell.gateways)
+    gateways = [
+        PeerGateway(
+            build_rule(cell.rule, random, kv_tokens),
+            fleet,
+            gateways=cell.gateways,
+            is_index_bounded=cell.rule != CACHE_AWARE,
+        )
+        for _ in range(cell.gateways)
+    ]
+    simulation = Simulation(fleet, gateways)
+    _hear_engines(cell, simulation, [gateway.take_snapshot for gateway in gateways])
+    return simulation
+
+
+def _hear_engines(
+    cell: Cell, simulation: Simulation, hear: Sequence[Callable[[int, float], None]]
+) -> None:
+    """The engines' own figures reach every gateway, one replica after the other."""
+    for replica in range(cell.replicas):
+        for act in hear:
+            simulation.every(
+                cell.exchange_seconds,
+                first=cell.exchange_seconds * (replica + 1) / cell.replicas,
+                action=partial(act, replica),
+            )
+
+
+def _change_fleet(
+    change: Change, fleet: Fleet, simulation: Simulation, meet: Action, now: float
+) -> None:
+    if change in (Change.ADD_TWO, Change.ALL):
+        fleet.add()
+        fleet.add()
+    if change in (Change.DRAIN_ONE, Change.ALL):
+        fleet.drain(0)
+    if change in (Change.KILL_ONE, Change.ALL):
+        simulation.kill(1, now)
+    meet(now)
+
+
+def _nothing(now: float) -> None:
+    del now

@@ -1,0 +1,121 @@
+"""Two gateways of two workers before two real engines: `penstock up`, and one more gateway beside.
+
+All four workers and the keeper hear each other through one folder of signals, over one Postgres.
+"""
+
+import contextlib
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from tests.engine.real_cell import TEXT_MODEL, Cell
+from tests.integration.gateway_process import GatewayProcess, eventually
+
+from penstock.catalogue.models import BUILTIN_FOLDER
+from penstock.records.replica import Replica, ReplicaState
+from penstock.store.embedded import EmbeddedPostgres
+
+READY_SECONDS = 420
+_WORKERS = 2
+_REPLICAS = 2
+_KV_LINE = 'VLLM_CPU_KVCACHE_SPACE = "{}"'
+# 23 kB a token: 93,000 tokens, so that one replica keeps all conversations.
+_KV_GIB = 2
+
+
+class RoutingCell(msgspec.Struct, frozen=True):
+    """Where a turn can be sent: through either gateway, or straight to either engine."""
+
+    key: str
+    gateways: tuple[str, str]
+    replicas: tuple[Replica, ...]
+
+
+@contextlib.contextmanager
+def routing_cell(folder: Path) -> Iterator[RoutingCell]:
+    """Everything started, heard and ready; and ended with the block."""
+    catalogue = folder / "catalogue"
+    catalogue.mkdir()
+    (catalogue / "smollm2.toml").write_text(_entry())
+    # Not in `folder`: its path may be too long for a Unix socket.
+    signals = Path(tempfile.mkdtemp(prefix="penstock-"))
+    (folder / "penstock.toml").write_text(_configuration(catalogue, signals))
+    try:
+        with _up(folder) as cell:
+            eventually(lambda: len(_ready(cell)) == _REPLICAS, READY_SECONDS)
+            with GatewayProcess(folder, _second_gateway(folder, cell, catalogue, signals)) as other:
+                # Everybody but the worker itself: the other workers, and the keeper.
+                heard = 2 * _WORKERS
+                eventually(lambda: other.metric("penstock_peers_heard") == heard, 30)
+                yield RoutingCell(cell.key, (cell.base_url, other.url), _ready(cell))
+    finally:
+        shutil.rmtree(signals)
+
+
+def _entry() -> str:
+    """The built-in model, with room in its cache for all conversations at once."""
+    text = (BUILTIN_FOLDER / "smollm2-135m-instruct.toml").read_text()
+    assert _KV_LINE.format(1) in text
+    return text.replace(_KV_LINE.format(1), _KV_LINE.format(_KV_GIB))
+
+
+def _configuration(catalogue: Path, signals: Path) -> str:
+    return f"""
+[ingress]
+workers = {_WORKERS}
+[signals]
+folder = "{signals}"
+[catalogue]
+folder = "{catalogue}"
+[[fleet.replicas]]
+model = "{TEXT_MODEL}"
+count = {_REPLICAS}
+"""
+
+
+def _second_gateway(folder: Path, cell: Cell, catalogue: Path, signals: Path) -> dict[str, object]:
+    return {
+        "store.dsn": EmbeddedPostgres(Path(cell.state) / "postgres").dsn,
+        "ingress.workers": _WORKERS,
+        "signals.folder": str(signals),
+        "catalogue.folder": str(catalogue),
+        "metering.journal_folder": str(folder / "journal"),
+    }
+
+
+@contextlib.contextmanager
+def _up(folder: Path) -> Iterator[Cell]:
+    """`penstock up` with what the folder's `penstock.toml` says."""
+    command = [sys.executable, "-m", "penstock", "up", "--json"]
+    command += ["--port", "0", "--metrics-port", "0"]
+    log = folder / "up.log"
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=errors) as process,
+    ):
+        watchdog = threading.Timer(READY_SECONDS, process.kill)
+        watchdog.start()
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            watchdog.cancel()
+            assert line, log.read_text()[-3000:]
+            yield msgspec.convert(json.loads(line), Cell)
+        finally:
+            watchdog.cancel()
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(120)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _ready(cell: Cell) -> tuple[Replica, ...]:
+    return tuple(replica for replica in cell.replicas() if replica.state is ReplicaState.READY)

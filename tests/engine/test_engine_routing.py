@@ -1,0 +1,213 @@
+"""Agents' conversations over two real engines: they find their cache again, as on one alone.
+
+Three arms with the same words, each with a salt of its own so that none finds another's cache:
+through two gateways, all on one engine, and each turn on an engine drawn by lot.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from tests.engine.real_cell import TEXT_MODEL
+from tests.engine.routing_cell import RoutingCell, routing_cell
+
+SESSIONS = 20
+TURNS = 6
+# A word is a little more than one token: 2,000 of a shared prompt, and 400 more in each turn.
+SHARED_WORDS = 1_900
+TURN_WORDS = 395
+NEW_TOKENS_MIN = 400
+# Of sixteen that each engine runs at once: far below half of what they take.
+AT_ONCE = 3
+SEED = 20
+
+_WORDS = (
+    "water", "gate", "turbine", "valve", "river", "pressure", "flow", "stone", "channel", "level",
+    "sluice", "wheel", "dam", "spill", "intake", "tunnel", "head", "mill", "weir", "bridge", "bank",
+    "storm", "rain", "snow", "lake", "field", "road", "house", "door", "window",
+)  # fmt: skip
+
+Body = dict[str, Any]
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """What one turn's answer told."""
+
+    session: int
+    number: int
+    prompt_tokens: int
+    cached_tokens: int
+    text: str
+    replica: str
+    moved: str
+
+
+class Conversations:
+    """The same conversations for every arm; an arm says where a turn is sent, and how."""
+
+    def __init__(self, client: httpx.Client) -> None:
+        random = Random(SEED)
+        self._client = client
+        self.shared = {"role": "system", "content": _text(random, SHARED_WORDS)}
+        self._asked = [[_text(random, TURN_WORDS) for _ in range(TURNS)] for _ in range(SESSIONS)]
+        self._order = [random.sample(range(SESSIONS), SESSIONS) for _ in range(TURNS)]
+
+    def run(self, send: Callable[[int, list[Body]], httpx.Request]) -> list[Turn]:
+        """All of them, turn by turn, in another order each time, a few at once."""
+        messages: list[list[Body]] = [[self.shared] for _ in range(SESSIONS)]
+        done: list[Turn] = []
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for number, order in enumerate(self._order, 1):
+                requests = []
+                for session in order:
+                    words = self._asked[session][number - 1]
+                    messages[session].append({"role": "user", "content": words})
+                    requests.append(send(session, messages[session]))
+                answers = pool.map(self._read, requests)
+                for session, (answer, text) in zip(order, answers, strict=True):
+                    messages[session].append({"role": "assistant", "content": text})
+                    done.append(_turn(session, number, answer, text))
+        return done
+
+    def _read(self, request: httpx.Request) -> tuple[httpx.Response, str]:
+        answer = self._client.send(request)
+        assert answer.status_code == 200, answer.text
+        deltas = [c["choices"][0]["delta"] for c in _chunks(answer) if c["choices"]]
+        return answer, "".join(delta.get("content") or "" for delta in deltas)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoutingCell]:
+    with routing_cell(tmp_path_factory.mktemp("routing")) as started:
+        yield started
+
+
+def test_conversations_find_their_cache_through_two_gateways(pair: RoutingCell) -> None:
+    with httpx.Client(timeout=300, trust_env=False) as client:
+        conversations = Conversations(client)
+        shared = _count(client, pair, [conversations.shared])
+        routed = conversations.run(_through_gateways(pair, client))
+        alone = conversations.run(_straight(pair, client, "alone", lambda: 0))
+        lots = Random(SEED)
+        drawn = conversations.run(_straight(pair, client, "lots", lambda: lots.randrange(2)))
+    hits, alone_hits, drawn_hits = (_hit_ratio(arm, shared) for arm in (routed, alone, drawn))
+    homes = _homes(routed)
+    told = f"hits {hits}, alone {alone_hits}, drawn by lot {drawn_hits}, sessions {homes}"
+    print(told)
+    assert shared >= 2_000
+    assert _growth(routed, shared) >= NEW_TOKENS_MIN
+    assert hits >= 0.95 * alone_hits, told
+    assert hits >= 1.25 * drawn_hits, told
+    missed = [turn for turn in routed if turn.number > 1 and turn.cached_tokens <= shared]
+    assert not missed, told
+    # Each engine has its part, or it would be no feat to find every cache on one.
+    assert min(homes.get(replica.id, 0) for replica in pair.replicas) >= SESSIONS // 4, told
+    _check_moves(routed)
+
+
+def _through_gateways(
+    cell: RoutingCell, client: httpx.Client
+) -> Callable[[int, list[Body]], httpx.Request]:
+    """Each turn through a gateway drawn by lot. Every other session has a name, the rest none."""
+    lots = Random(SEED)
+
+    def send(session: int, messages: list[Body]) -> httpx.Request:
+        headers = {"authorization": f"Bearer {cell.key}"}
+        if session % 2:
+            headers["x-session-id"] = f"session-{session}"
+        url = f"{lots.choice(cell.gateways)}/v1/chat/completions"
+        return client.build_request("POST", url, json=_body(messages), headers=headers)
+
+    return send
+
+
+def _straight(
+    cell: RoutingCell, client: httpx.Client, salt: str, choose: Callable[[], int]
+) -> Callable[[int, list[Body]], httpx.Request]:
+    def send(_: int, messages: list[Body]) -> httpx.Request:
+        url = f"{cell.replicas[choose()].url}/v1/chat/completions"
+        return client.build_request("POST", url, json={**_body(messages), "cache_salt": salt})
+
+    return send
+
+
+def _body(messages: list[Body]) -> Body:
+    return {
+        "model": TEXT_MODEL,
+        "messages": messages,
+        "max_tokens": 4,
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
+def _turn(session: int, number: int, answer: httpx.Response, text: str) -> Turn:
+    usage = _chunks(answer)[-1]["usage"]
+    return Turn(
+        session,
+        number,
+        usage["prompt_tokens"],
+        usage["prompt_tokens_details"]["cached_tokens"],
+        text,
+        answer.headers.get("x-penstock-replica", ""),
+        answer.headers.get("x-penstock-session-moved", ""),
+    )
+
+
+def _chunks(answer: httpx.Response) -> list[Body]:
+    lines = answer.text.splitlines()
+    return [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+
+
+def _count(client: httpx.Client, cell: RoutingCell, messages: list[Body]) -> int:
+    """Tokens of messages, as the engine counts them."""
+    body = {"model": TEXT_MODEL, "messages": messages, "add_generation_prompt": False}
+    return int(client.post(f"{cell.replicas[0].url}/tokenize", json=body).json()["count"])
+
+
+def _hit_ratio(turns: list[Turn], shared: int) -> float:
+    """The cached share of all tokens that stand behind the shared prompt."""
+    cached = sum(max(0, turn.cached_tokens - shared) for turn in turns)
+    return round(cached / sum(turn.prompt_tokens - shared for turn in turns), 4)
+
+
+def _growth(turns: list[Turn], shared: int) -> int:
+    """New tokens of the turn that brought the fewest."""
+    before = dict.fromkeys(range(SESSIONS), shared)
+    least = 10**9
+    for turn in turns:
+        least = min(least, turn.prompt_tokens - before[turn.session])
+        before[turn.session] = turn.prompt_tokens
+    return least
+
+
+def _homes(turns: list[Turn]) -> dict[str, int]:
+    """Sessions by the replica that had their last turn."""
+    homes: dict[str, int] = {}
+    for turn in turns:
+        if turn.number == TURNS:
+            homes[turn.replica] = homes.get(turn.replica, 0) + 1
+    return homes
+
+
+def _check_moves(turns: list[Turn]) -> None:
+    """At most one in a hundred, and each says why."""
+    last: dict[int, str] = {}
+    moved = 0
+    for turn in turns:
+        assert turn.replica
+        if turn.number > 1 and turn.replica != last[turn.session]:
+            moved += 1
+            assert turn.moved in {"load", "drain", "lost"}, turn
+        last[turn.session] = turn.replica
+    assert moved <= len(turns) // 100
+
+
+def _text(random: Random, words: int) -> str:
+    return " ".join(random.choice(_WORDS) for _ in range(words))

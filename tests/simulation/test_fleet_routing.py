@@ -1,0 +1,97 @@
+"""Whole fleets on generated agent traffic: what routing must be worth on any machine's CI.
+
+Seeded; a failure names its seed by its parameters. The figures on real traces are in docs/.
+"""
+
+from functools import cache
+
+import pytest
+
+from penstock.testing.agent_traffic import AgentTraffic, make_traffic
+from penstock.testing.fleet_simulator.cell import PENSTOCK, Cell, Knowledge, run_cell
+from penstock.testing.fleet_simulator.figures import Figures, figures_of
+from penstock.testing.fleet_simulator.flight import TraceRequest
+from penstock.testing.fleet_simulator.scale_event import run_scale_event
+from penstock.testing.peer_rules.rules import LEAST_REQUESTS, PEERS, ROUND_ROBIN, SESSION_HASH
+
+REPLICAS = 6
+SPEED_UP = 2.2
+SEEDS = (1, 2)
+
+
+@cache
+def traffic(seed: int) -> tuple[TraceRequest, ...]:
+    return tuple(make_traffic(AgentTraffic(seconds=900.0, sessions_per_second=0.55), seed))
+
+
+def cell(rule: str, seed: int, gateways: int = 1, knowledge: Knowledge = Knowledge.OWN) -> Cell:
+    return Cell(
+        rule=rule,
+        replicas=REPLICAS,
+        speed_up=SPEED_UP,
+        gateways=gateways,
+        knowledge=knowledge,
+        seed=seed,
+    )
+
+
+@cache
+def measured(one: Cell) -> Figures:
+    flights = run_cell(one, traffic(one.seed))
+    return figures_of(flights, 0.1 * flights[-1].arrived)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("rule", [ROUND_ROBIN, LEAST_REQUESTS])
+def test_sessions_that_stay_with_their_cache_wait_less(rule: str, seed: int) -> None:
+    ours, theirs = measured(cell(PENSTOCK, seed)), measured(cell(rule, seed))
+    assert ours.ttft_p95 < 0.7 * theirs.ttft_p95
+    assert ours.hit > 1.5 * theirs.hit
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_hits_are_nearly_those_of_sessions_that_never_move(seed: int) -> None:
+    ours, hashed = measured(cell(PENSTOCK, seed)), measured(cell(SESSION_HASH, seed))
+    assert ours.hit > 0.9 * hashed.hit
+    assert ours.ttft_p95 < hashed.ttft_p95
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_four_gateways_that_hear_each_other_are_nearly_one(seed: int) -> None:
+    one = measured(cell(PENSTOCK, seed))
+    four = measured(cell(PENSTOCK, seed, 4, Knowledge.SHARED))
+    assert four.ttft_p95 <= 1.30 * one.ttft_p95
+    assert four.hit >= 0.95 * one.hit
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_four_silent_gateways_still_carry_the_load(seed: int) -> None:
+    one, four = measured(cell(PENSTOCK, seed)), measured(cell(PENSTOCK, seed, 4))
+    assert four.ttft_p95 <= 2.5 * one.ttft_p95
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_four_gateways_beat_every_peer_that_shares_nothing(seed: int) -> None:
+    ours = measured(cell(PENSTOCK, seed, 4, Knowledge.SHARED)).ttft_p95
+    theirs = {rule: measured(cell(rule, seed, 4)).ttft_p95 for rule in PEERS}
+    assert all(ours < p95 for p95 in theirs.values()), (ours, theirs)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("gateways", "knowledge"), [(1, Knowledge.OWN), (4, Knowledge.SHARED)], ids=["one", "four"]
+)
+def test_change_of_the_fleet_moves_few_and_loses_only_begun_streams(
+    gateways: int, knowledge: Knowledge, seed: int
+) -> None:
+    outcome = run_scale_event(cell(PENSTOCK, seed, gateways, knowledge), traffic(seed))
+    assert outcome.failed == 0
+    assert outcome.moved - outcome.moved_without <= 1 / REPLICAS + 0.05
+    assert outcome.p95_after <= 1.15 * outcome.p95_before
+
+
+def test_same_seed_gives_the_same_run() -> None:
+    one = cell(PENSTOCK, 1, 4, Knowledge.SHARED)
+    first, second = (run_cell(one, traffic(1)[:300]) for _ in range(2))
+    assert [f.replica for f in first] == [f.replica for f in second]
+    assert [f.finished_at for f in first] == [f.finished_at for f in second]

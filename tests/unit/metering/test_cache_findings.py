@@ -1,0 +1,89 @@
+"""Why a prompt was cached or not, in words that say what to do."""
+
+from typing import Any
+
+import pytest
+
+from penstock.metering.reports.cache_findings import cache_answer
+from penstock.metering.reports.rows import ATTEMPT_COLUMNS, request_answer
+from penstock.wire.cache import CacheAnswer
+
+ORDINARY: dict[str, Any] = {
+    **dict.fromkeys(ATTEMPT_COLUMNS, ""),
+    **{name: 0 for name in ATTEMPT_COLUMNS if name.endswith(("_mtok", "_bp", "_nanousd"))},
+    "request": "r",
+    "attempt": 1,
+    "replica": "r1",
+    "session": "s",
+    "outcome": "ok",
+    "prompt_tokens": 1000,
+    "cached_tokens": 900,
+    "output_tokens": 5,
+    "is_cached_estimated": False,
+    "cached_expected": 900,
+}
+
+
+def story(*attempts: dict[str, Any]) -> CacheAnswer:
+    rows = [ORDINARY | {"attempt": number} | facts for number, facts in enumerate(attempts, 1)]
+    return cache_answer(request_answer([tuple(row[n] for n in ATTEMPT_COLUMNS) for row in rows]))
+
+
+def kinds(**facts: Any) -> list[str]:
+    return [finding.kind for finding in story(facts).findings]
+
+
+@pytest.mark.parametrize(("expected", "cached"), [(900, 900), (900, 730), (0, 640), (None, 640)])
+def test_what_was_expected_is_a_hit(expected: int | None, cached: int) -> None:
+    assert kinds(cached_expected=expected, cached_tokens=cached) == ["hit"]
+
+
+def test_much_less_than_expected_was_pushed_out() -> None:
+    (finding,) = story({"cached_tokens": 16}).findings
+    assert finding.kind == "evicted"
+    assert "900" in finding.said
+    assert "16" in finding.said
+    assert finding.advice
+
+
+@pytest.mark.parametrize("part", ["tools", "system", "message 3"])
+def test_break_names_its_part_and_what_to_do(part: str) -> None:
+    (broken, _) = story({"cache_break": part, "cached_expected": 0, "cached_tokens": 0}).findings
+    assert broken.kind == "break"
+    assert part in broken.said
+    assert broken.advice
+
+
+@pytest.mark.parametrize("reason", ["load", "drain", "lost"])
+def test_move_is_told_with_its_reason(reason: str) -> None:
+    (moved, _) = story({"session_moved": reason, "cached_expected": 0, "cached_tokens": 0}).findings
+    assert moved.kind == "moved"
+    assert moved.advice
+
+
+def test_reason_of_a_later_version_is_left_out() -> None:
+    assert kinds(session_moved="whim") == ["hit"]
+
+
+def test_prompt_that_nobody_had_is_new_and_a_nameless_one_is_told_to_have_a_name() -> None:
+    facts = {"cached_expected": 0, "cached_tokens": 0}
+    assert kinds(**facts) == ["new"]
+    assert "x-session-affinity" not in story(facts).findings[0].advice
+    assert "x-session-affinity" in story({**facts, "session": ""}).findings[0].advice
+
+
+def test_estimate_is_called_one() -> None:
+    assert kinds(is_cached_estimated=True, outcome="client_left") == ["estimated"]
+
+
+def test_unknown_is_not_taken_for_nothing() -> None:
+    (silent,) = story({"cached_tokens": None}).findings
+    assert silent.kind == "unknown"
+    assert "--enable-prompt-tokens-details" in silent.advice
+    (cut,) = story({"cached_tokens": None, "outcome": "failed"}).findings
+    assert (cut.kind, cut.advice) == ("unknown", "")
+
+
+def test_last_attempt_is_the_one_that_counts() -> None:
+    answer = story({"cache_break": "tools", "replica": "r0"}, {"replica": "r1"})
+    assert (answer.attempt, answer.replica, answer.cache_break) == (2, "r1", "")

@@ -1,0 +1,126 @@
+"""The prefix index in plain dicts, and a check that the arrays are whole."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from penstock.routing.prefix_index import PrefixIndex
+
+
+class Leaf:
+    """A link that one replica holds."""
+
+    def __init__(self, parent: int | None, tokens: int, total: int) -> None:
+        self.parent = parent
+        self.tokens = tokens
+        self.total = total
+
+
+class ShelfModel:
+    """One replica: a tree of links, and its leaves from the oldest to the newest."""
+
+    def __init__(self, capacity: float) -> None:
+        self.capacity = capacity
+        self.factor = 1.0
+        self.held: dict[int, Leaf] = {}
+        self.leaves: list[int] = []
+
+    @property
+    def tokens(self) -> int:
+        return sum(each.tokens for each in self.held.values())
+
+    def add(self, links: Sequence[int], tokens: Sequence[int]) -> int:
+        known = [at for at, link in enumerate(links) if link in self.held]
+        new_from = known[-1] + 1 if known else 0
+        last = links[new_from - 1] if new_from else None
+        total = self.held[last].total if last is not None else 0
+        if last in self.leaves:
+            self.leaves.remove(last)
+        parent = last
+        for link, own in zip(links[new_from:], tokens[new_from:], strict=True):
+            total += own
+            self.held[link] = Leaf(parent, own, total)
+            parent = link
+        if parent is not None and not self._children(parent):
+            self.leaves.append(parent)
+        if new_from < len(links):
+            self.shrink()
+        return new_from
+
+    def teach(self, links: Sequence[int], new_from: int, prompt_tokens: int) -> None:
+        if not links or links[-1] not in self.held:
+            return
+        tail = [link for link in links[new_from:] if link in self.held]
+        if not tail:
+            return
+        top = self.held[tail[0]].parent
+        base = self.held[top].total if top is not None else 0
+        guessed = sum(self.held[link].tokens for link in tail)
+        if not guessed:
+            return
+        real = max(0, prompt_tokens - base)
+        done, before = 0, base
+        for link in tail:
+            leaf = self.held[link]
+            done += leaf.tokens
+            leaf.total = base + done * real // guessed
+            leaf.tokens = leaf.total - before
+            before = leaf.total
+        self.shrink()
+
+    def judge(self, expected: int, cached: int, block: int) -> None:
+        if cached < expected - block:
+            self.factor = max(0.05, self.factor * 0.98)
+        elif cached >= expected > 2 * block:
+            self.factor = min(1.0, self.factor * 1.01)
+
+    def shrink(self) -> None:
+        while self.tokens > self.capacity * self.factor and len(self.leaves) > 1:
+            self.drop_oldest()
+
+    def drop_oldest(self) -> None:
+        parent = self.held.pop(self.leaves.pop(0)).parent
+        if parent is not None and not self._children(parent):
+            self.leaves.insert(0, parent)
+
+    def deepest(self, links: Sequence[int]) -> int:
+        """The tokens of the longest held prefix."""
+        return next((self.held[link].total for link in reversed(links) if link in self.held), 0)
+
+    def _children(self, link: int) -> int:
+        return sum(each.parent == link for each in self.held.values())
+
+
+def check_whole(index: PrefixIndex) -> None:
+    """Every entry is counted, found, and in its order, once."""
+    table = index._table
+    free, entry = set(), table._free
+    while entry:
+        assert entry not in free
+        free.add(entry)
+        entry = table.newer[entry]
+    used = set(range(1, len(table.link))) - free
+    assert len(used) == len(table)
+    children = Counter(table.parent[each] for each in used)
+    listed: Counter[int] = Counter()
+    for each in used:
+        assert table.children[each] == children[each]
+        shelf = index._shelves[table.replica[each]]
+        link = table.link[each]
+        if table.ring[each]:
+            assert each in set(table.holders(table.find(link)))
+            assert link not in shelf.unlisted
+            listed[link] += 1
+        else:
+            assert shelf.unlisted[link] == each
+    assert all(count <= index._holders_max for count in listed.values())
+    assert sum(map(bool, table._slots)) == len(listed)
+    for number, shelf in index._shelves.items():
+        mine = {each for each in used if table.replica[each] == number}
+        assert shelf.tokens == sum(table.tokens[each] for each in mine)
+        assert set(shelf.unlisted.values()) == {each for each in mine if not table.ring[each]}
+        order, entry = [], shelf.oldest
+        while entry:
+            order.append(entry)
+            entry = table.newer[entry]
+        assert sorted(order) == sorted(each for each in mine if not children[each])
+        assert shelf.newest == (order[-1] if order else 0)

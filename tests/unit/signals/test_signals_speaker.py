@@ -1,0 +1,135 @@
+"""Messages are numbered upwards, say everything three times, and never outgrow their limit."""
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.records.signal import EngineClaim, LoadClaim, SentPrompt, Signal
+from penstock.signals.counts import Counts
+from penstock.signals.envelope import Envelope
+from penstock.signals.identity import Identity, keeper_identity, worker_identity
+from penstock.signals.speaker import Speaker
+from penstock.testing import ManualClock
+
+LIMIT = 4096
+
+
+class Scene:
+    """A speaker, and somebody who opens what it says."""
+
+    def __init__(self, clock: ManualClock | None = None) -> None:
+        self.clock = clock or ManualClock()
+        self.counts = Counts()
+        self.envelope = Envelope(b"k" * 32, LIMIT)
+        self.speaker = Speaker(Identity(5, "host"), self.envelope, self.clock, self.counts)
+
+    def say(self, sent: Sequence[SentPrompt], loads: Sequence[LoadClaim] = ()) -> Signal:
+        return self.open(self.speaker.say(loads, sent))
+
+    def open(self, data: bytes) -> Signal:
+        assert len(data) <= LIMIT
+        signal = self.envelope.open(data)
+        assert isinstance(signal, Signal)
+        return signal
+
+
+def prompt(session: int, links: int = 1) -> SentPrompt:
+    return SentPrompt(session, "replica", 0, [2**63 + link for link in range(links)], [100] * links)
+
+
+def load(number: int) -> LoadClaim:
+    return LoadClaim(f"replica-{number:036d}", 10**6, 10**5, 1.5, 0.5, 9, 4, 10**6)
+
+
+def test_each_prompt_is_in_three_messages_the_newest_first() -> None:
+    scene = Scene()
+    said = [scene.say([prompt(number)]) for number in range(4)]
+    last = [batch.sent[0].session for batch in said[-1].batches]
+    assert last == [3, 2, 1]
+    assert [batch.number for batch in said[-1].batches] == [s.number for s in said[:0:-1]]
+    assert scene.counts.trimmed == 0
+
+
+def test_a_quiet_turn_repeats_and_adds_nothing() -> None:
+    scene = Scene()
+    scene.say([prompt(1)])
+    assert len(scene.say([]).batches) == 1
+    assert len(scene.say([]).batches) == 1
+    assert scene.say([]).batches == []
+
+
+def test_numbers_grow_within_a_nanosecond_and_across_a_restart() -> None:
+    clock = ManualClock()
+    before = [Scene(clock).say([]).number for _ in range(1)]
+    scene = Scene(clock)
+    before += [scene.say([]).number for _ in range(3)]
+    assert before[1:] == sorted(set(before[1:]))
+    clock.advance(0.2)
+    assert Scene(clock).say([]).number > max(before)
+
+
+def test_the_last_message_says_so_and_repeats_what_was_sent() -> None:
+    scene = Scene()
+    scene.say([prompt(1)])
+    last = scene.open(scene.speaker.say_last())
+    assert last.is_last
+    assert last.batches[0].sent == [prompt(1)]
+    assert last.loads == []
+
+
+@given(
+    st.lists(st.integers(0, 400), max_size=40),
+    st.integers(0, 200),
+    st.integers(1, 3),
+)
+def test_no_message_is_too_long_and_what_is_left_out_is_counted(
+    links: list[int], loads: int, turns: int
+) -> None:
+    scene = Scene()
+    for _ in range(turns):
+        signal = scene.say(
+            [prompt(i, n) for i, n in enumerate(links)], [load(i) for i in range(loads)]
+        )
+        kept = sum(len(batch.sent) for batch in signal.batches)
+        if not scene.counts.trimmed:
+            assert kept >= len(links)
+            assert len(signal.loads) == loads
+
+
+def test_repeats_go_first_then_older_prompts_then_claims() -> None:
+    scene = Scene()
+    scene.say([prompt(1, 200)])
+    second = scene.say([prompt(2, 200)], [load(1)])
+    assert [batch.sent[0].session for batch in second.batches] == [2]
+    third = scene.say([prompt(3, 200), prompt(4, 200)], [load(1)])
+    assert [each.session for batch in third.batches for each in batch.sent] == [4]
+    assert third.loads == [load(1)]
+    assert scene.counts.trimmed == 2
+
+
+def test_of_one_very_long_prompt_the_beginning_is_said() -> None:
+    scene = Scene()
+    (said,) = scene.say([prompt(1, 1000)]).batches[0].sent
+    assert 100 < len(said.links) < 1000
+    assert said.links == prompt(1, 1000).links[: len(said.links)]
+    assert len(said.tokens) == len(said.links)
+
+
+def test_a_keeper_with_too_many_engines_says_some() -> None:
+    scene = Scene()
+    engines = [EngineClaim(f"replica-{i:036d}", is_healthy=True) for i in range(200)]
+    signal = scene.open(scene.speaker.say_engines(engines))
+    assert 10 < len(signal.engines) < 200
+    assert scene.counts.trimmed == 1
+
+
+def test_a_keeper_is_the_same_sender_after_a_restart_and_no_two_are_alike() -> None:
+    assert keeper_identity("a") == keeper_identity("a")
+    assert keeper_identity("a").sender != keeper_identity("b").sender
+
+
+def test_workers_without_a_table_are_hosts_of_their_own() -> None:
+    one, other = worker_identity(None), worker_identity(None)
+    assert one.host != other.host
+    assert one.sender != other.sender
