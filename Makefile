@@ -10,7 +10,7 @@ BIN := .venv/bin
 AGAIN = || { echo "once more, alone:"; $(BIN)/python -m pytest -q --last-failed --lfnf=none
 export PENSTOCK_CACHE := $(CACHE)
 
-.PHONY: setup check test unit integration engine acceptance up docs clean pin bench-overhead \
+.PHONY: setup check test unit integration simulation engine acceptance up docs clean pin bench-overhead bench-routing \
 	chaos-metering soak
 
 setup: .venv/.ready
@@ -37,6 +37,10 @@ unit: setup
 integration: setup
 	$(BIN)/python -m pytest -q tests/integration $(AGAIN) tests/integration; }
 
+# The routing code in a simulated fleet, on generated agent traffic.
+simulation: setup
+	$(BIN)/python -m pytest -q tests/simulation $(AGAIN) tests/simulation; }
+
 # The real engine: installed on first use, 3 to 6 minutes.
 engine: setup
 	deploy/cpu-engine/setup
@@ -54,6 +58,10 @@ docs: setup
 
 bench-overhead: setup
 	$(BIN)/python benchmarks/overhead.py
+
+# A simulated fleet on published traces, our rule and others', up to 25 minutes; FULL=1 for every row and the plots.
+bench-routing: setup
+	$(BIN)/python benchmarks/routing.py $(if $(FULL),--full)
 
 # Kills and outages, about 5 minutes; SHORT=1 for the form that CI runs, ONLY=a for one part.
 chaos-metering: setup

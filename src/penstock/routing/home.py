@@ -11,7 +11,7 @@ import xxhash
 
 from penstock.records.replica import ReplicaId
 
-_POINTS = 64
+_POINTS = 32
 
 
 class HomeRing:

@@ -108,7 +108,7 @@ class Knowledge:
             shelf.factor = min(shelf.factor, self.first_factor) if is_less else self.first_factor
 
     def sent(self, route: Route, now: float) -> list[int]:
-        """It goes out. Returns the tokens of each link, as the index now has them."""
+        """It goes out. Returns the tokens of each link, as far as they can be told by now."""
         known = self.replica(route.replica)
         self._trials.note_request()
         known.note_sent(route, now, self._settings.claim_seconds)

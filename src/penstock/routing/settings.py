@@ -30,7 +30,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     links_max: Annotated[int, Meta(ge=1024, le=2**26)] = 2**20
     # Replicas that are remembered for one link: a common system prompt has as many candidates.
     holders_max: Annotated[int, Meta(ge=1, le=64)] = 8
-    # Sessions whose last replica a worker remembers.
+    # Sessions whose last replica and prompts a worker remembers; 0.5 to 3 kilobytes each.
     sessions_max: Annotated[int, Meta(ge=1, le=10**7)] = 50_000
     # How long a session stays away from the replica that failed its last request.
     failed_seconds: Annotated[float, Meta(ge=0, le=3600)] = 30.0

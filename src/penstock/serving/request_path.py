@@ -169,7 +169,7 @@ class RequestPath:
             raise
         finally:
             now = self._clock.monotonic()
-            is_failed = ending.outcome is Outcome.FAILED
+            is_failed = ending.error in _REPLICA_FAILURES
             self._router.finished(route, attempt.usage, now, is_failed=is_failed)
             self._gate.let_next(request.model.id)
             is_delivered = attempt.first_data_at is not None
@@ -228,6 +228,10 @@ class RequestPath:
         return len(tried) <= self._settings.retries_max and self._budget.allow_retry()
 
 
+# Not among them: what the engine says of the request itself, such as a prompt that is too long.
+_REPLICA_FAILURES = frozenset(
+    failure.code for failure in (DeadlinePassed, EngineFailed, EngineLost, ReplicaUnreachable)
+)
 _ABORTED = (Outcome.INTERRUPTED, Aborted.code)
 
 
