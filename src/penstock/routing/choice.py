@@ -157,14 +157,11 @@ class Chooser:
         """The session's home, and how much of its earlier turns that may hold unknown to us."""
         request = question.request
         chain = request.chain
-        if question.peers is PeerState.ALONE or not request.session_key:
-            return None, 0
-        is_known = not chain.earlier or held.depth + 1 >= chain.earlier
-        if is_known and question.peers is PeerState.HEARD:
-            # Nothing to guess, and near-ties are decided without it.
+        if question.peers is not PeerState.SILENT or not request.session_key:
+            # Who is heard has told us what it sent: what is not known is not there.
             return None, 0
         home = question.fleet.home(request.session_key)
-        if home is None or is_known:
+        if home is None or not chain.earlier or held.depth + 1 >= chain.earlier:
             return home, 0
         before = tokens * sum(chain.sizes[: chain.earlier]) // (sum(chain.sizes) or 1)
         if held.by_replica.get(home.shelf.number, 0) >= _KNOWN_SHARE * before:

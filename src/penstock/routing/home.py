@@ -7,9 +7,8 @@ a replica comes or goes, only the sessions next to its points change their home.
 from bisect import bisect
 from collections.abc import Iterable
 
-import xxhash
-
 from penstock.records.replica import ReplicaId
+from penstock.wire.prompt_chain import digest
 
 _POINTS = 32
 
@@ -22,7 +21,7 @@ class HomeRing:
     def __init__(self, replicas: Iterable[ReplicaId]) -> None:
         # The number is in what is hashed: as a seed it would give short names the same points.
         owners = {
-            xxhash.xxh3_64_intdigest(f"{number} {replica}"): replica
+            digest(f"{number} {replica}"): replica
             for replica in sorted(replicas)
             for number in range(_POINTS)
         }
@@ -37,4 +36,4 @@ class HomeRing:
 
 def rank(session: int, replica: ReplicaId) -> int:
     """A replica's place for a session (rendezvous): the same on every gateway."""
-    return xxhash.xxh3_64_intdigest(replica, session)
+    return digest(replica, session)
