@@ -55,7 +55,7 @@ def _fill() -> tuple[Router, list[int]]:
     router.free(MODEL.id)
     claims = [EngineClaim(r.id, is_healthy=True, kv_tokens=2_000_000) for r in roster.all()]
     router.hear(Signal(1, 1, "keeper", engines=claims), (), 0.0)
-    router.note_peers(PeerState.HEARD, 7)
+    router.note_peers(PeerState.HEARD)
     sessions = list(range(1, _LINKS // _TURNS))
     now = 0.0
     for session in sessions:

@@ -28,6 +28,8 @@ _REPLICAS = 2
 _KV_LINE = 'VLLM_CPU_KVCACHE_SPACE = "{}"'
 # 23 kB a token: 93,000 tokens, so that one replica keeps all conversations.
 _KV_GIB = 2
+# Engines, gateways and the test share two cores: a healthy engine may be late to say that it is.
+_PROBE_SECONDS = 10
 
 
 class RoutingCell(msgspec.Struct, frozen=True):
@@ -70,6 +72,8 @@ def _configuration(catalogue: Path, signals: Path) -> str:
     return f"""
 [ingress]
 workers = {_WORKERS}
+[engine]
+probe_timeout_seconds = {_PROBE_SECONDS}
 [signals]
 folder = "{signals}"
 [catalogue]
@@ -84,6 +88,7 @@ def _second_gateway(folder: Path, cell: Cell, catalogue: Path, signals: Path) ->
     return {
         "store.dsn": EmbeddedPostgres(Path(cell.state) / "postgres").dsn,
         "ingress.workers": _WORKERS,
+        "engine.probe_timeout_seconds": _PROBE_SECONDS,
         "signals.folder": str(signals),
         "catalogue.folder": str(catalogue),
         "metering.journal_folder": str(folder / "journal"),

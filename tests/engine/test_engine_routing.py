@@ -20,10 +20,11 @@ SESSIONS = 20
 TURNS = 6
 # A word is a little more than one token: 2,000 of a shared prompt, and 400 more in each turn.
 SHARED_WORDS = 1_900
-TURN_WORDS = 395
+TURN_WORDS = 378
 NEW_TOKENS_MIN = 400
-# Of sixteen that each engine runs at once: far below half of what they take.
-AT_ONCE = 3
+# Some begin at once, so that both engines get the shared prompt; later each has a turn at a time.
+OPENING_AT_ONCE = 4
+AT_ONCE = 2
 SEED = 20
 
 _WORDS = (
@@ -61,8 +62,8 @@ class Conversations:
         """All of them, turn by turn, in another order each time, a few at once."""
         messages: list[list[Body]] = [[self.shared] for _ in range(SESSIONS)]
         done: list[Turn] = []
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            for number, order in enumerate(self._order, 1):
+        for number, order in enumerate(self._order, 1):
+            with ThreadPoolExecutor(AT_ONCE if number > 1 else OPENING_AT_ONCE) as pool:
                 requests = []
                 for session in order:
                     words = self._asked[session][number - 1]
@@ -140,7 +141,7 @@ def _body(messages: list[Body]) -> Body:
     return {
         "model": TEXT_MODEL,
         "messages": messages,
-        "max_tokens": 4,
+        "max_tokens": 1,
         "temperature": 0,
         "stream": True,
         "stream_options": {"include_usage": True},

@@ -55,8 +55,8 @@ class Listener:
         self.heard.pop(sender, None)
         self.forgotten.append(sender)
 
-    def note_peers(self, state: PeerState, count: int) -> None:
-        self.state, self.known = state, count
+    def note_peers(self, state: PeerState) -> None:
+        self.state = state
 
 
 class Worker:

@@ -53,9 +53,12 @@ class SentPrompt(msgspec.Struct, frozen=True, array_like=True):
     # The index of the first of `links` in its chain.
     start: Count
     links: list[Word]
-    # Tokens of each of these links by itself, of the first one with all that is before it.
+    # Tokens of each of these links by itself.
     tokens: list[Count]
     opening: Word = 0
+    # Tokens of the links before `start`; whether an engine has counted those up to the first link.
+    before: Count = 0
+    is_counted: bool = False
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):

@@ -70,7 +70,7 @@ class Chooser:
     def choose(self, question: Question) -> Choice | None:
         """The best replica, or None when all are barred."""
         request, last = question.request, question.last
-        held = self._knowledge.index.look(request.chain.links)
+        held = self._knowledge.index.look(request.chain.links, request.chain.sizes)
         tokens = self._prompt_tokens(request, held)
         if last is not None and self._stays(request, last, tokens):
             return Choice(last, tokens, min(held.by_replica.get(last.shelf.number, 0), tokens - 1))
@@ -91,7 +91,8 @@ class Chooser:
 
     def weigh(self, question: Question) -> list[Weighed]:
         """Every candidate with the parts of its cost, cheapest first: why `choose` chose."""
-        held = self._knowledge.index.look(question.request.chain.links)
+        chain = question.request.chain
+        held = self._knowledge.index.look(chain.links, chain.sizes)
         tokens = self._prompt_tokens(question.request, held)
         home, guess = self._home(question, held, tokens)
         weighing = self._weighing(question, tokens)

@@ -31,19 +31,26 @@ class Gossip:
             return
         chain = route.chain
         start = max(0, route.new_from - 1)
-        told = tokens[start:]
-        if told:
-            told[0] = sum(tokens[: start + 1])
+        counted = self._counted(route, start)
+        before = sum(tokens[:start]) if counted is None else max(0, counted - tokens[start])
         self._sent.append(
             SentPrompt(
                 route.session,
                 route.replica.id,
                 start,
                 list(chain.links[start:]),
-                told,
+                tokens[start:],
                 chain.opening,
+                before,
+                counted is not None,
             )
         )
+
+    def _counted(self, route: Route, start: int) -> int | None:
+        known = self._knowledge.find(route.replica.id)
+        if known is None or not route.new_from:
+            return None
+        return self._knowledge.index.counted(known.shelf, route.chain.links[start])
 
     def take_sent(self) -> list[SentPrompt]:
         sent, self._sent = self._sent, []
@@ -88,7 +95,10 @@ class Gossip:
         if known is None or not _is_whole(prompt):
             return
         if prompt.links:
-            knowledge.index.add(known.shelf, prompt.links, prompt.tokens)
+            if prompt.is_counted:
+                total = prompt.before + prompt.tokens[0]
+                knowledge.index.correct(known.shelf, prompt.links[0], total)
+            knowledge.index.add(known.shelf, prompt.links, prompt.tokens, prompt.before)
         if prompt.session:
             knowledge.sessions.note(
                 prompt.session, known.replica.id, prompt.links, prompt.start, prompt.opening

@@ -36,8 +36,8 @@ class Knowledge:
         # How much of a session's earlier turns its home has held when we could only guess.
         self.home_share = 0.5
         self._mean_uncached = _FIRST_UNCACHED
-        # The share of a KV cache that a new replica is believed to keep for what we send.
-        self.first_factor = 1.0
+        # While peers are silent, what they sent is told by the engines alone.
+        self.are_peers_silent = False
         # Tokens that were expected in a cache, and those that were, for the metrics.
         self.cached_expected = 0
         self.cached_real = 0
@@ -50,7 +50,6 @@ class Knowledge:
             assert number <= _NUMBERS_MAX, "a cell has at most 65,535 replicas"
             kv_tokens = self._settings.kv_tokens
             shelf = self.index.shelf(number, kv_tokens)
-            shelf.factor = self.first_factor
             known = KnownReplica(replica, shelf, kv_tokens, self._settings.prefill_rate)
             self._replicas[replica.id] = known
         elif known.replica is not replica:
@@ -86,8 +85,9 @@ class Knowledge:
 
     def hear_engine(self, known: KnownReplica, claim: EngineClaim, now: float) -> None:
         """An engine's own figures. While peers are silent they alone tell what others sent."""
-        is_silent = self.first_factor < 1.0
-        unheard = known.count_unheard(claim, self._mean_uncached) if is_silent else NOTHING_UNHEARD
+        unheard = NOTHING_UNHEARD
+        if self.are_peers_silent:
+            unheard = known.count_unheard(claim, self._mean_uncached)
         known.hear_engine(claim, now, unheard)
 
     def hear_answer(self, replica: ReplicaId, load: EngineLoad, now: float) -> None:
@@ -96,16 +96,6 @@ class Knowledge:
         if known is not None and not known.keeper:
             known.note_load(load)
             self.review(known, now)
-
-    def share_caches(self, gateways: int) -> None:
-        """So many gateways fill the caches without telling each other; 1 when they are heard."""
-        before, self.first_factor = self.first_factor, 1.0 / gateways
-        if before == self.first_factor:
-            return
-        for known in self._replicas.values():
-            shelf = known.shelf
-            is_less = self.first_factor < before
-            shelf.factor = min(shelf.factor, self.first_factor) if is_less else self.first_factor
 
     def sent(self, route: Route, now: float) -> list[int]:
         """It goes out. Returns the tokens of each link, as far as they can be told by now."""

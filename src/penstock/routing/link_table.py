@@ -13,7 +13,8 @@ class LinkTable:
 
     __slots__ = (
         "_free", "_links_max", "_mask", "_slots", "_used",
-        "children", "link", "newer", "older", "parent", "replica", "ring", "tokens", "total",
+        "children", "is_taught", "link", "newer", "older", "parent", "replica", "ring", "tokens",
+        "total",
     )  # fmt: skip
 
     def __init__(self, links_max: int) -> None:
@@ -35,6 +36,8 @@ class LinkTable:
         # Tokens of this link by itself, and of the whole prefix that ends with it.
         self.tokens = array("I", (0,))
         self.total = array("I", (0,))
+        # Whether the total is what an engine counted, not what we guessed.
+        self.is_taught = array("B", (0,))
         self.replica = array("H", (0,))
 
     def __len__(self) -> int:
@@ -47,7 +50,7 @@ class LinkTable:
     def bytes_held(self) -> int:
         columns = (
             self._slots, self.link, self.parent, self.children, self.older, self.newer, self.ring,
-            self.tokens, self.total, self.replica,
+            self.tokens, self.total, self.is_taught, self.replica,
         )  # fmt: skip
         return sum(len(column) * column.itemsize for column in columns)
 
@@ -122,13 +125,14 @@ class LinkTable:
         self._used += 1
         if entry:
             self._free = self.newer[entry]
+            self.is_taught[entry] = 0
             for column in (self.children, self.older, self.newer, self.tokens, self.total):
                 column[entry] = 0
             return entry
         entry = len(self.link)
         columns = (
             self.link, self.parent, self.children, self.older, self.newer, self.ring, self.tokens,
-            self.total, self.replica,
+            self.total, self.is_taught, self.replica,
         )  # fmt: skip
         for column in columns:
             column.append(0)

@@ -71,8 +71,13 @@ class PrefixIndex:
             shelf = self._shelves[replica] = Shelf(replica, kv_tokens)
         return shelf
 
-    def look(self, links: Sequence[int]) -> Held:
-        """The deepest known link, and the replicas that hold it or a part of what leads to it."""
+    def look(self, links: Sequence[int], sizes: Sequence[int] = ()) -> Held:
+        """The deepest known link, and the replicas that hold it or a part of what leads to it.
+
+        `sizes` are the bytes of each link: a part has its share of the deepest link's tokens. What
+        was learned for a part by itself may be of another time than that, or another's guess, and
+        a replica that holds less would seem to hold more.
+        """
         table = self._table
         find = table.find
         depth, entry = _deepest(find, links)
@@ -81,24 +86,35 @@ class PrefixIndex:
         ring, total, replica, parent = table.ring, table.total, table.replica, table.parent
         tokens = total[entry]
         by_replica = {replica[entry]: tokens}
+        at = depth
+        whole = here = sum(sizes[: depth + 1])
         while entry:
             other = ring[entry]
             if other != entry:
+                part = tokens * here // whole if whole else total[entry]
                 # 0: this one is held but not listed, so the others are found by the link.
                 first = entry if other else find(table.link[entry])
                 if not other and first:
-                    by_replica.setdefault(replica[first], total[first])
+                    by_replica.setdefault(replica[first], part)
                     other = ring[first]
                 while other != first:
-                    by_replica.setdefault(replica[other], total[other])
+                    by_replica.setdefault(replica[other], part)
                     other = ring[other]
                 if len(by_replica) >= self._holders_max:
                     break
             entry = parent[entry]
+            if whole:
+                here -= sizes[at]
+                at -= 1
         return Held(depth, tokens, by_replica)
 
-    def add(self, shelf: Shelf, links: Sequence[int], tokens: Sequence[int]) -> int:
-        """The replica will hold these links, of so many tokens each. Says where new ones begin."""
+    def add(
+        self, shelf: Shelf, links: Sequence[int], tokens: Sequence[int], before: int = 0
+    ) -> int:
+        """The replica will hold these links, of so many tokens each. Says where new ones begin.
+
+        `before` are the tokens that lead to the first of them, where that is not the first of all.
+        """
         table = self._table
         depth = len(links)
         parent = 0
@@ -119,7 +135,7 @@ class PrefixIndex:
         table.children[parent] += 1
         end = new_from + self._make_room(shelf, len(links) - new_from)
         table.children[parent] -= 1
-        total = table.total[parent]
+        total = table.total[parent] if parent else min(before, _TOTAL_MAX)
         for at in range(new_from, end):
             own = min(max(0, tokens[at]), _PROMPT_TOKENS_MAX)
             total = min(total + own, _TOTAL_MAX)
@@ -129,10 +145,22 @@ class PrefixIndex:
         self._forget_excess(shelf)
         return new_from
 
+    def counted(self, shelf: Shelf, link: int) -> int | None:
+        """Tokens up to a link, if an engine has counted them."""
+        entry = self._entry(shelf, link)
+        return self._table.total[entry] if entry and self._table.is_taught[entry] else None
+
+    def correct(self, shelf: Shelf, link: int, total: int) -> None:
+        """An engine has counted the tokens up to a link, as others say."""
+        entry = self._entry(shelf, link)
+        if entry:
+            self._table.total[entry] = min(total, _TOTAL_MAX)
+            self._table.is_taught[entry] = 1
+
     def teach(self, shelf: Shelf, links: Sequence[int], new_from: int, prompt_tokens: int) -> int:
         """The real length of a prompt: its new links are stretched to it, by their own shares.
 
-        Says how many tokens all its new links have; 0 when they are no longer known.
+        Says how many tokens all its new links have; 0 when that is not sure.
         """
         table = self._table
         entry = self._entry(shelf, links[-1]) if links else 0
@@ -144,7 +172,7 @@ class PrefixIndex:
             entry = table.parent[entry]
             if not entry:
                 break
-        base = table.total[entry]
+        base, is_sure = table.total[entry], not entry or table.is_taught[entry]
         # Not the difference of totals: what lies before may have been taught in the meantime.
         guessed = sum(table.tokens[one] for one in tail)
         real = max(0, min(prompt_tokens, _PROMPT_TOKENS_MAX) - base)
@@ -154,12 +182,13 @@ class PrefixIndex:
         for one in reversed(tail):
             done += table.tokens[one]
             total = base + done * real // guessed
-            own = total - table.total[table.parent[one]]
+            own = max(0, total - table.total[table.parent[one]])
             shelf.tokens += own - table.tokens[one]
             table.tokens[one] = own
             table.total[one] = total
+            table.is_taught[one] = 1
         self._forget_excess(shelf)
-        return real
+        return real if is_sure else 0
 
     def judge(self, shelf: Shelf, expected: int, cached: int) -> None:
         """Learn how much of the KV cache really keeps prefixes: err high, learn down."""

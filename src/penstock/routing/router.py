@@ -160,10 +160,10 @@ class Router:
         """It fell silent or has ended: what it said no longer counts."""
         self.gossip.forget(sender)
 
-    def note_peers(self, state: PeerState, count: int) -> None:
-        """Whether the others are heard, and how many there are."""
+    def note_peers(self, state: PeerState) -> None:
+        """Whether the others are heard."""
         self._peers = state
-        self.knowledge.share_caches(1 + count if state is PeerState.SILENT else 1)
+        self.knowledge.are_peers_silent = state is PeerState.SILENT
 
     # Upkeep
 

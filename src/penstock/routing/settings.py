@@ -12,7 +12,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     # Two costs are a near-tie within this share: a session then stays where it is.
     near_margin: Annotated[float, Meta(ge=0, le=1)] = 0.03
     # The same while other gateways are not heard: staying is worth more when one knows less.
-    near_margin_silent: Annotated[float, Meta(ge=0, le=1)] = 0.1
+    near_margin_silent: Annotated[float, Meta(ge=0, le=1)] = 0.15
     # What an uncached prompt token makes others wait, as a multiple of its own time.
     harm_weight: Annotated[float, Meta(ge=0, le=100)] = 3.0
     # A fleet of a model up to this size is weighed in full; of a larger one the replicas that hold

@@ -57,7 +57,7 @@ class Ear(Protocol):
 
     def forget_peer(self, sender: int) -> None: ...
 
-    def note_peers(self, state: PeerState, count: int) -> None: ...
+    def note_peers(self, state: PeerState) -> None: ...
 
 
 class Router(Voice, Ear, Protocol):
@@ -162,7 +162,7 @@ class Exchange:
         noted = (self.state, self.peers.known())
         if noted != self._noted:
             self._noted = noted
-            self._router.note_peers(*noted)
+            self._router.note_peers(self.state)
             extra = {"action": "peers_changed", "state": self.state.value, "known": noted[1]}
             logger.info("peers changed", extra=extra)
 

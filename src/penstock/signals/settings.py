@@ -38,7 +38,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     # Messages from or for NATS that may wait in a worker; more are dropped.
     nats_pending_max: Annotated[int, Meta(ge=1, le=65536)] = 1024
     # How often each worker and keeper says what it has under way.
-    interval_seconds: Annotated[float, Meta(ge=0.05, le=1)] = 0.2
+    interval_seconds: Annotated[float, Meta(ge=0.05, le=1)] = 0.1
     # After so long without a message a peer is silent, and its claims no longer count.
     silence_seconds: Annotated[float, Meta(ge=0.2, le=60)] = 1.0
     # How long a silent peer is missed, and how far the hosts' clocks may be apart.

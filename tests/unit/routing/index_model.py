@@ -82,12 +82,23 @@ class ShelfModel:
         if parent is not None and not self._children(parent):
             self.leaves.insert(0, parent)
 
-    def deepest(self, links: Sequence[int]) -> int:
-        """The tokens of the longest held prefix."""
-        return next((self.held[link].total for link in reversed(links) if link in self.held), 0)
+    def deepest(self, links: Sequence[int]) -> int | None:
+        """The last link of the longest held prefix."""
+        return next((link for link in reversed(links) if link in self.held), None)
 
     def _children(self, link: int) -> int:
         return sum(each.parent == link for each in self.held.values())
+
+
+def totals_on_the_way(index: PrefixIndex, link: int) -> dict[int, int]:
+    """Tokens up to each link that leads to this one, as its first holder counts them."""
+    table = index._table
+    entry = table.find(link)
+    totals = {}
+    while entry:
+        totals[table.link[entry]] = table.total[entry]
+        entry = table.parent[entry]
+    return totals
 
 
 def check_whole(index: PrefixIndex) -> None:

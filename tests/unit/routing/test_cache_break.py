@@ -42,7 +42,7 @@ def test_change_is_named_by_a_gateway_that_only_heard_of_the_turns_before(
 ) -> None:
     one, two = a_router(*replicas(2)), a_router(*replicas(2))
     for router in (one, two):
-        router.note_peers(PeerState.HEARD, 1)
+        router.note_peers(PeerState.HEARD)
         ask(router, "another", now=0.0, session=99)
     exchange(one, two, now=0.5)
     for now, turn in ((1.0, FIRST), (2.0, SECOND)):
@@ -54,7 +54,7 @@ def test_change_is_named_by_a_gateway_that_only_heard_of_the_turns_before(
 def test_turns_taken_at_two_gateways_break_nothing() -> None:
     one, two = a_router(*replicas(3)), a_router(*replicas(3))
     for router in (one, two):
-        router.note_peers(PeerState.HEARD, 1)
+        router.note_peers(PeerState.HEARD)
         ask(router, "another", now=0.0, session=99)
     parts = list(FIRST)
     for turn in range(10):

@@ -26,7 +26,7 @@ def gateways(count: int, fleet: int = 3) -> list[Router]:
         roster = Roster(*replicas(fleet))
         router = Router(roster, Settings(), None, f"host-{number}")
         router.keep_only(roster.all)
-        router.note_peers(PeerState.HEARD, count - 1)
+        router.note_peers(PeerState.HEARD)
         made.append(router)
     return made
 
@@ -132,7 +132,7 @@ def test_gateway_knows_what_others_sent_before_its_own_first_request() -> None:
 
 def test_gateway_that_is_alone_keeps_nothing_to_tell() -> None:
     (alone,) = gateways(1)
-    alone.note_peers(PeerState.ALONE, 0)
+    alone.note_peers(PeerState.ALONE)
     for number in range(5):
         serve(alone, a_request(str(number)), 1.0)
     assert alone.tell(2.0) == ([], [])
@@ -143,15 +143,6 @@ def test_what_is_kept_to_be_told_is_bounded() -> None:
     for number in range(2500):
         one.finished(send(one, a_request(str(number)), 1.0), None, 1.0)
     assert len(one.tell(2.0).sent) == 2000
-
-
-def test_silent_peers_leave_a_share_of_each_cache() -> None:
-    one, _ = gateways(2)
-    serve(one, a_request("a"), 1.0)
-    one.note_peers(PeerState.SILENT, 3)
-    assert {each.shelf.factor for each in one.knowledge.all()} == {0.25}
-    one.note_peers(PeerState.HEARD, 3)
-    assert {each.shelf.factor for each in one.knowledge.all()} == {1.0}
 
 
 def test_keepers_word_on_cache_rate_and_own_work_is_taken() -> None:

@@ -43,7 +43,7 @@ def test_lie_keeps_requests_from_a_healthy_replica_for_two_seconds_at_most(
     roster = Roster(*replicas(3))
     router = Router(roster, Settings())
     fleet = ServedFleet(router, roster)
-    router.note_peers(PeerState.HEARD, 1)
+    router.note_peers(PeerState.HEARD)
     fleet.every(0.05, 0.0, 40.0, fleet.ask)
     fleet.every(0.2, START, STOP, lambda now: router.hear(lie(), (), now))
     fleet.every(0.05, 0.0, 40.0, router.tick)
@@ -59,7 +59,7 @@ def test_lie_keeps_requests_from_a_healthy_replica_for_two_seconds_at_most(
 def test_lie_about_every_replica_leaves_the_model_open(lie: Callable[[], Signal]) -> None:
     # Otherwise requests would be refused for want of a slot that is there.
     router = Router(Roster(*replicas(1)), Settings())
-    router.note_peers(PeerState.HEARD, 1)
+    router.note_peers(PeerState.HEARD)
     serve(router, a_request("a"), 0.0)
     busy_since = None
     for step in range(100):
@@ -77,7 +77,7 @@ def test_lie_about_every_replica_leaves_the_model_open(lie: Callable[[], Signal]
 def test_true_claims_are_tried_seldom() -> None:
     # Each trial waits long where the others are right: few requests may pay for our doubts.
     router = Router(Roster(*replicas(16, slots=4)), Settings())
-    router.note_peers(PeerState.HEARD, 1)
+    router.note_peers(PeerState.HEARD)
     claims = [LoadClaim(f"r{n}", 60_000, 0, 9.0, 9.0, 4, 0, 60_000) for n in range(16)]
     sent = 0
     for step in range(200):
@@ -112,7 +112,7 @@ def test_nothing_breaks_by_what_a_keeper_says_and_it_is_forgotten_when_it_is_sil
     fleet = ServedFleet(router, roster)
     signal = Signal(9, 1, "keeper", engines=[claim])
     # While gateways are silent most is made of what engines say of themselves.
-    router.note_peers(PeerState.SILENT, 1)
+    router.note_peers(PeerState.SILENT)
     fleet.every(0.05, 0.0, 60.0, fleet.ask)
     fleet.every(0.2, START, STOP, lambda now: router.hear(signal, (), now))
     fleet.at(STOP, lambda _: router.forget_peer(9))
@@ -167,7 +167,7 @@ def test_no_signal_of_the_right_form_breaks_anything(
     said: list[tuple[Signal, int, float]],
 ) -> None:
     router = Router(Roster(*replicas(3, slots=4)), Settings(links_max=1024), None, "here")
-    router.note_peers(PeerState.HEARD, 3)
+    router.note_peers(PeerState.HEARD)
     now = 100.0
     routes = []
     for turn, (signal, times, pause) in enumerate(said):

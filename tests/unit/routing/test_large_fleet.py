@@ -18,7 +18,7 @@ def session_key(number: int) -> int:
 
 
 def heard(router: Router) -> Router:
-    router.note_peers(PeerState.HEARD, 31)
+    router.note_peers(PeerState.HEARD)
     return router
 
 
@@ -54,7 +54,7 @@ def test_least_loaded_are_weighed_after_a_tick(size: int) -> None:
 def test_home_is_the_same_on_gateways_that_never_spoke(size: int) -> None:
     one, two = a_router(*replicas(size)), a_router(*reversed(replicas(size)))
     for router in (one, two):
-        router.note_peers(PeerState.SILENT, 1)
+        router.note_peers(PeerState.SILENT)
     homes: Counter[str] = Counter()
     for number in range(300):
         request = a_request("t", f"s{number}", "u", "a", "v", session=session_key(number))

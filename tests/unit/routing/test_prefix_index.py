@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.routing.index_model import ShelfModel, check_whole
+from tests.unit.routing.index_model import ShelfModel, check_whole, totals_on_the_way
 
 from penstock.routing.prefix_index import PrefixIndex, Shelf
 
@@ -67,10 +67,12 @@ def test_index_holds_what_a_model_of_dicts_holds(
             index.forget(number)
             models.pop(number)
         held = index.look(links)
-        truth = {n: m.deepest(links) for n, m in models.items() if m.deepest(links)}
-        assert all(truth[n] >= tokens for n, tokens in held.by_replica.items() if tokens)
+        deepest = {n: link for n, m in models.items() if (link := m.deepest(links)) is not None}
+        totals = totals_on_the_way(index, links[held.depth]) if held.by_replica else {}
+        truth = {n: totals[link] for n, link in deepest.items() if link in totals}
+        assert all(truth[n] >= tokens for n, tokens in held.by_replica.items())
         if holders_max >= len(REPLICAS):
-            assert {n: t for n, t in held.by_replica.items() if t} == truth
+            assert held.by_replica == truth
         for each, expected in models.items():
             one = index._shelves[each]
             assert one.factor == expected.factor
@@ -188,6 +190,17 @@ def test_negative_size_never_reaches_the_caller_as_an_overflow() -> None:
 def chain_beside(index: PrefixIndex, shelf: Shelf) -> tuple[int, int]:
     """Two prompts on one system prompt, both under way. Says where each is new."""
     return index.add(shelf, [1, 2], [10, 500]), index.add(shelf, [1, 3], [10, 500])
+
+
+def test_a_part_of_a_prompt_has_its_share_of_the_bytes_wherever_it_is_held() -> None:
+    index = PrefixIndex(1024, 8, BLOCK)
+    taught, guessed = index.shelf(1, 1e9), index.shelf(2, 1e9)
+    # Without an answer yet, the shared link is thought to have more tokens than the prompt has.
+    index.add(guessed, [1, 3], [3000, 600])
+    new_from = index.add(taught, [1, 2], [3000, 600])
+    index.teach(taught, [1, 2], new_from, 2400)
+    assert index.look([1, 2], [10_000, 2_000]).by_replica == {1: 2400, 2: 2000}
+    assert index.look([1, 2, 4], [10_000, 2_000, 900]).by_replica == {1: 2400, 2: 2000}
 
 
 @given(st.integers(0, 10_000), st.integers(0, 10_000))

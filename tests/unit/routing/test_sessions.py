@@ -41,7 +41,7 @@ def burden(router: Router, replica: str, count: int, now: float, size: int = 400
 def test_near_tie_stays_with_the_last_replica(state: PeerState) -> None:
     for name in ("r0", "r1", "r2", "r3"):
         router = a_router(*replicas(4))
-        router.note_peers(state, 1)
+        router.note_peers(state)
         place(router, turn("x"), name, NOW)
         # Nothing of this prompt is held anywhere: all are equal but for where the session was.
         route = router.pick(turn("other"), (), NOW + 1)

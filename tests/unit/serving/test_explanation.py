@@ -21,7 +21,7 @@ NOW = 100.0
 def explain(
     router: Router, *parts: str, peers: PeerState = PeerState.ALONE, **fields: Any
 ) -> RoutingAnswer:
-    router.note_peers(peers, 1)
+    router.note_peers(peers)
     request = a_request(*parts, **fields)
     return Explainer(router, Settings(), lambda: peers).explain(request, NOW)
 
@@ -119,7 +119,7 @@ def test_explaining_agrees_with_picking_and_changes_nothing(
     for prompt, key in sent:
         send(router, a_request("t", "s", f"p{prompt}", session=key), NOW)
     request = a_request("t", "s", "p1", "a", "b", session=session)
-    router.note_peers(peers, 1)
+    router.note_peers(peers)
     explainer = Explainer(router, Settings(), lambda: peers)
     before = router.pick(request, (), NOW).replica.id
     first = explainer.explain(request, NOW)

@@ -106,7 +106,7 @@ def _build_ours(cell: Cell, fleet: Fleet) -> tuple[Simulation, Action]:
     if cell.gateways > 1:
         state = PeerState.HEARD if cell.knowledge is Knowledge.SHARED else PeerState.SILENT
         for place, gateway in enumerate(gateways, 1):
-            gateway.note_peers(state, cell.gateways - 1)
+            gateway.note_peers(state)
             if state is PeerState.HEARD:
                 # They do not all tell at the same moment.
                 first = cell.exchange_seconds * place / cell.gateways

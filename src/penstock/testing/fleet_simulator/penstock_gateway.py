@@ -86,8 +86,8 @@ class PenstockGateway:
         self._ticked_at = 0.0
         self.router = Router(roster, settings, host=self._host)
 
-    def note_peers(self, state: PeerState, count: int) -> None:
-        self.router.note_peers(state, count)
+    def note_peers(self, state: PeerState) -> None:
+        self.router.note_peers(state)
 
     def meet(self, now: float) -> None:
         """The roster is new to it, and the keepers say how their engines are."""
