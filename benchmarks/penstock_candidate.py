@@ -72,6 +72,7 @@ def start_penstock(ports: list[int], *, is_metered: bool = True) -> Candidate:
             "PENSTOCK_INGRESS_PORT": str(port),
             "PENSTOCK_INGRESS_METRICS_PORT": str(port + 1),
             "PENSTOCK_METERING_JOURNAL_FOLDER": str(folder / "journal"),
+            "PENSTOCK_SIGNALS_FOLDER": str(folder / "signals"),
         }
         environment = {**os.environ, **settings}  # noqa: TID251 - a child's settings
         process = start_pinned([sys.executable, *program], CANDIDATE_CORE, environment)

@@ -62,6 +62,7 @@ class SoakGateway:
             "INGRESS_RUN_FOLDER": str(self._folder / "run"),
             "INGRESS_WORKERS": str(WORKERS),
             "METERING_JOURNAL_FOLDER": str(self._folder / "journal"),
+            "SIGNALS_FOLDER": str(self._folder / "signals"),
             "METERING_SEGMENT_BYTES": str(2**20),
             "METERING_OPEN_MAX": "2048",
         }

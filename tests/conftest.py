@@ -6,7 +6,7 @@ import hypothesis
 import pytest
 
 TESTS = Path(__file__).parent
-SECONDS = {"unit": 10, "integration": 60, "engine": 600, "acceptance": 600}
+SECONDS = {"unit": 10, "integration": 60, "simulation": 300, "engine": 600, "acceptance": 600}
 
 # A failure is the same on every machine, and a slow machine is no failure.
 hypothesis.settings.register_profile("steady", deadline=None, derandomize=True)

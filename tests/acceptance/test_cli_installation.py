@@ -130,12 +130,12 @@ def test_gateway_alone_ends_with_code_0_when_told_to(
         "ingress.port": port,
         "ingress.metrics_port": 0,
         "ingress.workers": int(workers),
-        "metering.journal_folder": str(tmp_path / "journal"),
     }
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     environment = {**environment_for(settings), "TMPDIR": str(temporary)}
-    with subprocess.Popen([*PENSTOCK, "gateway"], env=environment) as gateway:
+    # Its journal and its signals are in its working directory.
+    with subprocess.Popen([*PENSTOCK, "gateway"], env=environment, cwd=tmp_path) as gateway:
         try:
             until(lambda: is_alive(port), 30.0)
         finally:

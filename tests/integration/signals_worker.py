@@ -41,7 +41,6 @@ class Listener:
         self.sessions: list[int] = []
         self.forgotten: list[int] = []
         self.state: PeerState | None = None
-        self.known = 0
 
     def tell(self, now: float) -> Told:
         sent, self.to_send = self.to_send, []

@@ -56,7 +56,7 @@ async def test_workers_hear_each_others_claims_and_prompts_once(folder: Path) ->
         ]
         one, two, three = workers
         await eventually(lambda: all(w.listener.state is PeerState.HEARD for w in workers))
-        await eventually(lambda: all(w.listener.known == 2 for w in workers))
+        await eventually(lambda: all(w.exchange.peers.known() == 2 for w in workers))
         claim = LoadClaim("r", 1000, 300, 0.5, 0.5, 2, 1, 5000)
         one.listener.loads = [claim]
         one.listener.to_send = [SentPrompt(n, "r", 0, [n], [10]) for n in range(5)]
@@ -92,7 +92,7 @@ async def test_a_restarted_worker_is_the_peer_that_was_missed(folder: Path) -> N
         async with Worker(settings(folder)).running() as again:
             assert again.identity == two.identity
             await eventually(lambda: again.is_heard_by(one) and one.is_heard_by(again))
-            assert one.listener.known == 1
+            assert one.exchange.peers.known() == 1
 
 
 async def test_without_a_transport_others_are_taken_to_be_silent(folder: Path) -> None:

@@ -61,7 +61,7 @@ def in_flight(worker: Worker) -> float:
 async def test_processes_share_the_table_and_hear_each_other(
     one: Worker, others: list[WorkerProcess]
 ) -> None:
-    await eventually(lambda: one.listener.known == 2 and table_of(one).live_workers() == 3)
+    await eventually(lambda: one.exchange.peers.known() == 2 and table_of(one).live_workers() == 3)
     assert one.listener.state is PeerState.HEARD
     await eventually(lambda: in_flight(one) == 2 * LOAD.in_flight)
     assert {signal.host for signal in one.listener.heard.values()} == {one.identity.host}
@@ -71,7 +71,7 @@ async def test_a_killed_worker_stops_counting_within_a_second_and_its_column_is_
     one: Worker, others: list[WorkerProcess], settings: Settings
 ) -> None:
     await eventually(lambda: in_flight(one) == 2 * LOAD.in_flight)
-    await eventually(lambda: one.listener.known == 2)
+    await eventually(lambda: one.exchange.peers.known() == 2)
     senders = set(one.listener.heard)
     others[0].signal(signal.SIGKILL)
     seconds = await eventually(lambda: one.listener.state is PeerState.SILENT)
@@ -93,7 +93,7 @@ async def test_a_stopped_worker_is_silent_and_heard_again_when_it_goes_on(
     one: Worker, others: list[WorkerProcess]
 ) -> None:
     await eventually(lambda: in_flight(one) == 2 * LOAD.in_flight)
-    await eventually(lambda: one.listener.known == 2)
+    await eventually(lambda: one.exchange.peers.known() == 2)
     os.kill(others[1].pid, signal.SIGSTOP)
     await eventually(lambda: one.listener.state is PeerState.SILENT)
     await eventually(lambda: in_flight(one) == LOAD.in_flight)
@@ -105,9 +105,9 @@ async def test_a_stopped_worker_is_silent_and_heard_again_when_it_goes_on(
 async def test_a_worker_that_is_told_to_end_is_not_missed(
     one: Worker, others: list[WorkerProcess]
 ) -> None:
-    await eventually(lambda: one.listener.known == 2)
+    await eventually(lambda: one.exchange.peers.known() == 2)
     others[0].signal(signal.SIGTERM)
-    await eventually(lambda: one.listener.known == 1)
+    await eventually(lambda: one.exchange.peers.known() == 1)
     assert one.listener.state is PeerState.HEARD
 
 
