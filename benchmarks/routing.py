@@ -1,8 +1,8 @@
 """What routing is worth, in a simulated fleet, beside the rules of other gateways.
 
-`python benchmarks/routing.py [--full] [--quick] [--traces DIR] [--check-reference DIR]` runs the
-very code of penstock.routing and the peers' rules on Moonshot's traces. It prints tables and, as
-its last line, JSON with the worst of set-ups A, C and D. `--generated` needs no traces.
+`python benchmarks/routing.py [--full] [--quick] [--seeds N] [--traces DIR] [--check-reference DIR]`
+runs the very code of penstock.routing and the peers' rules on Moonshot's traces. It prints tables
+and, as its last line, JSON with the worst of set-ups A, C and D. `--generated` needs no traces.
 """
 
 import argparse
@@ -65,6 +65,7 @@ def read_plan() -> Plan:
     parser.add_argument("--traces", type=Path, default=_ROOT.parent / "shared" / "traces")
     parser.add_argument("--full", action="store_true", help="every rule and load, with plots")
     parser.add_argument("--quick", action="store_true", help="one seed, short traces: for trying")
+    parser.add_argument("--seeds", type=int, default=len(_SEEDS), help="how many, at most 3")
     parser.add_argument("--generated", action="store_true", help="made-up traffic, no traces")
     parser.add_argument("--plots", type=Path, default=_ROOT / "docs" / "plots")
     parser.add_argument(
@@ -77,7 +78,7 @@ def read_plan() -> Plan:
     options = parser.parse_args()
     return Plan(
         setups=tuple(GENERATED_SETUPS if options.generated else SETUPS),
-        seeds=_SEEDS[:1] if options.quick else _SEEDS,
+        seeds=_SEEDS[: 1 if options.quick else options.seeds],
         source=Source(options.traces, _QUICK_REQUESTS if options.quick else 0),
         is_full=options.full,
         plots=options.plots,

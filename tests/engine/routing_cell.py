@@ -30,6 +30,8 @@ _KV_LINE = 'VLLM_CPU_KVCACHE_SPACE = "{}"'
 _KV_GIB = 2
 # Engines, gateways and the test share two cores: a healthy engine may be late to say that it is.
 _PROBE_SECONDS = 10
+# Of vLLM's cache on a CPU; on a GPU it is 16, which is the setting's default.
+_BLOCK_TOKENS = 128
 
 
 class RoutingCell(msgspec.Struct, frozen=True):
@@ -74,6 +76,8 @@ def _configuration(catalogue: Path, signals: Path) -> str:
 workers = {_WORKERS}
 [engine]
 probe_timeout_seconds = {_PROBE_SECONDS}
+[routing]
+block_tokens = {_BLOCK_TOKENS}
 [signals]
 folder = "{signals}"
 [catalogue]
@@ -89,6 +93,7 @@ def _second_gateway(folder: Path, cell: Cell, catalogue: Path, signals: Path) ->
         "store.dsn": EmbeddedPostgres(Path(cell.state) / "postgres").dsn,
         "ingress.workers": _WORKERS,
         "engine.probe_timeout_seconds": _PROBE_SECONDS,
+        "routing.block_tokens": _BLOCK_TOKENS,
         "signals.folder": str(signals),
         "catalogue.folder": str(catalogue),
         "metering.journal_folder": str(folder / "journal"),

@@ -22,9 +22,10 @@ TURNS = 6
 SHARED_WORDS = 1_900
 TURN_WORDS = 378
 NEW_TOKENS_MIN = 400
-# Some begin at once, so that both engines get the shared prompt; later each has a turn at a time.
-OPENING_AT_ONCE = 4
+# All begin at once, so that both engines get the shared prompt; later each has a turn at a time.
 AT_ONCE = 2
+# Prompts of nobody's conversation, one after the other: what each engine can do is known then.
+EARLIER_PROMPTS = 10
 SEED = 20
 
 _WORDS = (
@@ -63,7 +64,7 @@ class Conversations:
         messages: list[list[Body]] = [[self.shared] for _ in range(SESSIONS)]
         done: list[Turn] = []
         for number, order in enumerate(self._order, 1):
-            with ThreadPoolExecutor(AT_ONCE if number > 1 else OPENING_AT_ONCE) as pool:
+            with ThreadPoolExecutor(AT_ONCE if number > 1 else SESSIONS) as pool:
                 requests = []
                 for session in order:
                     words = self._asked[session][number - 1]
@@ -92,7 +93,9 @@ def test_conversations_find_their_cache_through_two_gateways(pair: RoutingCell) 
     with httpx.Client(timeout=300, trust_env=False) as client:
         conversations = Conversations(client)
         shared = _count(client, pair, [conversations.shared])
-        routed = conversations.run(_through_gateways(pair, client))
+        send = _through_gateways(pair, client)
+        _serve_others(client, send)
+        routed = conversations.run(send)
         alone = conversations.run(_straight(pair, client, "alone", lambda: 0))
         lots = Random(SEED)
         drawn = conversations.run(_straight(pair, client, "lots", lambda: lots.randrange(2)))
@@ -125,6 +128,13 @@ def _through_gateways(
         return client.build_request("POST", url, json=_body(messages), headers=headers)
 
     return send
+
+
+def _serve_others(client: httpx.Client, send: Callable[[int, list[Body]], httpx.Request]) -> None:
+    random = Random(SEED + 1)
+    for number in range(EARLIER_PROMPTS):
+        prompt = {"role": "user", "content": _text(random, 2 * TURN_WORDS)}
+        assert client.send(send(SESSIONS + number, [prompt])).status_code == 200
 
 
 def _straight(
