@@ -120,13 +120,16 @@ def run(plan: Plan) -> None:
     results = run_jobs(jobs, plan.seeds, plan.source)
     print(f"\n{rules_table(results, plan.setups)}\n\n{wanted_table(results, plan.setups)}\n")
     if plan.is_full:
-        print(f"The price of staying, 1 gateway\n\n{staying_table(results, plan.setups)}\n")
+        for path in plot_p95(results, plan.setups, plan.plots):
+            print(f"plotted {path}")
+        print(
+            f"The price of staying, 1 gateway\n\n{staying_table(results, plan.setups)}\n",
+            flush=True,
+        )
         scaled = [job for s in plan.setups for load in (75, 92) for job in _scaled(s, load)]
         outcomes = run_scale_events(scaled, plan.seeds, plan.source)
         print("\nReplicas added, drained and killed at half time; the ratio wanted is 1.15\n")
         print(f"{scale_table(outcomes)}\n")
-        for path in plot_p95(results, plan.setups, plan.plots):
-            print(f"plotted {path}")
     print(f"A choice among {REPLICAS} replicas: median {median:.1f} us, p99 {p99:.1f} us of CPU")
     print(f"{time.monotonic() - start:.0f} s in all")
     print(json_line(results, plan.setups, p99))
