@@ -89,7 +89,8 @@ async def two_hosts(folder: Path, server: NatsServer) -> AsyncIterator[list[Work
 
 def all_hear_all(workers: list[Worker]) -> bool:
     return all(
-        worker.listener.state is PeerState.HEARD and worker.exchange.peers.known() == len(workers) - 1
+        worker.listener.state is PeerState.HEARD
+        and worker.exchange.peers.known() == len(workers) - 1
         for worker in workers
     )
 
