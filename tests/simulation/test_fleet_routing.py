@@ -102,8 +102,8 @@ def test_change_of_the_fleet_fails_nothing_but_begun_streams_and_slows_nobody_fo
     outcome = measured_change(stand, Change.ALL)
     assert outcome.failed == 0
     assert outcome.lost > 0
-    # 0.91 was measured with one gateway and 1.66 with four: nine tenths of these prompts are cached,
-    # and the sessions of two replicas must compute theirs once more. The traces have less cached.
+    # Measured: 0.91 with one gateway, 1.66 with four. Nine tenths of these prompts are cached,
+    # and the sessions of two replicas compute theirs once more; the traces have less cached.
     assert outcome.p95_after <= 2.0 * outcome.p95_before
 
 
