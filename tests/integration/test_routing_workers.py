@@ -62,8 +62,8 @@ def test_a_session_stays_whichever_worker_takes_its_turns(cell: Cell) -> None:
     for chat in chats:
         assert len(set(chat.replicas)) == 1, chat.replicas
         assert set(chat.moved) == {None}
-    # They are spread over the replicas, and the turns of most over the workers.
-    assert len({chat.replicas[0] for chat in chats}) == 3
+    # Neither did one replica have them all, nor one worker.
+    assert len({chat.replicas[0] for chat in chats}) >= 2
     served = [_finished(cell, pid) for pid in cell.gateway.worker_pids()]
     assert sum(served) == _SESSIONS * _TURNS
     assert min(served) >= 1

@@ -13,6 +13,7 @@ from penstock.routing.link_table import LinkTable
 _FACTOR_MIN = 0.05
 _SHRINK = 0.98
 _GROW = 1.01
+_SLACK_TOKENS = 256
 # New links that are looked for one by one.
 _TAIL = 4
 # More than any model's context: what is said to be longer is not believed.
@@ -55,7 +56,8 @@ class PrefixIndex:
         self._table = LinkTable(links_max)
         self._links_max = links_max
         self._holders_max = holders_max
-        self._block = block_tokens
+        # Engines cache whole blocks only, of more tokens than we may know.
+        self._slack = max(block_tokens, _SLACK_TOKENS)
         self._shelves: dict[int, Shelf] = {}
 
     def __len__(self) -> int:
@@ -192,9 +194,9 @@ class PrefixIndex:
 
     def judge(self, shelf: Shelf, expected: int, cached: int) -> None:
         """Learn how much of the KV cache really keeps prefixes: err high, learn down."""
-        if cached < expected - self._block:
+        if cached < expected - self._slack:
             shelf.factor = max(_FACTOR_MIN, shelf.factor * _SHRINK)
-        elif cached >= expected > 2 * self._block:
+        elif cached > expected - self._slack and expected > 2 * self._slack:
             shelf.factor = min(1.0, shelf.factor * _GROW)
 
     def forget(self, replica: int) -> None:

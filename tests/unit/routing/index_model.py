@@ -68,9 +68,10 @@ class ShelfModel:
         self.shrink()
 
     def judge(self, expected: int, cached: int, block: int) -> None:
-        if cached < expected - block:
+        slack = max(block, 256)
+        if cached < expected - slack:
             self.factor = max(0.05, self.factor * 0.98)
-        elif cached >= expected > 2 * block:
+        elif cached > expected - slack and expected > 2 * slack:
             self.factor = min(1.0, self.factor * 1.01)
 
     def shrink(self) -> None:
