@@ -90,7 +90,8 @@ class PrefixIndex:
         by_replica = {replica[entry]: tokens}
         at = depth
         whole = here = sum(sizes[: depth + 1])
-        while entry:
+        # A peer's lie may hang a link below more of them than lead to it in this prompt.
+        while entry and at >= 0:
             other = ring[entry]
             if other != entry:
                 part = tokens * here // whole if whole else total[entry]
@@ -107,7 +108,7 @@ class PrefixIndex:
             entry = parent[entry]
             if whole:
                 here -= sizes[at]
-                at -= 1
+            at -= 1
         return Held(depth, tokens, by_replica)
 
     def add(
