@@ -1,6 +1,13 @@
 """What a test knows of a running `penstock up`: where it is, who may ask, and its engines."""
 
 import asyncio
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -15,6 +22,7 @@ from penstock.store.embedded import EmbeddedPostgres
 
 TEXT_MODEL = "@local/huggingfacetb/smollm2-135m-instruct"
 VISION_MODEL = "@local/penstock/tiny-vision"
+READY_SECONDS = 420
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -55,3 +63,30 @@ class Cell(msgspec.Struct, frozen=True):
 
     def engine(self, model: str) -> Replica:
         return next(replica for replica in self.replicas() if replica.model == model)
+
+
+@contextlib.contextmanager
+def running_up(folder: Path, *options: str) -> Iterator[Cell]:
+    """`penstock up` in a folder, with what its `penstock.toml` says; ended with the block."""
+    command = [sys.executable, "-m", "penstock", "up", "--json"]
+    command += ["--port", "0", "--metrics-port", "0", *options]
+    log = folder / "up.log"
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=errors) as process,
+    ):
+        watchdog = threading.Timer(READY_SECONDS, process.kill)
+        watchdog.start()
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            watchdog.cancel()
+            assert line, log.read_text()[-3000:]
+            yield msgspec.convert(json.loads(line), Cell)
+        finally:
+            watchdog.cancel()
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(120)
+            except subprocess.TimeoutExpired:
+                process.kill()

@@ -4,25 +4,19 @@ All four workers and the keeper hear each other through one folder of signals, o
 """
 
 import contextlib
-import json
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-from tests.engine.real_cell import TEXT_MODEL, Cell
+from tests.engine.real_cell import READY_SECONDS, TEXT_MODEL, Cell, running_up
 from tests.integration.gateway_process import GatewayProcess, eventually
 
 from penstock.catalogue.models import BUILTIN_FOLDER
 from penstock.records.replica import Replica, ReplicaState
 from penstock.store.embedded import EmbeddedPostgres
 
-READY_SECONDS = 420
 _WORKERS = 2
 _REPLICAS = 2
 _KV_LINE = 'VLLM_CPU_KVCACHE_SPACE = "{}"'
@@ -52,7 +46,7 @@ def routing_cell(folder: Path) -> Iterator[RoutingCell]:
     signals = Path(tempfile.mkdtemp(prefix="penstock-"))
     (folder / "penstock.toml").write_text(_configuration(catalogue, signals))
     try:
-        with _up(folder) as cell:
+        with running_up(folder) as cell:
             eventually(lambda: len(_ready(cell)) == _REPLICAS, READY_SECONDS)
             with GatewayProcess(folder, _second_gateway(folder, cell, catalogue, signals)) as other:
                 # Everybody but the worker itself: the other workers, and the keeper.
@@ -98,33 +92,6 @@ def _second_gateway(folder: Path, cell: Cell, catalogue: Path, signals: Path) ->
         "catalogue.folder": str(catalogue),
         "metering.journal_folder": str(folder / "journal"),
     }
-
-
-@contextlib.contextmanager
-def _up(folder: Path) -> Iterator[Cell]:
-    """`penstock up` with what the folder's `penstock.toml` says."""
-    command = [sys.executable, "-m", "penstock", "up", "--json"]
-    command += ["--port", "0", "--metrics-port", "0"]
-    log = folder / "up.log"
-    with (
-        log.open("wb") as errors,
-        subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=errors) as process,
-    ):
-        watchdog = threading.Timer(READY_SECONDS, process.kill)
-        watchdog.start()
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            watchdog.cancel()
-            assert line, log.read_text()[-3000:]
-            yield msgspec.convert(json.loads(line), Cell)
-        finally:
-            watchdog.cancel()
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(120)
-            except subprocess.TimeoutExpired:
-                process.kill()
 
 
 def _ready(cell: Cell) -> tuple[Replica, ...]:

@@ -12,6 +12,18 @@ from penstock.store.pool import Row
 NAME_CHARACTERS_MAX = 200
 
 _ID = re.compile(r"[0-9a-f]{32}")
+_SET_BLOCKED = """
+    update accounts set is_blocked = %s, revision = %s where id = %s
+    returning id, name, is_blocked, on_outage, affinity
+"""
+_SET_ON_OUTAGE = """
+    update accounts set on_outage = %s, revision = %s where id = %s
+    returning id, name, is_blocked, on_outage, affinity
+"""
+_SET_AFFINITY = """
+    update accounts set affinity = %s, revision = %s where id = %s
+    returning id, name, is_blocked, on_outage, affinity
+"""
 
 
 class AccountBook:
@@ -61,35 +73,20 @@ class AccountBook:
 
     async def set_blocked(self, id: str, is_blocked: bool) -> Account:
         """Stop a whole account, or let it go on. Every gateway heeds it within 5 s."""
-        async with self._store.transaction() as transaction:
-            revision = await next_revision(transaction)
-            row = await transaction.fetch_one(
-                "update accounts set is_blocked = %s, revision = %s where id = %s"
-                " returning id, name, is_blocked, on_outage, affinity",
-                (is_blocked, revision, id),
-            )
-        return _found(row, id)
+        return await self._change(_SET_BLOCKED, is_blocked, id)
 
     async def set_on_outage(self, id: str, on_outage: OnOutage) -> Account:
         """Choose what happens when its leases are used up while Postgres is away."""
-        async with self._store.transaction() as transaction:
-            revision = await next_revision(transaction)
-            row = await transaction.fetch_one(
-                "update accounts set on_outage = %s, revision = %s where id = %s"
-                " returning id, name, is_blocked, on_outage, affinity",
-                (on_outage.value, revision, id),
-            )
-        return _found(row, id)
+        return await self._change(_SET_ON_OUTAGE, on_outage.value, id)
 
     async def set_affinity(self, id: str, affinity: Affinity) -> Account:
         """Choose how firmly its sessions stay with their replicas."""
+        return await self._change(_SET_AFFINITY, affinity.value, id)
+
+    async def _change(self, statement: str, value: bool | str, id: str) -> Account:
         async with self._store.transaction() as transaction:
             revision = await next_revision(transaction)
-            row = await transaction.fetch_one(
-                "update accounts set affinity = %s, revision = %s where id = %s"
-                " returning id, name, is_blocked, on_outage, affinity",
-                (affinity.value, revision, id),
-            )
+            row = await transaction.fetch_one(statement, (value, revision, id))
         return _found(row, id)
 
 

@@ -8,7 +8,7 @@ from penstock.records.replica import ReplicaId
 from penstock.records.request import InferenceRequest
 from penstock.records.signal import PeerState
 from penstock.routing.knowledge import Knowledge
-from penstock.routing.known_replica import NO_LOAD, KnownReplica
+from penstock.routing.known_replica import KnownReplica
 from penstock.routing.model_fleet import ModelFleet
 from penstock.routing.pick import Terms, Weighing, choose, costs, terms
 from penstock.routing.prefix_index import Held
@@ -105,14 +105,8 @@ class Chooser:
         return sorted(rows, key=lambda row: sum(row.terms))
 
     def _weighing(self, question: Question, tokens: int) -> Weighing:
-        settings = self._settings
-        return Weighing(
-            tokens,
-            question.fleet.pace,
-            settings.harm_weight,
-            settings.claim_seconds,
-            question.now,
-        )
+        harm_weight = self._settings.harm_weight
+        return Weighing(tokens, question.fleet.pace, harm_weight, question.now)
 
     def _pick(
         self,
@@ -199,8 +193,7 @@ class Chooser:
             if barred and replica.id in barred:
                 continue
             if table is not None:
-                known.host_load = table.others(replica.id) or NO_LOAD
-                known.add_up()
+                known.note_host(table.others(replica.id))
             if known.own.in_flight + known.others_in_flight < replica.slots_live:
                 found.append(known)
         return found

@@ -62,6 +62,10 @@ class Knowledge:
     def all(self) -> Iterable[KnownReplica]:
         return self._replicas.values()
 
+    def in_flight(self) -> int:
+        """Requests that this worker has under way, everywhere."""
+        return sum(known.own.in_flight for known in self._replicas.values())
+
     def keep_only(self, replicas: Iterable[Replica]) -> None:
         """Forget those that have left the roster: ids are never reused.
 
@@ -101,7 +105,7 @@ class Knowledge:
         """It goes out. Returns the tokens of each link, as far as they can be told by now."""
         known = self.replica(route.replica)
         self._trials.note_request()
-        known.note_sent(route, now, self._settings.claim_seconds)
+        known.note_sent(route, now)
         chain = route.chain
         rate = route.prompt_tokens / (sum(chain.sizes) or 1)
         tokens = [int(size * rate) for size in chain.sizes]

@@ -98,6 +98,11 @@ class KnownReplica:
         """Requests there, by all that are heard."""
         return self.own.in_flight + self.others_in_flight
 
+    def note_host(self, load: HostLoad | None) -> None:
+        """What the other workers of this host have there now."""
+        self.host_load = load or NO_LOAD
+        self.add_up()
+
     def add_up(self) -> None:
         """What others have there, after any of it has changed."""
         host, claims = self.host_load, self.claims
@@ -127,7 +132,7 @@ class KnownReplica:
             own.prompt_tokens,
         )
 
-    def queue(self, now: float, claim_seconds: float) -> float:
+    def queue(self, now: float) -> float:
         """Uncached prompt tokens that wait there before a new request could begin.
 
         Work done since the last first token is taken off once, whoever sent it. What this host sent
@@ -210,9 +215,9 @@ class KnownReplica:
             or prompt_tokens >= _KV_KEEPS_AWAY * self.kv_tokens
         )
 
-    def note_sent(self, route: Route, now: float, claim_seconds: float) -> None:
+    def note_sent(self, route: Route, now: float) -> None:
         route.sent_at = now
-        wait = self.queue(now, claim_seconds) + route.uncached
+        wait = self.queue(now) + route.uncached
         route.expected_seconds = wait * self.seconds_per_token
         self._sent_at = now
         self.own.add(route, now)

@@ -24,7 +24,7 @@ class ModelFleet:
         self.least_loaded = self.members[:_LEAST_LOADED]
         self.pace = 0.0
         self._ring: HomeRing | None = None
-        self.tick(0.0, 0.0)
+        self.tick(0.0)
 
     def home(self, session: int) -> KnownReplica | None:
         """The replica that every gateway would name for this session."""
@@ -33,7 +33,7 @@ class ModelFleet:
         home = self._ring.of(session)
         return None if home is None else self.by_id[home]
 
-    def tick(self, now: float, claim_seconds: float) -> None:
+    def tick(self, now: float) -> None:
         """The mean pace, and the replicas with the shortest wait."""
         members = self.members
         if not members:
@@ -41,7 +41,7 @@ class ModelFleet:
         self.pace = sum(m.seconds_per_token for m in members) / len(members)
         if len(members) > _LEAST_LOADED:
             waits = sorted(
-                (m.seconds_per_token * m.queue(now, claim_seconds), m.in_flight, at)
+                (m.seconds_per_token * m.queue(now), m.in_flight, at)
                 for at, m in enumerate(members)
             )
             self.least_loaded = tuple(members[at] for _, _, at in waits[:_LEAST_LOADED])

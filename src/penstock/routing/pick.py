@@ -30,7 +30,6 @@ class Weighing(NamedTuple):
     # Seconds for a token, as the mean of the fleet.
     pace: float
     harm_weight: float
-    claim_seconds: float
     now: float
 
 
@@ -50,7 +49,7 @@ def terms(weighing: Weighing, known: KnownReplica, cached: int) -> Terms:
     decoding = own.decoding + known.others_decoding
     beyond = own.prompt_tokens + known.others_tokens + uncached - KV_FULL * known.kv_tokens
     return Terms(
-        known.seconds_per_token * known.queue(weighing.now, weighing.claim_seconds),
+        known.seconds_per_token * known.queue(weighing.now),
         known.seconds_per_token * uncached,
         weighing.pace
         * (
@@ -65,14 +64,14 @@ def costs(
     weighing: Weighing, candidates: Sequence[KnownReplica], cached: Sequence[int]
 ) -> list[float]:
     """The sums of `terms`, in one loop: it runs for every request."""
-    prompt_tokens, pace, harm_weight, claim_seconds, now = weighing
+    prompt_tokens, pace, harm_weight, now = weighing
     out = []
     for known, hit in zip(candidates, cached, strict=True):
         uncached = prompt_tokens - hit if hit < prompt_tokens else 1
         own = known.own
         wait: float = uncached
         if own.queued_tokens or known.others_in_flight:
-            wait += known.queue(now, claim_seconds)
+            wait += known.queue(now)
         decoding = own.decoding + known.others_decoding
         beyond = own.prompt_tokens + known.others_tokens + uncached - KV_FULL * known.kv_tokens
         cost = uncached * (harm_weight + DECODING_WEIGHT * decoding) + DECODING_TOKENS * decoding

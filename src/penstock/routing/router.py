@@ -17,7 +17,7 @@ from penstock.routing.choice import Chooser, HostTable, Question, Weighed
 from penstock.routing.ejections import Ejections
 from penstock.routing.gossip import Gossip
 from penstock.routing.knowledge import Knowledge
-from penstock.routing.known_replica import NO_LOAD, KnownReplica
+from penstock.routing.known_replica import KnownReplica
 from penstock.routing.model_fleet import ModelFleet
 from penstock.routing.route import Route
 from penstock.routing.sessions import Session, first_change
@@ -50,7 +50,6 @@ class Router:
         self._table = table
         self._fleets: dict[ModelId, ModelFleet] = {}
         self._peers = PeerState.ALONE
-        self._in_flight = 0
         self.knowledge = Knowledge(settings)
         self._chooser = Chooser(self.knowledge, settings, table)
         self.gossip = Gossip(self.knowledge, host)
@@ -122,7 +121,6 @@ class Router:
             self.moves[route.moved] += 1
         if self._peers is not PeerState.ALONE:
             self.gossip.note_sent(route, tokens)
-        self._in_flight += 1
         self._publish(route)
 
     def first_token(self, route: Route, now: float) -> None:
@@ -139,12 +137,11 @@ class Router:
                 self.knowledge.sessions.note_failure(route.session, route.replica.id, now)
             elif usage is not None:
                 self.knowledge.sessions.forget_failure(route.session)
-        self._in_flight -= 1
         self._publish(route)
 
     def in_flight(self) -> int:
         """Requests that this worker has under way, everywhere."""
-        return self._in_flight
+        return self.knowledge.in_flight()
 
     # What gateways tell each other
 
@@ -172,7 +169,7 @@ class Router:
         for fleet in self._fleets.values():
             for known in fleet.members:
                 self._look(known)
-            fleet.tick(now, self._settings.claim_seconds)
+            fleet.tick(now)
 
     def keep_only(self, replicas: Iterable[Replica]) -> None:
         """The roster has changed: forget what is not in it."""
@@ -229,8 +226,7 @@ class Router:
     def _look(self, known: KnownReplica) -> None:
         """At what the other workers of this host have there now."""
         if self._table is not None:
-            known.host_load = self._table.others(known.replica.id) or NO_LOAD
-            known.add_up()
+            known.note_host(self._table.others(known.replica.id))
 
     def _publish(self, route: Route) -> None:
         """Let the other workers of this host see it at their next decision."""

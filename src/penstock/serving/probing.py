@@ -13,6 +13,7 @@ from penstock.clock import Clock
 from penstock.engine.replica import ReplicaClient
 from penstock.records.replica import ReplicaId
 from penstock.routing import Router
+from penstock.serving.ejecting import eject
 from penstock.serving.fleet_clients import FleetClients
 
 _LOOK_SECONDS = 0.1
@@ -78,10 +79,8 @@ class Prober:
         # An engine too busy to answer a probe may still answer its callers.
         if is_well or client.reads != reads:
             return
-        if self._router.ejections.eject(replica, self._clock.monotonic()):
-            fields = {"action": "ejected", "replica": replica, "url": client.replica.url}
-            reason = "It was silent, and its health did not answer."
-            logger.warning("replica ejected", extra={**fields, "reason": reason})
+        reason = "It was silent, and its health did not answer."
+        eject(self._router, client.replica, reason, self._clock.monotonic())
 
     async def _probe_ejected(self, replica: ReplicaId) -> None:
         client = self._clients.find(replica)

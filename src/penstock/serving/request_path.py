@@ -9,7 +9,6 @@ others.
 """
 
 import asyncio
-import logging
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -37,11 +36,10 @@ from penstock.records.replica import Replica, ReplicaId
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd
 from penstock.records.usage import Usage
 from penstock.routing import Route, Router
+from penstock.serving.ejecting import eject
 from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.retry_budget import RetryBudget
 from penstock.serving.settings import Settings
-
-logger = logging.getLogger(__name__)
 
 
 class AttemptMeter(Tally, Protocol):
@@ -219,10 +217,8 @@ class RequestPath:
                 end.streamed_seconds = self._clock.monotonic() - attempt.first_data_at
 
     def _eject(self, replica: Replica, lost: Error) -> None:
-        if self._router.ejections.eject(replica.id, self._clock.monotonic()):
-            fields = {"action": "ejected", "replica": replica.id, "url": replica.url}
-            reason = repr(lost.__cause__) if lost.__cause__ else lost.message
-            logger.warning("replica ejected", extra={**fields, "reason": reason})
+        reason = repr(lost.__cause__) if lost.__cause__ else lost.message
+        eject(self._router, replica, reason, self._clock.monotonic())
 
     def _may_retry(self, tried: list[ReplicaId]) -> bool:
         return len(tried) <= self._settings.retries_max and self._budget.allow_retry()

@@ -99,13 +99,13 @@ def test_load_of_others_counts_until_they_are_done_or_silent() -> None:
     known = two.knowledge.find(busy)
     assert known is not None
     assert known.in_flight == 1
-    assert known.queue(1.1, 2.0) > 15_000
-    assert known.queue(1.6, 2.0) < known.queue(1.1, 2.0), "it shrinks while nothing is heard"
+    assert known.queue(1.1) > 15_000
+    assert known.queue(1.6) < known.queue(1.1), "it shrinks while nothing is heard"
     assert two.pick(a_request("b"), (), 1.1).replica.id != busy
     one.first_token(route, 1.2)
     one.finished(route, None, 1.3)
     exchange(one, two, now=1.4)
-    assert (known.in_flight, known.queue(1.4, 2.0)) == (0, 0)
+    assert (known.in_flight, known.queue(1.4)) == (0, 0)
     send(one, a_request("c", size=80_000), 2.0)
     exchange(one, two, now=2.1)
     two.forget_peer(1)

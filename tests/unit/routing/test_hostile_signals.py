@@ -199,7 +199,7 @@ def test_no_signal_of_the_right_form_breaks_anything(
         router.forget_peer(sender)
     for known in router.knowledge.all():
         assert (known.own.in_flight, known.in_flight) == (0, 0)
-        assert known.queue(now, 2.0) == 0
+        assert known.queue(now) == 0
     router.keep_only(())
     assert len(router.knowledge.index) == 0
 

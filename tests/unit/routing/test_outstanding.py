@@ -51,7 +51,7 @@ def test_counts_agree_with_a_plain_model_after_any_order(
         now += pause
         if step == "sent":
             route = a_route(tokens, min(which, tokens - 1), is_stream=is_stream)
-            replica.note_sent(route, now, 2.0)
+            replica.note_sent(route, now)
             open_routes.append(route)
         elif step == "first" and open_routes:
             replica.note_first(open_routes[which % len(open_routes)], now, 2.0)
@@ -68,7 +68,7 @@ def test_counts_agree_with_a_plain_model_after_any_order(
         elif step == "forget":
             replica.claims.forget(which % 3)
             replica.add_up()
-        queue = replica.queue(now, 2.0)
+        queue = replica.queue(now)
         assert math.isfinite(queue)
         assert queue >= 0
         waiting = [route for route in open_routes if route.is_waiting]
@@ -97,13 +97,13 @@ def test_first_token_counts_once() -> None:
 def test_queue_shrinks_as_the_head_is_worked_on_and_no_further() -> None:
     replica = known()
     first, second = a_route(5_000), a_route(3_000)
-    replica.note_sent(first, 100.0, 2.0)
-    replica.note_sent(second, 100.0, 2.0)
-    assert replica.queue(100.0, 2.0) == 8_000
-    assert math.isclose(replica.queue(100.25, 2.0), 5_500)
-    assert replica.queue(105.0, 2.0) == 3_000, "more than the head cannot be done unseen"
+    replica.note_sent(first, 100.0)
+    replica.note_sent(second, 100.0)
+    assert replica.queue(100.0) == 8_000
+    assert math.isclose(replica.queue(100.25), 5_500)
+    assert replica.queue(105.0) == 3_000, "more than the head cannot be done unseen"
     replica.note_first(first, 105.0, 2.0)
-    assert replica.queue(105.0, 2.0) == 3_000
+    assert replica.queue(105.0) == 3_000
 
 
 def test_oldest_request_without_a_first_token_is_the_head() -> None:
@@ -121,9 +121,9 @@ def test_oldest_request_without_a_first_token_is_the_head() -> None:
 def test_unstreamed_request_counts_as_decoding_when_its_prefill_must_be_over() -> None:
     replica = known()
     route = a_route(10_000, is_stream=False)
-    replica.note_sent(route, 100.0, 2.0)
-    assert replica.queue(100.1, 2.0) > 0
-    assert replica.queue(102.0, 2.0) == 0
+    replica.note_sent(route, 100.0)
+    assert replica.queue(100.1) > 0
+    assert replica.queue(102.0) == 0
     assert (replica.own.in_flight, replica.own.decoding) == (1, 1)
     replica.own.remove(route, 110.0)
     assert (replica.own.in_flight, replica.own.decoding) == (0, 0)
@@ -132,20 +132,20 @@ def test_unstreamed_request_counts_as_decoding_when_its_prefill_must_be_over() -
 def test_request_that_is_given_up_in_the_queue_says_nothing_of_the_head() -> None:
     replica = known()
     head, queued = a_route(20_000), a_route(5_000)
-    replica.note_sent(head, 100.0, 2.0)
-    replica.note_sent(queued, 100.0, 2.0)
+    replica.note_sent(head, 100.0)
+    replica.note_sent(queued, 100.0)
     replica.own.remove(queued, 101.0)
-    assert math.isclose(replica.queue(101.0, 2.0), 10_000), "half of the head is done"
-    replica.note_sent(a_route(5_000), 101.0, 2.0)
+    assert math.isclose(replica.queue(101.0), 10_000), "half of the head is done"
+    replica.note_sent(a_route(5_000), 101.0)
     replica.own.remove(head, 101.5)
-    assert math.isclose(replica.queue(101.5, 2.0), 5_000), "the next one begins only now"
+    assert math.isclose(replica.queue(101.5), 5_000), "the next one begins only now"
 
 
 def test_what_waits_behind_an_unstreamed_request_begins_when_that_must_be_over() -> None:
     replica = known()
-    replica.note_sent(a_route(10_000, is_stream=False), 100.0, 2.0)
-    replica.note_sent(a_route(20_000), 100.0, 2.0)
-    assert math.isclose(replica.queue(101.6, 2.0), 20_000 - 6_000)
+    replica.note_sent(a_route(10_000, is_stream=False), 100.0)
+    replica.note_sent(a_route(20_000), 100.0)
+    assert math.isclose(replica.queue(101.6), 20_000 - 6_000)
 
 
 def test_rate_is_learned_from_first_tokens() -> None:
@@ -153,7 +153,7 @@ def test_rate_is_learned_from_first_tokens() -> None:
     now = 100.0
     for _ in range(300):
         route = a_route(4_000)
-        replica.note_sent(route, now, 2.0)
+        replica.note_sent(route, now)
         replica.note_first(route, now + 1.0, 2.0)
         replica.own.remove(route, now + 2.0)
         now += 3.0
@@ -166,7 +166,7 @@ def test_rate_is_not_learned_from_answers_that_come_whole() -> None:
     now = 100.0
     for _ in range(50):
         route = a_route(4_000, is_stream=False)
-        replica.note_sent(route, now, 2.0)
+        replica.note_sent(route, now)
         replica.note_first(route, now + 20.0, 2.0)
         replica.own.remove(route, now + 20.0)
         now += 30.0
@@ -177,6 +177,6 @@ def test_rate_that_a_keeper_measured_is_believed_over_our_own() -> None:
     replica = known()
     replica.tell_rate(50_000)
     route = a_route(4_000)
-    replica.note_sent(route, 100.0, 2.0)
+    replica.note_sent(route, 100.0)
     replica.note_first(route, 120.0, 2.0)
     assert math.isclose(1 / replica.seconds_per_token, 50_000)

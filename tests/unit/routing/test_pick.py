@@ -31,7 +31,7 @@ def known(number: int, **world: Any) -> KnownReplica:
     )
     for prompt, has_begun in given["sent"]:
         route = Route(replica.replica, PromptChain(), 0, prompt, 0)
-        replica.note_sent(route, NOW - 0.5, 2.0)
+        replica.note_sent(route, NOW - 0.5)
         if has_begun:
             replica.note_first(route, NOW - 0.4, 2.0)
     if given["claim"] is not None:
@@ -73,7 +73,7 @@ def test_cost_is_the_sum_of_its_terms(
 ) -> None:
     candidates = [known(number, **world) for number, world in enumerate(described, 1)]
     cached = [int((prompt - 1) * share)] * len(candidates)
-    weighing = Weighing(prompt, 1 / 15_000, harm, 2.0, NOW)
+    weighing = Weighing(prompt, 1 / 15_000, harm, NOW)
     for cost, replica in zip(costs(weighing, candidates, cached), candidates, strict=True):
         parts = terms(weighing, replica, cached[0])
         assert all(part >= 0 and math.isfinite(part) for part in parts)
@@ -82,7 +82,7 @@ def test_cost_is_the_sum_of_its_terms(
 
 
 def cost_of(replica: KnownReplica, prompt: int = 2000, cached: int = 0) -> float:
-    return costs(Weighing(prompt, 1 / 15_000, 3.0, 2.0, NOW), [replica], [cached])[0]
+    return costs(Weighing(prompt, 1 / 15_000, 3.0, NOW), [replica], [cached])[0]
 
 
 def test_each_burden_makes_a_replica_dearer() -> None:

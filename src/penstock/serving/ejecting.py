@@ -1,0 +1,14 @@
+"""Leaving a replica out, said once in the log, whoever found it failing."""
+
+import logging
+
+from penstock.records.replica import Replica
+from penstock.routing import Router
+
+logger = logging.getLogger(__name__)
+
+
+def eject(router: Router, replica: Replica, reason: str, now: float) -> None:
+    if router.ejections.eject(replica.id, now):
+        fields = {"action": "ejected", "replica": replica.id, "url": replica.url}
+        logger.warning("replica ejected", extra={**fields, "reason": reason})
