@@ -56,6 +56,7 @@ class Plan(msgspec.Struct, frozen=True):
     seeds: Sequence[int]
     source: Source
     is_full: bool
+    is_scale_only: bool
     plots: Path
     reference: Path | None
 
@@ -64,6 +65,7 @@ def read_plan() -> Plan:
     parser = argparse.ArgumentParser(description="What routing is worth, in a simulated fleet.")
     parser.add_argument("--traces", type=Path, default=_ROOT.parent / "shared" / "traces")
     parser.add_argument("--full", action="store_true", help="every rule and load, with plots")
+    parser.add_argument("--scale", action="store_true", help="only what changes of the fleet cost")
     parser.add_argument("--quick", action="store_true", help="one seed, short traces: for trying")
     parser.add_argument("--seeds", type=int, default=len(_SEEDS), help="how many, at most 3")
     parser.add_argument("--generated", action="store_true", help="made-up traffic, no traces")
@@ -81,6 +83,7 @@ def read_plan() -> Plan:
         seeds=_SEEDS[: 1 if options.quick else options.seeds],
         source=Source(options.traces, _QUICK_REQUESTS if options.quick else 0),
         is_full=options.full,
+        is_scale_only=options.scale,
         plots=options.plots,
         reference=options.check_reference,
     )
@@ -101,6 +104,9 @@ def main() -> None:
         raise SystemExit(2)
     if plan.reference is not None:
         raise SystemExit(0 if check_reference(plan.reference, plan.source) else 1)
+    if plan.is_scale_only:
+        tell_scale_events(plan)
+        return
     run(plan)
 
 
@@ -126,13 +132,17 @@ def run(plan: Plan) -> None:
             f"The price of staying, 1 gateway\n\n{staying_table(results, plan.setups)}\n",
             flush=True,
         )
-        scaled = [job for s in plan.setups for load in (75, 92) for job in _scaled(s, load)]
-        outcomes = run_scale_events(scaled, plan.seeds, plan.source)
-        print("\nReplicas added, drained and killed at half time; the ratio wanted is 1.15\n")
-        print(f"{scale_table(outcomes)}\n")
+        tell_scale_events(plan)
     print(f"A choice among {REPLICAS} replicas: median {median:.1f} us, p99 {p99:.1f} us of CPU")
     print(f"{time.monotonic() - start:.0f} s in all")
     print(json_line(results, plan.setups, p99))
+
+
+def tell_scale_events(plan: Plan) -> None:
+    scaled = [job for s in plan.setups for load in (75, 92) for job in _scaled(s, load)]
+    outcomes = run_scale_events(scaled, plan.seeds, plan.source)
+    print("\nReplicas added, drained and killed at half time; the ratio wanted is 1.15\n")
+    print(f"{scale_table(outcomes)}\n")
 
 
 def json_jobs(setups: Sequence[str]) -> list[Job]:

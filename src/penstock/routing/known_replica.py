@@ -217,8 +217,9 @@ class KnownReplica:
 
     def note_sent(self, route: Route, now: float) -> None:
         route.sent_at = now
-        wait = self.queue(now) + route.uncached
-        route.expected_seconds = wait * self.seconds_per_token
+        if not route.is_stream:
+            # Nothing will tell when its prompt has been read.
+            route.expected_seconds = (self.queue(now) + route.uncached) * self.seconds_per_token
         self._sent_at = now
         self.own.add(route, now)
         if self._is_on_trial:

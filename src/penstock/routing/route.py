@@ -23,7 +23,7 @@ class Route(msgspec.Struct, eq=False):
     is_guess: bool = False
     new_from: int = 0
     sent_at: float = 0.0
-    # Seconds to the first token, as expected when it was sent.
+    # Seconds to the first token, as expected when it was sent; only of what is not streamed.
     expected_seconds: float = 0.0
     is_waiting: bool = False
 
