@@ -10,8 +10,8 @@ BIN := .venv/bin
 AGAIN = || { echo "once more, alone:"; $(BIN)/python -m pytest -q --last-failed --lfnf=none
 export PENSTOCK_CACHE := $(CACHE)
 
-.PHONY: setup check test unit integration simulation engine acceptance up docs clean pin bench-overhead bench-routing \
-	chaos-metering soak
+.PHONY: setup check test unit integration simulation engine acceptance up docs clean pin bench-overhead bench-routing bench-queue \
+	bench-flex chaos chaos-metering soak
 
 setup: .venv/.ready
 
@@ -63,7 +63,21 @@ bench-overhead: setup
 bench-routing: setup
 	$(BIN)/python benchmarks/routing.py $(if $(FULL),--full)
 
-# Kills and outages, about 5 minutes; SHORT=1 for the form that CI runs, ONLY=a for one part.
+# The queue's functions beside the same statements run bare, at a thousand and at a million jobs.
+bench-queue: setup
+	$(BIN)/python benchmarks/queue_rate.py
+
+# Live requests with and without jobs behind them on the real engine, about 20 minutes; the same at
+# a hundred times the size in the simulator with FLEET=1.
+bench-flex: setup
+	deploy/cpu-engine/setup
+	PYTHONPATH=. $(BIN)/python benchmarks/$(if $(FLEET),flex_fleet.py,flex.py)
+
+# Jobs while everything is killed, the Postgres primary too, up to 15 minutes; SHORT=1 for CI's form.
+chaos: setup
+	$(BIN)/python -m tests.chaos.flex $(if $(SHORT),--short) $(if $(SEED),--seed $(SEED))
+
+# Kills and outages of metering, about 5 minutes; SHORT=1 for the form that CI runs, ONLY=a for one part.
 chaos-metering: setup
 	$(BIN)/python -m tests.chaos.metering $(if $(SHORT),--short) $(if $(ONLY),--only $(ONLY))
 

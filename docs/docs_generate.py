@@ -13,6 +13,7 @@ from penstock.config import SECRET, Config
 from penstock.fleet.settings import WantedReplicas
 from penstock.ingress.error_response import WORKERS_AI
 from penstock.ingress.openapi import document
+from penstock.telemetry.keeper_metrics import KEEPER_METRICS
 from penstock.telemetry.metrics import METRICS
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -29,6 +30,9 @@ _HEADERS = """
 | `x-session-affinity`, `x-session-id`, `session-id` | The conversation this request belongs to; the first one that is there counts, then `prompt_cache_key` and `conversation` in the body. |
 | `x-request-id` | Your own id for the request: kept in our log line, never used as a key. |
 | `x-penstock-reject-if-busy: true` | Answer 429 at once instead of waiting for a free slot; also `options.rejectIfBusy` in the body and `?rejectIfBusy=true`. |
+| `Prefer: respond-async, wait=N` | Queue the request as a job (RFC 7240): the answer if it is there within N seconds (none said: 0), else 202 with the job, `location` and `retry-after`. |
+| `Idempotency-Key` | On requests that are queued: the same key finds the same job or batch again, and a caller that leaves does not give it up. Up to 256 characters, of this account alone. |
+| `cf-aig-async: true` | On `/ai/run`: queue the request and answer its `taskId` at once. |
 | `x-penstock-workflow` | A label to see and to limit by: up to 64 letters, digits and `. _ : / -`. Else `workflow` in `cf-aig-metadata` (JSON), else in the body's `metadata`. |
 | `x-penstock-max-cost-usd` | The most that this request may cost. More is refused before it runs (400 `max_cost_exceeded`); where `max_tokens` is not set, it is set to what the cap pays for. The prompt is estimated by its bytes. |
 | `x-stainless-retry-count` | How often the client has tried this before (openai's SDKs send it): counted. |
@@ -48,8 +52,31 @@ _HEADERS = """
 | `x-penstock-cost-usd` | What an answer that was not streamed cost, by the catalogue's prices. |
 | `x-ratelimit-limit-requests`, `-tokens`, `-usd` | The tightest hard limit of each measure that counts this request; with `x-ratelimit-remaining-…` and `x-ratelimit-reset-…`, as far as this gateway knows. |
 | `x-penstock-limit-warning` | Soft limits that are passed. |
+| `location` | On 202: where the job is found. |
+| `preference-applied` | What of `Prefer` was honoured: `wait=N` with an answer, `respond-async` with a job. |
 | `x-should-retry` | On errors: whether trying again is safe. |
-| `retry-after` | On errors: seconds after which trying again makes sense. |
+| `retry-after` | On errors: seconds after which trying again makes sense; out of capacity, how long the line takes at the measured rate. On 202: when to look for the job. |
+
+## When there is no capacity now
+
+A model whose slots are all taken lets requests wait, in order, up to `admission.waiting_max` and
+`admission.wait_seconds_max`. Whoever may not wait is answered 429 (`out_of_capacity`, 3040) with
+`retry-after`. Where the model takes queued requests the error says how to send the same body there
+instead: `error.async` (under `/client/v4` also `errors[0].async`) is `{"href": …, "headers": {…}}`:
+`Prefer: respond-async` for chat, `?queueRequest=true` for `/ai/run`.
+
+## Requests that are queued
+
+| how | what is answered |
+|---|---|
+| `service_tier: "flex"` in a chat or `/ai/run` body | The answer in place when its job is done, streamed or not; comments hold a stream open. Whoever leaves gives the job up. |
+| `Prefer: respond-async` | See above; `GET /v1/jobs/{id}` has the result. |
+| `POST …/ai/run/{model}?queueRequest=true`, or `options.queueRequest` | `{"status": "queued", "request_id", "model"}`. The body is `{"requests": [...]}`, each with an `external_reference` of its own if you like, or one plain input. A wrong item fails the whole submission with 400 and its place. |
+| `{"request_id": …}` to the same path, with and without the flag | `{"status": "queued" or "running", "request_id"}`; at the end `{"responses": [...], "usage"}` without a status. Items: `{id, success, external_reference, result}`, or with `error: {message, internalCode, httpCode}`. |
+| `cf-aig-async: true` | `{"taskId", "status"}`; `GET …/ai/tasks/{taskId}` adds `result` when it has succeeded. |
+
+`error.code` of a job is one of [the error codes](errors.md). Queued requests cost what the model's
+price book says for its flex tier. `x-request-id` is the id of the job, or of the batch.
 """  # noqa: E501 - a table's row is one line
 
 
@@ -120,11 +147,16 @@ def _comments(settings: type[msgspec.Struct]) -> dict[str, str]:
 def metrics() -> str:
     rows = ["| metric | what it counts |", "|---|---|"]
     rows += [f"| `{name}` | {text} |" for name, text in METRICS.items()]
+    keepers = ["| metric | what it counts |", "|---|---|"]
+    keepers += [f"| `{name}` | {text} |" for name, text in KEEPER_METRICS.items()]
     return (
         "# Metrics\n\n`GET /metrics` on `ingress.metrics_port`, in Prometheus' text format; all "
         "workers of a gateway added up. Labels: `model` and `account`; `outcome` on requests, "
         "`reason` (an error's code) on errors, and where it is said to be. Requests that were "
-        "refused before they were understood have empty labels.\n\n" + "\n".join(rows)
+        "refused before they were understood have empty labels.\n\n"
+        + "\n".join(rows)
+        + "\n\n## A keeper's\n\n`GET /metrics` on `fleet.metrics_port`, of one keeper. Labels: "
+        "`model` and `replica`; `outcome` on jobs, `gpu` on GPUs.\n\n" + "\n".join(keepers)
     )
 
 

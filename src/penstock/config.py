@@ -15,10 +15,14 @@ import msgspec
 from penstock.admission.settings import Settings as AdmissionSettings
 from penstock.catalogue.settings import Settings as CatalogueSettings
 from penstock.engine.settings import Settings as EngineSettings
+from penstock.events.settings import Settings as EventsSettings
+from penstock.events.settings import WebhookSettings
 from penstock.fleet.settings import Settings as FleetSettings
 from penstock.ingress.settings import Settings as IngressSettings
 from penstock.metering.settings import Settings as MeteringSettings
 from penstock.policy.settings import Settings as PolicySettings
+from penstock.puller.settings import Settings as PullerSettings
+from penstock.queue.settings import Settings as QueueSettings
 from penstock.routing.settings import Settings as RoutingSettings
 from penstock.serving.settings import Settings as ServingSettings
 from penstock.signals.settings import Settings as SignalsSettings
@@ -30,7 +34,9 @@ FILE_VARIABLE: Final = "PENSTOCK_CONFIG"
 # Where downloads are kept between runs, shared with the Makefile and deploy/cpu-engine; no setting.
 CACHE_VARIABLE: Final = "PENSTOCK_CACHE"
 SEARCHED: Final = (Path("penstock.toml"), Path("/etc/penstock/penstock.toml"))
-SECRET: Final = frozenset({"store.dsn", "engine.api_keys"})
+SECRET: Final = frozenset(
+    {"store.dsn", "store.objects_access_key", "store.objects_secret_key", "engine.api_keys"}
+)
 
 
 class ConfigError(ValueError):
@@ -49,6 +55,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     engine: EngineSettings = EngineSettings()
     metering: MeteringSettings = MeteringSettings()
     fleet: FleetSettings = FleetSettings()
+    puller: PullerSettings = PullerSettings()
+    queue: QueueSettings = QueueSettings()
+    events: EventsSettings = EventsSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     catalogue: CatalogueSettings = CatalogueSettings()
     store: StoreSettings = StoreSettings()
     telemetry: TelemetrySettings = TelemetrySettings()

@@ -19,6 +19,8 @@ Error
 │   ├── BodyTooLarge          413  the body is over the limit
 │   ├── HeadersTooLarge       431  the headers are over the limit
 │   ├── CostCapped            400  the request may cost more than its caller allows
+│   ├── JobCancelled          409  the job was cancelled before it was done
+│   ├── QueueFull             429  the account has as many jobs waiting as it may
 │   └── OverLimit             429  a limit on requests, tokens or money is reached
 │       ├── RateLimited           429  of requests or tokens in this minute
 │       ├── QuotaSpent            429  of requests or tokens in this day or month
@@ -28,6 +30,7 @@ Error
 │   ├── NoReplica             503  the model has no replica that can serve
 │   ├── ReplicaUnreachable    503  the chosen replica did not take the request; try another
 │   ├── Overloaded            503  this gateway holds as much as it may
+│   ├── JobExpired            504  the job was not begun before its deadline
 │   ├── JournalFull           503  usage could not be recorded, so nothing is begun
 │   └── StoreUnavailable      503  Postgres does not answer and the answer is not cached
 ├── Interrupted         our side; work began, usage is recorded, not safe to repeat blindly
@@ -37,7 +40,8 @@ Error
 │   ├── DeadlinePassed        504  the engine took longer than a timeout allows
 │   └── InternalError         500  a bug of ours
 ├── Superseded          someone else owns it now, stop quietly
-│   └── GenerationStale           a newer generation of this replica exists
+│   ├── GenerationStale           a newer generation of this replica exists
+│   └── LeaseLost                 the job was given to another keeper, or has ended
 └── MigrationChanged    a schema migration was changed after it was applied
 
 `status` is the one on /v1. The Workers AI surface has its own numbers for some of them;
@@ -195,6 +199,20 @@ class CostCapped(Refused):
     code = "max_cost_exceeded"
 
 
+class JobCancelled(Refused):
+    """The job was cancelled."""
+
+    code = "job_cancelled"
+    status = 409
+
+
+class QueueFull(Refused):
+    """This account has as many jobs waiting as it may."""
+
+    code = "queue_full"
+    status = 429
+
+
 class OverLimit(Refused):
     """A limit is reached.
 
@@ -260,6 +278,13 @@ class Overloaded(Unavailable):
     code = "overloaded"
 
 
+class JobExpired(Unavailable):
+    """The job was not begun before its deadline."""
+
+    code = "job_expired"
+    status = 504
+
+
 class JournalFull(Unavailable):
     """This gateway cannot record usage now, so it begins nothing."""
 
@@ -322,6 +347,12 @@ class GenerationStale(Superseded):
     """A newer generation of this replica exists."""
 
     code = "generation_stale"
+
+
+class LeaseLost(Superseded):
+    """This job's lease is another's now, or the job has ended."""
+
+    code = "lease_lost"
 
 
 class MigrationChanged(Error):

@@ -12,6 +12,7 @@ from typing import Self
 
 import msgspec
 import psycopg
+from tests.chaos.process_tree import kill_tree
 from tests.integration.gateway_cell import CHAT, Cell
 from tests.integration.gateway_process import GatewayProcess, Settings
 
@@ -93,9 +94,7 @@ class Cluster:
 
 def kill(gateway: GatewayProcess) -> None:
     """kill -9 of a gateway: the parent first, so that it starts nobody again, and its children."""
-    pids = _tree(gateway.pid)
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+    kill_tree(gateway.pid)
     gateway.wait()
 
 
@@ -104,14 +103,6 @@ def kill_worker(gateway: GatewayProcess) -> int:
     pid = min(gateway.worker_pids())
     os.kill(pid, signal.SIGKILL)
     return pid
-
-
-def _tree(root: int) -> list[int]:
-    found = [root]
-    for pid in found:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        found += map(int, children)
-    return found
 
 
 class Held(msgspec.Struct, frozen=True):

@@ -37,11 +37,11 @@ PRIVATE = "@cf/test/private"
 ABSENT = "@cf/test/absent"
 THINKER = "@cf/test/thinker"
 
-_ALL = ["tools", "vision", "reasoning", "structured_output"]
+_ALL = ["tools", "vision", "reasoning", "structured_output", "async_queue"]
 _ENTRIES: dict[str, tuple[str, list[str], list[str]]] = {
     CHAT: ("openai", _ALL, []),
     PLAIN: ("openai", [], []),
-    NATIVE: ("native", ["tools", "structured_output"], []),
+    NATIVE: ("native", ["tools", "structured_output", "async_queue"], []),
     PAIR: ("openai", _ALL, []),
     PRIVATE: ("openai", [], ["0" * 32]),
     ABSENT: ("openai", [], []),

@@ -26,6 +26,7 @@ def tight(cells: CellFactory) -> Iterator[tuple[Cell, ScriptedEngine]]:
         "admission.waiting_max": 2,
         "admission.wait_seconds_max": 1.0,
         "admission.retry_after_seconds": 7,
+        "admission.retry_after_seconds_max": 30,
     }
     with cells.open(settings) as cell:
         yield cell, cell.set_up(CHAT, PLAIN, NATIVE, slots_live=1)
@@ -62,6 +63,7 @@ def test_error_3040_reject_if_busy_in_the_body(cell: Cell) -> None:
         answer = cell.run_model(CHAT, {"messages": prompt(), **options})
         message = check_envelope(answer, 429, 3040, retry=True, retry_after=True)
         assert message == "Capacity temporarily exceeded, please try again."
+        # Nothing was seen to end here yet, so there is no rate to tell it by.
         assert answer.headers["retry-after"] == "7"
         answer = cell.post(cell.path("v1/chat/completions"), chat_body(**options))
         check_envelope(answer, 429, 3040, retry=True, retry_after=True)
@@ -84,6 +86,49 @@ def test_error_3040_reject_if_busy_in_a_header(cell: Cell) -> None:
     with _held_slot(cell):
         answer = cell.post(cell.path(f"run/{CHAT}"), {"messages": prompt()}, headers=headers)
         check_envelope(answer, 429, 3040, retry=True, retry_after=True)
+
+
+def test_those_who_are_refused_are_offered_the_queue(cell: Cell) -> None:
+    busy: dict[str, Any] = {"options": {"rejectIfBusy": True}}
+    with _held_slot(cell), _held_slot(cell, PLAIN):
+        error = cell.chat(chat_body(**busy)).json()["error"]
+        assert error["async"] == {"href": _V1, "headers": {"Prefer": "respond-async"}}
+        path = cell.path("v1/chat/completions")
+        body = cell.post(f"{path}?rejectIfBusy=1", chat_body()).json()
+        assert body["error"]["async"] == {"href": path, "headers": {"Prefer": "respond-async"}}
+        assert body["errors"][0]["async"] == body["error"]["async"]
+        path = cell.path(f"run/{CHAT}")
+        body = cell.post(f"{path}?rejectIfBusy=1&tags=a", {"prompt": "x"}).json()
+        offer = body["errors"][0]["async"]
+        assert offer == {"href": f"{path}?queueRequest=true", "headers": {}}
+        # A model that takes no queued requests has nothing to offer.
+        assert "async" not in cell.chat(chat_body(PLAIN, **busy)).json()["error"]
+        # What is offered is taken, while the model is still busy.
+        answer = cell.post(_V1, chat_body(), headers={"Prefer": "respond-async"})
+        assert answer.status_code == 202
+        queued = cell.client.post(
+            cell.gateway.url + offer["href"], json={"prompt": "x"}, headers=cell.authorization()
+        )
+        assert queued.json()["result"]["status"] == "queued"
+
+
+def test_retry_after_is_how_long_the_line_takes(cell: Cell) -> None:
+    """One slot and a quarter of a second for each: four end in a second."""
+    answers: list[httpx.Response] = []
+    refused: list[httpx.Response] = []
+    body = chat_body(CHAT, {"tokens": 5, "interval": 0.05})
+    began = time.monotonic()
+    while time.monotonic() - began < 3:
+        threads = [_in_thread(cell, body, answers) for _ in range(2)]
+        for thread in threads:
+            thread.join()
+        if time.monotonic() - began > 2 and not refused:
+            with _held_slot(cell):
+                refused.append(cell.chat(chat_body(options={"rejectIfBusy": True})))
+    (answer,) = refused
+    check_openai(answer, 429, "out_of_capacity", retry=True, retry_after=True)
+    assert int(answer.headers["retry-after"]) < 7
+    assert {each.status_code for each in answers} == {200}
 
 
 def test_reject_if_busy_does_not_reject_when_there_is_room(cell: Cell) -> None:

@@ -148,7 +148,7 @@ def test_error_8001_missing_capability(cell: Cell) -> None:
         b'{"prompt": "x", "response_format": {"type": "json_schema"}}',
         b'{"prompt": "x", "image": [1, 2]}',
         b'{"prompt": "x", "raw": true}',
-        b'{"requests": [{"prompt": "x"}]}',
+        b'{"requests": [{"text": "x"}]}',
         b"\xef\xbb\xbf{}",
         b'{"prompt": "\xff"}',
         b'{"prompt": "x", "tools": ' + b"[" * 100 + b"]" * 100 + b"}",

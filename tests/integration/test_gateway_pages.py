@@ -157,12 +157,16 @@ def test_every_described_path_is_served(cell: Cell) -> None:
     eventually(lambda: cell.get(asked_page).status_code == 200)
     for template, methods in document["paths"].items():
         path = template.replace("{account_id}", cell.account).replace("{model}", CHAT)
-        path = path.replace("{id}", request_id).replace("{session}", "s")
+        path = re.sub(r"\{\w+\}", request_id, path.replace("{session}", "s"))
         for method in methods:
-            answer = cell.client.request(
+            # Only the head is read: one of them is a stream without an end.
+            with cell.client.stream(
                 method, cell.gateway.url + path, headers=cell.authorization(), content=b"{}"
-            )
-            assert answer.status_code not in {404, 405}, path
+            ) as answer:
+                assert answer.status_code != 405, path
+                # There may be no such job or file, but there is such a page.
+                if answer.status_code == 404:
+                    assert "No such path" not in answer.read().decode(), path
 
 
 def test_healthz_and_readyz(cell: Cell) -> None:

@@ -144,13 +144,18 @@ def test_trap_6_options_three_ways_are_no_business_of_the_engine(
     assert "options" not in _received(engine)
 
 
-def test_trap_6_the_asynchronous_api_is_refused_by_name(cell: Cell) -> None:
+def test_trap_6_queue_request_is_taken_two_ways_and_reaches_no_engine(
+    cell: Cell, engine: ScriptedEngine
+) -> None:
+    """What becomes of it is in test_flex_doors_queue."""
+    requests = engine.state().requests
     for path, extra in (
         (f"run/{CHAT}?queueRequest=true", {}),
         (f"run/{CHAT}", {"options": {"queueRequest": True}}),
     ):
         answer = cell.post(cell.path(path), {"messages": prompt(), **extra})
-        assert "queueRequest" in check_envelope(answer, 400, 5006)
+        assert answer.json()["result"]["status"] == "queued"
+    assert engine.state().requests == requests
 
 
 @pytest.mark.parametrize("content", [None, "", "absent"])

@@ -28,6 +28,10 @@ _CHECKS = [
     checks.response_schema_conformance,
 ]
 _ENGINE_CODES = {"engine_failed", "engine_lost"}
+# Answers that do not end; tests of their own read them.
+_ENDLESS = {"/v1/events"}
+# What an engine answers; other bodies are about files, webhooks and the like.
+_ENGINE_PATHS = ("/chat/completions", "/ai/run", "/routing/explain")
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +53,7 @@ def _operations(hostile: HostileCell) -> list[Operation]:
     found = list(schema.get_all_operations())
     operations = [operation.ok() for operation in found if isinstance(operation, Ok)]
     assert len(operations) == len(found)
-    return operations
+    return [operation for operation in operations if operation.path not in _ENDLESS]
 
 
 def _takes_nothing(operation: Operation) -> bool:
@@ -92,6 +96,7 @@ def _ask(
     return statuses
 
 
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 def test_the_description_is_true_of_anything(
     hostile: HostileCell, session: requests.Session, mode: GenerationMode
@@ -111,7 +116,7 @@ def test_the_description_is_true_of_what_an_engine_answers(
     known = {"account_id": hostile.cell.account, "model": model}
     served = 0
     for operation in _operations(hostile):
-        if operation.body:
+        if operation.body and any(part in operation.path for part in _ENGINE_PATHS):
             statuses = _ask(hostile, session, operation, GenerationMode.POSITIVE, known)
             assert statuses[200] > _EXAMPLES // 4, (operation.label, statuses)
             served += statuses[200]

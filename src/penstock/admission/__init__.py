@@ -3,6 +3,15 @@
 from penstock.admission.estimate import estimate_nanousd
 from penstock.admission.gate import Capacity, Gate
 from penstock.admission.hold import NO_HOLD, Hold
+from penstock.admission.job_budgets import (
+    Moment,
+    Settlement,
+    find_money_limits,
+    hold_jobs,
+    limits_counting,
+    release_jobs,
+    settle_jobs,
+)
 from penstock.admission.limit_book import LimitBook
 from penstock.admission.limit_states import LimitState
 from penstock.admission.limits import LimitKind, Limits
@@ -13,6 +22,7 @@ from penstock.admission.lost_leases import (
     release_holder,
     release_lost,
 )
+from penstock.admission.no_limits import NoLimits
 from penstock.admission.quantity import quantity
 from penstock.admission.settings import Settings
 
@@ -26,11 +36,19 @@ __all__ = [
     "LimitState",
     "Limits",
     "LostLeases",
+    "Moment",
+    "NoLimits",
     "Settings",
+    "Settlement",
     "estimate_nanousd",
+    "find_money_limits",
+    "hold_jobs",
     "is_alive",
+    "limits_counting",
     "list_holders",
     "quantity",
     "release_holder",
+    "release_jobs",
     "release_lost",
+    "settle_jobs",
 ]

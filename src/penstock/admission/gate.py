@@ -5,9 +5,11 @@ held open by its client.
 """
 
 import asyncio
+import math
 from collections import deque
 from typing import Protocol
 
+from penstock.admission.drain_rate import DrainRate
 from penstock.admission.settings import Settings
 from penstock.clock import TimerWheel
 from penstock.errors import OutOfCapacity
@@ -21,7 +23,11 @@ class Capacity(Protocol):
 
 
 class Gate:
-    """`has_room` or `wait` before a replica is picked, `let_next` whenever a slot may be free."""
+    """`has_room` or `wait` before a replica is picked, `let_next` whenever a slot may be free.
+
+    `note_end` is called for each request that ends and `measure` now and then beside the path: what
+    ends in a second tells those who are refused when to come again.
+    """
 
     def __init__(self, capacity: Capacity, settings: Settings, wheel: TimerWheel) -> None:
         self._capacity = capacity
@@ -30,6 +36,7 @@ class Gate:
         self._waiting: dict[ModelId, deque[asyncio.Future[None]]] = {}
         # Models of which one was let in and has not come yet: its slot does not count as taken.
         self._coming: set[ModelId] = set()
+        self._drains: dict[ModelId, DrainRate] = {}
 
     def has_room(self, model: ModelId) -> bool:
         """Whether a request may go on at once: a slot is free and nobody waits before it."""
@@ -40,11 +47,13 @@ class Gate:
         waiting = self._waiting.setdefault(model, deque())
         settings = self._settings
         if reject_if_busy or len(waiting) >= settings.waiting_max:
+            # Those who wait are served before whoever comes again.
+            seconds = self._retry_after(model, ahead=len(waiting))
             self._drop_if_empty(model)
-            raise OutOfCapacity(retry_after_seconds=settings.retry_after_seconds)
+            raise OutOfCapacity(retry_after_seconds=seconds)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting.append(turn)
-        timer = self._wheel.after(settings.wait_seconds_max, lambda: _give_up(turn, settings))
+        timer = self._wheel.after(settings.wait_seconds_max, lambda: self._give_up(model, turn))
         # A slot may have come free while those before were leaving, with nobody left to tell.
         self._let_in(model)
         try:
@@ -66,6 +75,20 @@ class Gate:
         """A slot may be free: a request ended, or one that was let in has come."""
         if model in self._waiting:
             self._let_in(model)
+
+    def note_end(self, model: ModelId) -> None:
+        """A request ended. One addition: every request comes by here."""
+        drain = self._drains.get(model)
+        if drain is None:
+            drain = self._drains[model] = DrainRate(self._settings.drain_memory_seconds)
+        drain.note()
+
+    def measure(self, now: float) -> None:
+        """Take into the averages what has ended since the last time."""
+        for model, drain in self._drains.items():
+            # What ends while slots are free tells how much was asked, not how fast they drain.
+            is_busy = model in self._waiting or not self._capacity.free(model)
+            drain.measure(now, is_busy=is_busy)
 
     def capacity_changed(self) -> None:
         """Replicas came or went: let in as many as fit now."""
@@ -91,7 +114,15 @@ class Gate:
         if not self._waiting.get(model) and model not in self._coming:
             self._waiting.pop(model, None)
 
+    def _give_up(self, model: ModelId, turn: asyncio.Future[None]) -> None:
+        if turn.done():
+            return
+        seconds = self._retry_after(model, ahead=len(self._waiting.get(model, ())))
+        turn.set_exception(OutOfCapacity(retry_after_seconds=seconds))
 
-def _give_up(turn: asyncio.Future[None], settings: Settings) -> None:
-    if not turn.done():
-        turn.set_exception(OutOfCapacity(retry_after_seconds=settings.retry_after_seconds))
+    def _retry_after(self, model: ModelId, *, ahead: int) -> int:
+        drain = self._drains.get(model)
+        seconds = None if drain is None else drain.seconds_for(ahead + 1)
+        if seconds is None:
+            return self._settings.retry_after_seconds
+        return max(1, math.ceil(min(seconds, self._settings.retry_after_seconds_max)))

@@ -55,7 +55,7 @@ class LimitTable:
                 found += [(limit, "") for limit in by_value[""]]
             elif label := getattr(request, scope):
                 # The request has a field of each scope's name.
-                value = _as_stored(label)
+                value = as_stored(label)
                 found += [(limit, value) for limit in by_value.get(EACH, ())]
                 if value != EACH:
                     found += [(limit, value) for limit in by_value.get(value, ())]
@@ -87,7 +87,7 @@ class LimitTable:
             del self._by_account[limit.account]
 
 
-def _as_stored(label: str) -> str:
+def as_stored(label: str) -> str:
     """A caller's label as it stands in the ledger: Postgres takes no NUL and no half characters."""
     if label.isascii() and "\0" not in label:
         return label

@@ -13,8 +13,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     waiting_max: Annotated[int, Meta(ge=0, le=10**6)] = 1000
     # How long a request may wait for a free slot before it is answered 429 (code 3040).
     wait_seconds_max: Annotated[float, Meta(ge=0, le=3600)] = 60.0
-    # What `Retry-After` says when the wait was too long or the queue is full.
+    # What `Retry-After` says to those who are refused, while no request was yet seen to end.
     retry_after_seconds: Annotated[int, Meta(ge=1, le=3600)] = 5
+    # The most that `Retry-After` says; else it is how long the queue takes at the measured rate.
+    retry_after_seconds_max: Annotated[int, Meta(ge=1, le=3600)] = 60
+    # How far back the measured rate at which a model's requests end looks.
+    drain_memory_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 30.0
     # How often a gateway worker asks Postgres for limits that were set, changed or removed.
     limits_refresh_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 1.0
     # How many limits there may be; `penstock limit set` refuses more.

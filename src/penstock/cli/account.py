@@ -10,6 +10,7 @@ from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocat
 from penstock.cli.output import console, print_json, print_table
 from penstock.cli.postgres import opened
 from penstock.policy import AccountBook
+from penstock.policy.accounts import FLEX_WEIGHT_MAX
 from penstock.records.account import Account, Affinity, OnOutage
 
 app = typer.Typer(help="Create, list, change and block accounts.", no_args_is_help=True)
@@ -20,6 +21,9 @@ _ON_OUTAGE = typer.Option(
 )
 _AFFINITY = typer.Option(
     help="A session stays with its replica among near equals, or until the replica is gone: strict."
+)
+_FLEX_WEIGHT = typer.Option(
+    min=1, max=FLEX_WEIGHT_MAX, help="Its share in the fair order of jobs, beside other accounts'."
 )
 
 
@@ -66,34 +70,42 @@ def list_(
             "blocked" if each.is_blocked else "active",
             each.on_outage,
             each.affinity,
+            str(each.flex_weight),
         )
         for each in accounts
     ]
-    print_table(("id", "name", "state", "on outage", "affinity"), rows)
+    print_table(("id", "name", "state", "on outage", "affinity", "flex weight"), rows)
 
 
 @app.command(name="set")
-def set_(
+def set_(  # noqa: PLR0913 - each is an option of the command line
     context: typer.Context,
     account: AccountId,
+    *,
     on_outage: Annotated[OnOutage | None, _ON_OUTAGE] = None,
     affinity: Annotated[Affinity | None, _AFFINITY] = None,
+    flex_weight: Annotated[int | None, _FLEX_WEIGHT] = None,
     state: StateOption = DEFAULT_STATE,
     json: JsonOption = False,
 ) -> None:
     """Change an account. Every gateway heeds it within 5 s."""
-    if on_outage is None and affinity is None:
-        raise CommandFailed("Say what to change: --on-outage or --affinity.", ExitCode.USAGE)
+    if on_outage is None and affinity is None and flex_weight is None:
+        raise CommandFailed(
+            "Say what to change: --on-outage, --affinity or --flex-weight.", ExitCode.USAGE
+        )
     config = invocation(context).load().config
 
     async def run() -> Account:
         async with opened(config, state) as store:
-            accounts = AccountBook(store)
-            if on_outage is None:
-                assert affinity is not None
-                return await accounts.set_affinity(account, affinity)
-            changed = await accounts.set_on_outage(account, on_outage)
-            return changed if affinity is None else await accounts.set_affinity(account, affinity)
+            accounts, changed = AccountBook(store), None
+            if on_outage is not None:
+                changed = await accounts.set_on_outage(account, on_outage)
+            if affinity is not None:
+                changed = await accounts.set_affinity(account, affinity)
+            if flex_weight is not None:
+                changed = await accounts.set_flex_weight(account, flex_weight)
+            assert changed is not None
+            return changed
 
     _show(asyncio.run(run()), json)
 

@@ -13,7 +13,9 @@ from penstock.cli import (
     cache,
     config_show,
     control,
+    flex,
     gateway,
+    jobs,
     keeper,
     key,
     limit,
@@ -89,6 +91,8 @@ app.command(name="migrate")(migrate.migrate)
 app.add_typer(account.app, name="account")
 app.add_typer(key.app, name="key")
 app.add_typer(limit.app, name="limit")
+app.add_typer(flex.app, name="flex")
+app.add_typer(jobs.app, name="jobs")
 app.add_typer(models.app, name="models")
 app.add_typer(usage.app, name="usage")
 app.add_typer(cache.app, name="cache")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from penstock import app
+from penstock.cli.keeper_metrics import serve_metrics
 from penstock.cli.options import JsonOption, ParentOption, invocation
 from penstock.cli.output import error_console, print_json
 from penstock.cli.parent_watch import watch_parent
@@ -17,7 +18,9 @@ from penstock.cli.stop_signals import StopSignals
 from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.fleet.progress import OnProgress, ReplicaProgress
-from penstock.store import Store
+from penstock.fleet.reconcile import Keeper
+from penstock.puller.station import Station
+from penstock.store import Objects, Store
 from penstock.telemetry import log
 
 
@@ -43,26 +46,56 @@ async def _keep(
     config: Config, on_progress: OnProgress, *, stop_replicas: bool, parent_pid: int
 ) -> None:
     signals = StopSignals()
-    store = Store(config.store)
-    kept = app.keeper(config, store, SystemClock(), on_progress)
-    announce = app.announcing(config, store, SystemClock())
+    clock = SystemClock()
+    store, objects = Store(config.store), Objects(config.store)
+    kept = app.keeper(config, store, clock, on_progress)
+    station = app.station(config, store, objects, kept, clock) if config.puller.enabled else None
+    announce = app.announcing(config, store, clock, station)
     await store.open()
+    await objects.open()
     try:
         async with asyncio.TaskGroup() as group:
             keeping = kept.run(stop_replicas=stop_replicas, announce=announce)
             running = group.create_task(keeping)
-            leaving = group.create_task(_stop_when(signals.asked, kept.stop))
+            pulling = group.create_task(_pull(station))
+            showing = group.create_task(serve_metrics(config.fleet, kept, station, clock))
+            leaving = group.create_task(_leave(signals.asked, station, pulling, kept))
+
+            def abandon() -> None:
+                pulling.cancel()
+                running.cancel()
+
             # Nobody is left who wants the replicas ended in order: the next keeper on this folder
             # adopts them, or their supervisors end them after `orphan_seconds`.
-            abandoning = group.create_task(_stop_when(signals.hurried, running.cancel))
+            abandoning = group.create_task(_stop_when(signals.hurried, abandon))
             if parent_pid:
                 loop = asyncio.get_running_loop()
-                watch_parent(parent_pid, lambda: loop.call_soon_threadsafe(running.cancel))
+                watch_parent(parent_pid, lambda: loop.call_soon_threadsafe(abandon))
             await asyncio.wait([running])
-            leaving.cancel()
-            abandoning.cancel()
+            for task in (pulling, showing, leaving, abandoning):
+                task.cancel()
     finally:
+        await objects.close()
         await store.close()
+
+
+async def _pull(station: Station | None) -> None:
+    if station is not None:
+        await station.run()
+
+
+async def _leave(
+    asked: asyncio.Event, station: Station | None, pulling: asyncio.Task[None], kept: Keeper
+) -> None:
+    """Flex work ends first: what has begun may need its replica for a while."""
+    await asked.wait()
+    if station is not None:
+        station.stop()
+        if station.puller is None:
+            # It still waits for Postgres, and has begun nothing.
+            pulling.cancel()
+    await asyncio.wait([pulling])
+    kept.stop()
 
 
 async def _stop_when(event: asyncio.Event, act: Callable[[], object]) -> None:

@@ -73,6 +73,7 @@ class Actor:
             slots_live=want.slots_live,
             generation=action.generation,
             host=host,
+            has_priority=want.has_priority,
         )
         entry = KnownReplica(replica, want.name, want.provider, self._clock.monotonic())
         self._known.replicas[replica.id] = entry

@@ -19,6 +19,7 @@ class Want(msgspec.Struct, frozen=True):
     served_name: str = ""
     dialect: str = "vllm"
     slots_live: int = 256
+    has_priority: bool = False
     # None for attached servers: they may come up whenever they like.
     start_seconds_max: float | None = None
 

@@ -92,6 +92,7 @@ class Observer:
             slots_live=want.slots_live if want else 256,
             generation=mark.generation + 1,
             host=host,
+            has_priority=want is not None and want.has_priority,
         )
         # Wall time went into the file; a clock that was set back must not give a negative age.
         age = max(0.0, self._clock.now() - mark.changed_at)

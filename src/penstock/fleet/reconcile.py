@@ -124,6 +124,18 @@ class Keeper:
         """What this keeper has now."""
         return tuple(entry.replica for entry in self._known.replicas.values())
 
+    def ready(self) -> tuple[Replica, ...]:
+        """Those that take requests, and answer for their health."""
+        return tuple(
+            entry.replica
+            for entry in self._known.replicas.values()
+            if entry.replica.state is ReplicaState.READY and entry.silent_since is None
+        )
+
+    def claims(self, now: float) -> list[EngineClaim]:
+        """What their engines said of themselves last."""
+        return self._loads.claims(now)
+
     async def step(self) -> None:
         """Look, plan and act once."""
         states = {id_: entry.replica.state for id_, entry in self._known.replicas.items()}

@@ -23,6 +23,9 @@ class WantedReplicas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: str = ""
     # Requests one replica takes at once before it counts as busy; 0 = what the recipe says.
     slots_live: Annotated[int, Meta(ge=0, le=65536)] = 0
+    # Whether an attached vLLM was started with `--scheduling-policy priority`: it lets what is
+    # wanted now go before flex work inside the engine too. A recipe says it by itself.
+    has_priority: bool = False
 
     def __post_init__(self) -> None:
         if self.provider == "process" and self.url:
@@ -95,6 +98,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reap_seconds: Annotated[float, Meta(ge=0.05, le=3600)] = 30.0
     # A replica is given up this long after its supervisor must have ended it.
     reap_margin_seconds: Annotated[float, Meta(ge=0, le=86400)] = 60.0
+    # The address of a keeper's own `/metrics`.
+    metrics_host: str = "127.0.0.1"
+    # Its port; 0 = none. Where the port is taken, the keeper goes on without it.
+    metrics_port: Annotated[int, Meta(ge=0, le=65535)] = 8789
     # How long the rows of replicas that are gone are kept.
     gone_keep_hours: Annotated[float, Meta(ge=0, le=8760)] = 24.0
 

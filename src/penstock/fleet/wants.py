@@ -56,5 +56,6 @@ def _want(entry: WantedReplicas, model: Model, *, count: int | None = None) -> W
         served_name=recipe.served_name,
         dialect=recipe.dialect,
         slots_live=entry.slots_live or recipe.slots_live,
+        has_priority=recipe.has_priority if is_launched else entry.has_priority,
         start_seconds_max=float(recipe.start_seconds_max) if is_launched else None,
     )

@@ -21,7 +21,7 @@ from penstock.errors import (
     Overloaded,
 )
 from penstock.ingress.exchange import Exchange
-from penstock.ingress.routes import is_hot
+from penstock.ingress.routes import is_hot, page_bytes_max
 
 if TYPE_CHECKING:
     from penstock.ingress.hot import HotDoor
@@ -160,7 +160,7 @@ class ClientProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         exchange = self._exchange()
         if exchange is None:
-            if self._body_bytes > self._settings.body_bytes_max:
+            if self._body_bytes > page_bytes_max(self.url, self._settings):
                 self._refuse_all(self._too_large())
             super().on_body(body)
             return

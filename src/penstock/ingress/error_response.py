@@ -3,10 +3,12 @@
 from typing import Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from penstock import errors
 from penstock.errors import Error
 from penstock.wire.errors import (
+    AsyncOffer,
     EnvelopeError,
     EnvelopeErrorAnswer,
     OpenAIError,
@@ -64,14 +66,20 @@ def status_and_number(error: Error, *, is_workers_ai: bool) -> tuple[int, int]:
     raise AssertionError(type(error))
 
 
-def body(error: Error, request_id: str, *, is_workers_ai: bool) -> bytes:
-    """The error as JSON, in the surface's shape."""
+def body(
+    error: Error,
+    request_id: str,
+    *,
+    is_workers_ai: bool,
+    offer: AsyncOffer | UnsetType = UNSET,
+) -> bytes:
+    """The error as JSON, in the surface's shape; with how to queue the request where that helps."""
     status, number = status_and_number(error, is_workers_ai=is_workers_ai)
-    openai = OpenAIError(error.message, openai_type(status), error.code, error.param)
+    openai = OpenAIError(error.message, openai_type(status), error.code, error.param, offer)
     if not is_workers_ai:
         return _encoder.encode(OpenAIErrorAnswer(openai))
     message = f"AiError: {error.message} ({request_id})"
-    return _encoder.encode(EnvelopeErrorAnswer([EnvelopeError(message, number)], openai))
+    return _encoder.encode(EnvelopeErrorAnswer([EnvelopeError(message, number, offer)], openai))
 
 
 def headers(error: Error) -> Headers:

@@ -6,13 +6,20 @@ without an answer, a log line and a count.
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import UNSET
 
 from penstock.clock import Clock, TimerWheel, new_id
 from penstock.errors import Aborted, Error, InternalError
 from penstock.ingress import error_response
+from penstock.ingress.asked import Asked, Wish
+from penstock.ingress.async_offer import async_offer
 from penstock.ingress.endings import Endings
 from penstock.ingress.exchange import JSON, Exchange
+from penstock.ingress.flex_door import FlexCaller, FlexDoor
+from penstock.ingress.queue_door import QueueDoor
 from penstock.ingress.reading import CallerHeaders, RequestReader
 from penstock.ingress.route_headers import NAMES as ROUTE_HEADERS
 from penstock.ingress.routes import Route, Surface, find_route, surface_of
@@ -25,6 +32,7 @@ from penstock.ingress.sinks import (
     Shape,
 )
 from penstock.records.model import Family
+from penstock.records.price import Tier
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd, RequestId
 from penstock.serving.request_path import RequestPath
 from penstock.wire.response_format import is_structured
@@ -34,14 +42,26 @@ EXPOSED_HEADERS: Final = (
     "x-request-id", "retry-after", "x-should-retry", "x-penstock-cost-usd",
     "x-penstock-limit-warning", "x-ratelimit-limit-requests", "x-ratelimit-remaining-requests",
     "x-ratelimit-reset-requests", "x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens",
-    "x-ratelimit-reset-tokens", *ROUTE_HEADERS,
+    "x-ratelimit-reset-tokens", "location", "preference-applied", *ROUTE_HEADERS,
 )  # fmt: skip
+_QUEUED: Final = (Wish.QUEUE, Wish.TASK)
 _EXPOSED: Final = b"access-control-expose-headers: %s\r\n" % ", ".join(EXPOSED_HEADERS).encode()
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from penstock.records.account import Key
+    from penstock.records.usage import Usage
 
 logger = logging.getLogger(__name__)
+
+
+class Ways(msgspec.Struct, frozen=True):
+    """Where a request may go: down the path now, or into the queue by one of two doors."""
+
+    now: RequestPath
+    flex: FlexDoor
+    queue: QueueDoor
 
 
 class HotDoor:
@@ -50,14 +70,16 @@ class HotDoor:
     def __init__(
         self,
         reader: RequestReader,
-        path: RequestPath,
+        ways: Ways,
         endings: Endings,
         settings: Settings,
         wheel: TimerWheel,
         clock: Clock,
     ) -> None:
         self._reader = reader
-        self._path = path
+        self._path = ways.now
+        self._flex = ways.flex
+        self._queue = ways.queue
         self._endings = endings
         self._default_headers: tuple[object, bytes] = (None, b"")
         self.settings = settings
@@ -78,11 +100,18 @@ class HotDoor:
             route = find_route(exchange.target)
             headers = CallerHeaders(exchange.headers)
             key = await self._reader.authenticate(headers)
-            request = self._reader.read(request_id, route, headers, key, exchange.take_body())
+            asked = self._reader.open(route, headers, key, exchange.take_body())
+            if asked.wish in _QUEUED:
+                body = await self._queue.serve(request_id, asked, headers)
+                own = self._headers(request_id, exchange, headers.caller_request_id())
+                exchange.answer(200, JSON + own, body)
+                return
+            tier = Tier.NOW if asked.wish is None else Tier.FLEX
+            request = self._reader.chat(request_id, headers, asked, tier)
             self._endings.begin(request)
-            await self._run(request, route, headers, exchange, end)
+            await self._run(request, asked, headers, exchange, end)
         except Error as error:
-            self._fail(exchange, error, request_id, end)
+            self._fail(exchange, error, request_id, end, request)
         except asyncio.CancelledError:
             if exchange.disconnected:
                 end.outcome = Outcome.CLIENT_LEFT
@@ -119,7 +148,7 @@ class HotDoor:
     async def _run(
         self,
         request: InferenceRequest,
-        route: Route,
+        asked: Asked,
         headers: CallerHeaders,
         exchange: Exchange,
         end: RequestEnd,
@@ -132,17 +161,26 @@ class HotDoor:
             renames_reasoning=request.model.reasoning_field == "reasoning_content",
             tells_cost=request.is_stream and headers.wants_cost(),
         )
-        sink = _sink_for(request, route)(exchange, shape, end)
+        sink = _sink_for(request, asked.route)(exchange, shape, end)
+        running: Coroutine[Any, Any, Usage | None]
+        if asked.wish is None:
+            running = self._path.run(request, sink, end)
+        else:
+            caller = FlexCaller(asked, headers, exchange, sink)
+            if asked.wish is Wish.PREFER:
+                await self._flex.prefer(request, caller)
+                return
+            running = self._flex.in_place(request, caller)
         if not request.is_stream:
-            await self._path.run(request, sink, end)
+            await running
             return
         self._hold_open(sink)
         try:
-            await self._path.run(request, sink, end)
+            usage_of_job = await running
         finally:
             if sink.keepalive is not None:
                 sink.keepalive.cancel()
-        sink.finish(end.usage)
+        sink.finish(usage_of_job or end.usage)
 
     def _hold_open(self, sink: ClientSink) -> None:
         def comment() -> None:
@@ -152,7 +190,14 @@ class HotDoor:
 
         sink.keepalive = self.wheel.after(self.settings.keepalive_seconds, comment)
 
-    def _fail(self, exchange: Exchange, error: Error, request_id: str, end: RequestEnd) -> None:
+    def _fail(
+        self,
+        exchange: Exchange,
+        error: Error,
+        request_id: str,
+        end: RequestEnd,
+        request: InferenceRequest | None = None,
+    ) -> None:
         end.outcome = Outcome.FAILED
         end.error_code = error.code
         if exchange.response_complete:
@@ -165,7 +210,8 @@ class HotDoor:
         is_workers_ai = surface_of(exchange.target) is not Surface.OPENAI
         status, _ = error_response.status_and_number(error, is_workers_ai=is_workers_ai)
         lines = b"".join(b"%s: %s\r\n" % pair for pair in error_response.headers(error))
-        body = error_response.body(error, request_id, is_workers_ai=is_workers_ai)
+        offer = async_offer(error, request, exchange.target) if self.settings.flex else UNSET
+        body = error_response.body(error, request_id, is_workers_ai=is_workers_ai, offer=offer)
         caller_id = CallerHeaders(exchange.headers).caller_request_id()
         lines = self._headers(request_id, exchange, caller_id) + lines
         exchange.answer(status, JSON + lines, body)

@@ -8,15 +8,14 @@ import contextlib
 import logging
 import os
 import socket
-import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import msgspec
 
 from penstock.telemetry.collector import render
 from penstock.telemetry.metrics import Snapshot
+from penstock.telemetry.page_server import PageServer
 
 _ASK_SECONDS = 1.0
 _SNAPSHOT_BYTES_MAX = 256 * 2**20
@@ -63,36 +62,8 @@ def _ask(path: Path) -> bytes:
         return b"".join(parts)
 
 
-class MetricsServer:
-    """A small HTTP server in a thread of its own, so that it answers while workers are busy."""
+class MetricsServer(PageServer):
+    """The parent's page: all workers of this gateway, as they are now."""
 
     def __init__(self, host: str, port: int, folder: Path) -> None:
-        class Page(BaseHTTPRequestHandler):
-            timeout = 5
-
-            def do_GET(self) -> None:
-                is_found = self.path.partition("?")[0] == "/metrics"
-                page = render(collect(folder)) if is_found else b"See /metrics\n"
-                self.send_response(200 if is_found else 404)
-                self.send_header("content-type", "text/plain; version=0.0.4; charset=utf-8")
-                self.send_header("content-length", str(len(page)))
-                self.end_headers()
-                self.wfile.write(page)
-
-            def log_message(self, *_: object) -> None:
-                return
-
-        self._server = ThreadingHTTPServer((host, port), Page)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    @property
-    def port(self) -> int:
-        return int(self._server.server_address[1])
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(host, port, lambda: render(collect(folder)))

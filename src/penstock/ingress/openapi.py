@@ -5,8 +5,11 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.ingress.openapi_events import EVENT_TYPES, event_paths
+from penstock.records.job import JobState
 from penstock.records.model import Family
-from penstock.wire import errors, models, routing, schemas, usage
+from penstock.wire import batches, errors, jobs, models, queued, routing, schemas, usage
+from penstock.wire.jobs import JOBS_DEFAULT, JOBS_MAX
 from penstock.wire.usage_query import ROWS_DEFAULT, ROWS_MAX, Label, Step
 
 Schema = dict[str, Any]
@@ -18,10 +21,16 @@ _REF: Final = "#/components/schemas/{name}"
 _EVENTS: Final = "Server-sent events, each a chunk as JSON; the last is `data: [DONE]`."
 _TYPES: Final = (
     schemas.ChatCompletionRequest, schemas.RunMessagesRequest, schemas.RunPromptRequest,
-    schemas.RunRequest, schemas.ChatCompletion, schemas.NativeResult,
+    schemas.RunRequest, schemas.RunQueuedRequest, schemas.RunPollRequest,
+    schemas.ChatCompletion, schemas.NativeResult,
     errors.OpenAIErrorAnswer, errors.EnvelopeErrorAnswer,
     models.OpenAIModel, models.OpenAIModelList, models.FoundModel,
     usage.UsageAnswer, usage.SessionAnswer, usage.RequestAnswer, routing.RoutingAnswer,
+    jobs.JobAnswer, jobs.JobListAnswer, queued.QueuedAnswer, queued.PendingAnswer,
+    queued.FinalAnswer, queued.TaskAnswer,
+    batches.FileObject, batches.FileList, batches.FileDeleted, batches.CreateBatch,
+    batches.BatchObject, batches.BatchList,
+    *EVENT_TYPES,
 )  # fmt: skip
 
 
@@ -30,7 +39,11 @@ def document() -> Schema:
     """The whole description, OpenAPI 3.1."""
     _, components = msgspec.json.schema_components(_TYPES, ref_template=_REF)
     # msgspec cannot tell two object shapes of one union apart when decoding, but clients can.
-    components["RunEnvelope"] = _envelope({"anyOf": [_ref("ChatCompletion"), _ref("NativeResult")]})
+    queue_answers = ("QueuedAnswer", "PendingAnswer", "FinalAnswer", "TaskAnswer")
+    run_answers = ("ChatCompletion", "NativeResult", *queue_answers)
+    components["RunEnvelope"] = _envelope({"anyOf": [_ref(name) for name in run_answers]})
+    components["JobEnvelope"] = _envelope(_ref("JobAnswer"))
+    components["TaskEnvelope"] = _envelope(_ref("TaskAnswer"))
     components["SearchAnswer"] = _envelope({"type": "array", "items": _ref("FoundModel")})
     components["SchemaAnswer"] = _envelope({"type": "object"})
     return {
@@ -70,7 +83,8 @@ def _paths() -> Schema:
     account = {"name": "account_id", "in": "path", "required": True, "schema": {"type": "string"}}
     model = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
     named_model = {"name": "model", "in": "query", "required": True, "schema": {"type": "string"}}
-    run = {"anyOf": [_ref("RunMessagesRequest"), _ref("RunPromptRequest")]}
+    forms = ("RunMessagesRequest", "RunPromptRequest", "RunQueuedRequest", "RunPollRequest")
+    run = {"anyOf": [_ref(form) for form in forms]}
     base = "/client/v4/accounts/{account_id}/ai"
     chat = _ref("ChatCompletionRequest")
     return {
@@ -100,6 +114,14 @@ def _paths() -> Schema:
             "A model's input and output", _ref("SchemaAnswer"), [account, named_model], _V4
         ),
         **_usage_paths(),
+        **_job_paths(),
+        **event_paths(),
+        **_file_paths(),
+        **_batch_paths(),
+        f"{base}/tasks/{{id}}": _get(
+            "Where a request sent with `cf-aig-async` stands", _ref("TaskEnvelope"),
+            [account, {**model, "name": "id"}], _V4,
+        ),
         "/v1/routing/explain": _explain(),
         "/healthz": {"get": _open_page("Is this worker alive")},
         "/readyz": {"get": _open_page("Can it serve")},
@@ -136,6 +158,95 @@ def _usage_paths() -> Schema:
             _ref("SessionAnswer"), [session, of_account, *period], _V1,
         ),
     }  # fmt: skip
+
+
+def _job_paths() -> Schema:
+    job = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
+    states = {"type": "string", "enum": list(map(str, JobState))}
+    asked = [
+        _query("state", states, "Only those in this state."),
+        _query("model", {"type": "string"}, "Only those of this model, by its id."),
+        _query("batch", {"type": "string"}, "Only those of this batch or `request_id`."),
+        _query("account", {"type": "string"}, "Only this account's; operators see all."),
+        _query("after", {"type": "string"}, "`next` of the page before."),
+        _query(
+            "limit",
+            {"type": "integer", "minimum": 1, "maximum": JOBS_MAX, "default": JOBS_DEFAULT},
+            "How many jobs, at most.",
+        ),
+    ]
+    one = _get("One job: its state, place in line and result", _ref("JobAnswer"), [job], _V1)
+    cancel = _get("Cancel a job; one that runs is stopped soon", _ref("JobAnswer"), [job], _V1)
+    return {
+        "/v1/jobs": _get("Queued, running and ended jobs", _ref("JobListAnswer"), asked, _V1),
+        "/v1/jobs/{id}": {**one, "delete": cancel["get"]},
+    }
+
+
+def _file_paths() -> Schema:
+    file = {"name": "file_id", "in": "path", "required": True, "schema": {"type": "string"}}
+    form = {
+        "type": "object",
+        "properties": {
+            "file": {"type": "string", "format": "binary"},
+            "purpose": {"const": "batch"},
+        },
+        "required": ["file", "purpose"],
+    }
+    order = {"type": "string", "enum": ["asc", "desc"], "default": "desc"}
+    asked = [
+        *_page(10_000),
+        _query("purpose", {"type": "string"}, "Only files of this purpose."),
+        _query("order", order, "By the time they were made."),
+    ]
+    listed = _get("Files", _ref("FileList"), asked, _V1)
+    one = _get("One file", _ref("FileObject"), [file], _V1)
+    content = _get("What is in a file", {}, [file], _V1)
+    answer = content["get"]["responses"]["200"]
+    answer["content"] = {"application/octet-stream": {"schema": {"description": "Its bytes."}}}
+    delete = _get("Delete a file", _ref("FileDeleted"), [file], _V1)["get"]
+    return {
+        "/v1/files": {
+            **listed,
+            "post": {
+                "summary": "Upload the input file of a batch",
+                "requestBody": {
+                    "required": True,
+                    "content": {"multipart/form-data": {"schema": form}},
+                },
+                "responses": _answers(_ref("FileObject"), _V1),
+            },
+        },
+        "/v1/files/{file_id}": {**one, "delete": delete},
+        "/v1/files/{file_id}/content": content,
+    }
+
+
+def _batch_paths() -> Schema:
+    batch = {"name": "batch_id", "in": "path", "required": True, "schema": {"type": "string"}}
+    answers = _answers(_ref("BatchObject"), _V1)
+    body = {"required": True, "content": _content(_ref("CreateBatch"))}
+    cancel = _get("Cancel what of a batch has not run", _ref("BatchObject"), [batch], _V1)
+    return {
+        "/v1/batches": {
+            **_get("Batches, the newest first", _ref("BatchList"), _page(100), _V1),
+            "post": {
+                "summary": "Run a file of requests",
+                "requestBody": body,
+                "responses": answers,
+            },
+        },
+        "/v1/batches/{batch_id}": _get("One batch", _ref("BatchObject"), [batch], _V1),
+        "/v1/batches/{batch_id}/cancel": {"post": cancel["get"]},
+    }
+
+
+def _page(most: int) -> list[Schema]:
+    limit = {"type": "integer", "minimum": 1, "maximum": most}
+    return [
+        _query("after", {"type": "string"}, "The last id of the page before."),
+        _query("limit", limit, "How many, at most."),
+    ]
 
 
 def _explain() -> Schema:
@@ -187,6 +298,9 @@ def _post(
 ) -> Schema:
     answers = _answers(answer, error)
     answers["200"]["content"]["text/event-stream"] = {"schema": {"description": _EVENTS}}
+    job = _ref("JobAnswer") if error == _V1 else {"anyOf": [_ref("JobAnswer"), _ref("JobEnvelope")]}
+    later = "Queued, as `Prefer: respond-async` asks; the job is at `location`."
+    answers["202"] = {"description": later, "content": _content(job)}
     return {
         "post": {
             "summary": summary,

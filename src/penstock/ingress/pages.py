@@ -13,8 +13,11 @@ from starlette.routing import Route
 from starlette.types import Lifespan
 
 from penstock.errors import Error, InternalError, MethodNotAllowed, NotFound
+from penstock.ingress.batch_doors import BatchDoors
+from penstock.ingress.event_doors import EventDoors
 from penstock.ingress.health import HealthPages
 from penstock.ingress.hot import EXPOSED_HEADERS
+from penstock.ingress.job_pages import JobPages
 from penstock.ingress.json_pages import RequestIds, crash_page, error_page, json_response
 from penstock.ingress.model_pages import ModelPages
 from penstock.ingress.openapi import document
@@ -41,6 +44,9 @@ class Pages(msgspec.Struct, frozen=True):
     usage: UsagePages
     health: HealthPages
     routing: RoutingPages
+    jobs: JobPages
+    batches: BatchDoors
+    events: EventDoors
 
 
 def build_pages(pages: Pages, settings: Settings, lifespan: Lifespan[Starlette]) -> Starlette:
@@ -64,6 +70,12 @@ def build_pages(pages: Pages, settings: Settings, lifespan: Lifespan[Starlette])
         Route(f"{_ACCOUNT}/ai/v1/models/{{model:path}}", models.show_openai),
         Route(f"{_ACCOUNT}/ai/models/search", models.search),
         Route(f"{_ACCOUNT}/ai/models/schema", models.schema),
+        Route("/v1/jobs", pages.jobs.list_jobs),
+        Route("/v1/jobs/{id}", pages.jobs.show),
+        Route("/v1/jobs/{id}", pages.jobs.cancel, methods=["DELETE"]),
+        Route(f"{_ACCOUNT}/ai/tasks/{{id}}", pages.jobs.task),
+        *_batch_routes(pages.batches),
+        *pages.events.routes(),
         Route("/v1/routing/explain", pages.routing.explain, methods=["POST"]),
         # Hot paths with another method than POST: say so, instead of 404.
         *(Route(path, _post_only, methods=_NOT_POST) for path in _HOT_PATHS),
@@ -84,6 +96,21 @@ def build_pages(pages: Pages, settings: Settings, lifespan: Lifespan[Starlette])
         lifespan=lifespan,
         exception_handlers={Error: _on_error, HTTPException: _on_http, Exception: _on_crash},
     )
+
+
+def _batch_routes(doors: BatchDoors) -> list[Route]:
+    files, batches = doors.files, doors.batches
+    return [
+        Route("/v1/files", files.list_files),
+        Route("/v1/files", files.create, methods=["POST"]),
+        Route("/v1/files/{file_id}", files.show),
+        Route("/v1/files/{file_id}", files.delete, methods=["DELETE"]),
+        Route("/v1/files/{file_id}/content", files.content),
+        Route("/v1/batches", batches.list_batches),
+        Route("/v1/batches", batches.create, methods=["POST"]),
+        Route("/v1/batches/{batch_id}", batches.show),
+        Route("/v1/batches/{batch_id}/cancel", batches.cancel, methods=["POST"]),
+    ]
 
 
 async def _post_only(_: Request) -> Response:

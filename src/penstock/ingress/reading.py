@@ -11,6 +11,7 @@ from msgspec import Raw
 from penstock.catalogue import Catalogue
 from penstock.clock import timestamp_of
 from penstock.errors import InvalidRequest, MissingCapability, Unauthenticated
+from penstock.ingress.asked import Asked, Wish, wish_of
 from penstock.ingress.estimate import Estimate, estimate, within_cap
 from penstock.ingress.labels import retry_number, workflow_label
 from penstock.ingress.routes import Route, Surface
@@ -25,6 +26,7 @@ from penstock.records.request import InferenceRequest, RequestId
 from penstock.wire.chat import MODEL, ChatRequest, read_chat
 from penstock.wire.json_body import Fields
 from penstock.wire.large_body import read_body
+from penstock.wire.prefer import Preference, read_prefer
 from penstock.wire.prompt_chain import digest, prompt_chain
 from penstock.wire.workers_ai import chat_fields
 
@@ -96,6 +98,29 @@ class CallerHeaders:
         value = self._by_name.get(b"x-penstock-reject-if-busy")
         return _label(value).lower() in _TRUE if value else False
 
+    def wants_task(self) -> bool:
+        value = self._by_name.get(b"cf-aig-async")
+        return _label(value).lower() in _TRUE if value else False
+
+    @property
+    def has_preference(self) -> bool:
+        return b"prefer" in self._by_name
+
+    def preference(self) -> Preference | None:
+        value = self._by_name.get(b"prefer")
+        return read_prefer(value) if value else None
+
+    def idempotency_key(self) -> str | None:
+        """Whole: two keys that begin alike are not the same."""
+        value = self._by_name.get(b"idempotency-key")
+        if not value:
+            return None
+        if len(value) > _LABEL_CHARS_MAX:
+            raise InvalidRequest(
+                f"`Idempotency-Key` must be at most {_LABEL_CHARS_MAX} characters."
+            )
+        return value.decode("latin-1")
+
 
 class RequestReader:
     """Catalogue and keys, joined for reading. Holds no state of its own."""
@@ -112,6 +137,7 @@ class RequestReader:
         self._prices = prices
         self._media_hosts = frozenset(settings.media_hosts)
         self._bytes_per_token = settings.prompt_bytes_per_token
+        self._is_flex_on = settings.flex
 
     async def authenticate(self, headers: CallerHeaders) -> Key:
         secret = headers.secret()
@@ -120,20 +146,40 @@ class RequestReader:
     def read(
         self, request_id: RequestId, route: Route, headers: CallerHeaders, key: Key, body: bytes
     ) -> InferenceRequest:
+        """A request that is wanted now, whatever it says of later."""
+        return self.chat(request_id, headers, self.open(route, headers, key, body))
+
+    def open(self, route: Route, headers: CallerHeaders, key: Key, body: bytes) -> Asked:
+        """Whose it is, for which model, and whether it is wanted now; the chat is not read yet."""
         headers.refuse_encoding()
         parsed = read_body(body)
         fields = parsed.fields
         model = self._find_model(route, fields)
         salt = self._keys.salt_for(key.account.id) if key.account is not None else ""
         grant = authorize(key, model, salt, route.account)
+        assert key.account is not None, "authorize grants nothing to a key without one"
         if route.surface is Surface.WORKERS_RUN:
-            fields = chat_fields(_unwrapped(route, fields), model)
+            fields = _unwrapped(route, fields)
         # What came one level down has its own messages, whatever stands beside it.
         messages = parsed.messages if fields is parsed.fields else None
+        wish = wish_of(route, headers, fields)
+        if wish is not None:
+            self._require_queue(model, wish)
+        return Asked(route, model, grant, key.account, fields, len(body), messages, wish)
+
+    def chat(
+        self, request_id: RequestId, headers: CallerHeaders, asked: Asked, tier: Tier = Tier.NOW
+    ) -> InferenceRequest:
+        """The chat itself, priced by how soon it is wanted."""
+        route, model, grant, fields = asked.route, asked.model, asked.grant, asked.fields
+        if route.surface is Surface.WORKERS_RUN:
+            fields = chat_fields(fields, model)
+        # Taken out: what is asked is held as long as the request is open, and this may be long.
+        messages, asked.messages = asked.messages, None
         chat = read_chat(fields, self._media_hosts, messages)
         _require(model, chat)
         asked_at = timestamp_of(request_id)
-        price = self._prices.price(model.id, Tier.NOW, asked_at)
+        price = self._prices.price(model.id, tier, asked_at)
         wanted = self._estimate(chat, model, price, headers.cost_cap())
         seed = digest(grant.cache_salt)
         chain = self._chain(chat, model, seed)
@@ -153,6 +199,7 @@ class RequestReader:
             reject_if_busy=_rejects_if_busy(route, headers, chat),
             caller_request_id=headers.caller_request_id(),
             asked_at=asked_at,
+            tier=tier,
             price=price,
             workflow=headers.workflow(chat.workflow),
             prompt_family=chat.prompt_family,
@@ -165,6 +212,15 @@ class RequestReader:
             session_key=digest(session, seed) if session else chain.opening,
             is_affinity_strict=grant.is_affinity_strict,
         )
+
+    def _require_queue(self, model: Model, wish: Wish) -> None:
+        if not self._is_flex_on:
+            raise InvalidRequest("The asynchronous API is not available on this gateway.")
+        if not model.has(Capability.ASYNC_QUEUE):
+            name = Capability.ASYNC_QUEUE
+            raise MissingCapability(
+                f"{model.id} does not have the capability `{name}`.", param=_WISH_PARAM.get(wish)
+            )
 
     def _chain(self, chat: ChatRequest, model: Model, seed: int) -> PromptChain:
         root = digest(model.id, seed)
@@ -219,6 +275,7 @@ _PARAM: Final = {
     Capability.TOOLS: "tools",
     Capability.STRUCTURED_OUTPUT: "response_format",
 }
+_WISH_PARAM: Final = {Wish.QUEUE: "queueRequest", Wish.IN_PLACE: "service_tier"}
 
 
 def _is_native(route: Route, model: Model) -> bool:
@@ -228,11 +285,6 @@ def _is_native(route: Route, model: Model) -> bool:
 def _rejects_if_busy(route: Route, headers: CallerHeaders, chat: ChatRequest) -> bool:
     """Options come three ways: in the body, in the query, in a header."""
     query = route.query
-    if chat.options.queue_request or (query and query.get("queueRequest", "").lower() in _TRUE):
-        raise InvalidRequest(
-            "The asynchronous API (`queueRequest`) is not available on this gateway.",
-            param="queueRequest",
-        )
     return (
         bool(chat.options.reject_if_busy)
         or (bool(query) and query.get("rejectIfBusy", "").lower() in _TRUE)

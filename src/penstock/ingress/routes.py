@@ -7,8 +7,10 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 
 from penstock.errors import InvalidRequest, MalformedModel, NotFound
+from penstock.ingress.settings import Settings
 
 _OPENAI_CHAT: Final = b"/v1/chat/completions"
+_FILES: Final = b"/v1/files"
 _ACCOUNTS: Final = b"/client/v4/accounts/"
 _CHAT_TAIL: Final = "/ai/v1/chat/completions"
 _RUN: Final = "/ai/run"
@@ -49,6 +51,17 @@ def is_hot(method: bytes, target: bytes) -> bool:
     if path == _OPENAI_CHAT:
         return True
     return path.startswith(_ACCOUNTS) and (b"/ai/run" in path or path.endswith(_CHAT_TAIL.encode()))
+
+
+def page_bytes_max(target: bytes, settings: Settings) -> int:
+    """How long the body of a request that is not hot may be.
+
+    The page that takes files counts for itself, and answers one that is too large; what comes
+    behind its answer is read for a while, so that the client gets to see it.
+    """
+    if target.startswith(_FILES):
+        return 2 * settings.file_bytes_max + settings.body_bytes_max
+    return settings.body_bytes_max
 
 
 def surface_of(target: bytes) -> Surface:

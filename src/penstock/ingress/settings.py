@@ -45,5 +45,37 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prompt_bytes_per_token: Annotated[float, Meta(ge=0.5, le=16)] = 3.0
     # Hosts from which media may be fetched by the engine; `data:` URLs always may.
     media_hosts: tuple[str, ...] = ()
+    # Whether requests may be queued for later: `queueRequest`, `service_tier: "flex"`, `Prefer`.
+    flex: bool = True
+    # The largest body of a request that is queued by `queueRequest`.
+    queued_bytes_max: Annotated[int, Meta(ge=1024, le=2**31)] = 10 * 10**6
+    # How many requests one `queueRequest` may carry.
+    queued_requests_max: Annotated[int, Meta(ge=1, le=100_000)] = 1000
+    # How long a job may take from its submission before it expires.
+    job_seconds_max: Annotated[int, Meta(ge=1, le=30 * 86400)] = 86_400
+    # How many requests of one worker may wait for their job's end; more are answered 503.
+    job_waits_max: Annotated[int, Meta(ge=1, le=10**6)] = 10_000
+    # How often a worker asks Postgres which of the jobs that are waited for have ended.
+    job_poll_seconds: Annotated[float, Meta(ge=0.01, le=60)] = 0.2
+    # The longest wait that `Prefer: wait=N` gets, in seconds.
+    prefer_wait_seconds_max: Annotated[int, Meta(ge=0, le=86_400)] = 600
     # Origins that browsers may call from; `["*"]` = any.
     cors_origins: tuple[str, ...] = ()
+    # The largest file of `/v1/files`.
+    file_bytes_max: Annotated[int, Meta(ge=1024, le=2**40)] = 200 * 2**20
+    # Files that one worker takes in at a time; more are answered 503.
+    uploads_max: Annotated[int, Meta(ge=1, le=10_000)] = 16
+    # How long files are kept, unless their owner says otherwise.
+    files_keep_days: Annotated[int, Meta(ge=1, le=3650)] = 30
+    # Lines that the input file of a batch may have.
+    batch_lines_max: Annotated[int, Meta(ge=1, le=10**7)] = 50_000
+    # The longest line of a batch file; a longer one fails by itself.
+    batch_line_bytes_max: Annotated[int, Meta(ge=1024, le=2**31)] = 32 * 2**20
+    # Jobs of a batch that are submitted together.
+    batch_jobs_at_once: Annotated[int, Meta(ge=1, le=10_000)] = 500
+    # How often a worker looks for a batch to read in or to finish.
+    batch_poll_seconds: Annotated[float, Meta(ge=0.05, le=600)] = 1.0
+    # How long a worker may be silent about its batch before another goes on with it.
+    batch_lease_seconds: Annotated[float, Meta(ge=1, le=3600)] = 60.0
+    # How long a batch waits when its account's queue or budget is full, before it goes on.
+    batch_pause_seconds: Annotated[float, Meta(ge=0.05, le=3600)] = 10.0

@@ -56,6 +56,14 @@ class ClientSink:
     def is_gone(self) -> bool:
         return self._exchange.disconnected
 
+    @property
+    def headers(self) -> bytes:
+        """The header lines that every answer to this caller has."""
+        return self._shape.headers
+
+    def add_headers(self, lines: bytes) -> None:
+        self._shape = msgspec.structs.replace(self._shape, headers=self._shape.headers + lines)
+
     def when_drained(self, resume: Callable[[], None]) -> None:
         self._exchange.when_drained(resume)
 

@@ -4,6 +4,7 @@ Promises: usage is on disk before the engine is asked and before the answer ends
 ledger is written once, whatever is replayed; unknown is null, never 0; money is integers.
 """
 
+from penstock.metering.charge import JobCharge, charge
 from penstock.metering.drain import Drain
 from penstock.metering.journal import Journal
 from penstock.metering.ledger import Ledger
@@ -14,6 +15,6 @@ from penstock.metering.retention import Retention
 from penstock.metering.settings import Settings
 
 __all__ = [
-    "Drain", "Journal", "Ledger", "Meter", "Metering", "PriceBook", "Refusals", "Retention",
-    "Settings", "usd",
+    "Drain", "JobCharge", "Journal", "Ledger", "Meter", "Metering", "PriceBook", "Refusals",
+    "Retention", "Settings", "charge", "usd",
 ]  # fmt: skip

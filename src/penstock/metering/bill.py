@@ -9,6 +9,8 @@ from penstock.records.usage import Usage
 
 # Why tokens that an engine made are not charged.
 NOT_DELIVERED: Final = "not_delivered"
+# An attempt of a job: the job's completion charges it, if it does.
+JOB: Final = "job"
 
 
 class Bill(msgspec.Struct, frozen=True, gc=False):
@@ -46,3 +48,10 @@ def bill(
     if not is_delivered:
         return Bill(usage, 0, NOT_DELIVERED, is_estimated)
     return Bill(usage, cost_nanousd(usage, price), "", is_estimated)
+
+
+def withheld(billed: Bill) -> Bill:
+    """What an attempt of a job is charged by itself: nothing, whatever it made."""
+    if billed.usage is None or billed.reason:
+        return billed
+    return Bill(billed.usage, 0, JOB, billed.is_cached_estimated)

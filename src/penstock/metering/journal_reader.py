@@ -9,10 +9,10 @@ import mmap
 from pathlib import Path
 from typing import Final
 
-from penstock.metering.bill import Bill, bill
+from penstock.metering.bill import Bill, bill, withheld
 from penstock.metering.journal import SEGMENT, SLOTS
 from penstock.metering.journal_format import CLOSED, HEADER, OPENED, Damaged, frames
-from penstock.metering.ledger_line import UNROUTED, agreed_in, closing
+from penstock.metering.ledger_line import UNROUTED, agreed_in, closing, is_of_job
 from penstock.metering.usage_slots import UsageSlots
 from penstock.records.request import Outcome
 from penstock.wire.engine_usage import read_usage
@@ -176,4 +176,6 @@ def _interrupted(opened: bytes, raw: bytes | None) -> bytes:
     if usage is not None:
         price, expected = agreed_in(opened)
         billed = bill(usage, price, cut_expecting=expected)
+        if is_of_job(opened):
+            billed = withheld(billed)
     return closing((0, None, None), Outcome.INTERRUPTED, "", billed)

@@ -6,20 +6,12 @@ the sums from what was inserted, nothing else. So a batch may come any number of
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
-from importlib.resources import files
-from typing import Final, LiteralString
+from typing import Final
 
 from penstock.metering.journal_reader import Row
+from penstock.metering.queries import QUERIES
 from penstock.store import Store, Transaction
 
-# Our own file, as literal as a string in this one.
-_QUERIES: Final[dict[str, LiteralString]] = {
-    name: text
-    for name, _, text in (
-        part.partition("\n")
-        for part in (files("penstock.metering") / "ledger.sql").read_text().split("-- name: ")[1:]
-    )
-}
 _DIGITS_SECONDS: Final = 2**16 / 1000
 _DAYS_REMEMBERED: Final = 2
 
@@ -34,12 +26,10 @@ class Ledger:
 
     async def write(self, holder: str, rows: Sequence[Row]) -> int:
         """Add attempts that were journaled by `holder`; how many of them are new."""
-        await self._make_days(rows)
+        await self.make_days(rows)
         async with self._store.transaction() as transaction:
-            await transaction.execute(_QUERIES["stage"])
-            await transaction.copy(_QUERIES["copy"], b"".join(rows))
-            await self._name_workflows(transaction)
-            added = await transaction.fetch_one(_QUERIES["add"], (holder,))
+            await self.stage(transaction, rows)
+            added = await transaction.fetch_one(QUERIES["add"], (holder,))
         assert added is not None, "a count is one row"
         return int(added[0])
 
@@ -47,27 +37,34 @@ class Ledger:
         """Make sure of every day again: Postgres may have been put back to an earlier state."""
         self._days.clear()
 
-    async def _make_days(self, rows: Sequence[Row]) -> None:
-        for day in sorted(_days_of(rows) - self._days):
+    async def make_days(self, rows: Sequence[Row]) -> None:
+        """Make sure that every row's day has its partition."""
+        for day in sorted(days_of(rows) - self._days):
             # Apart from the batch: a table that is made is locked until its transaction ends.
             async with self._store.transaction() as transaction:
                 await transaction.execute("select make_usage_day(%s)", (day,))
             # Only those of now: an old one may be dropped by retention after it was made.
             self._days = set(sorted(self._days | {day})[-_DAYS_REMEMBERED:])
 
+    async def stage(self, transaction: Transaction, rows: Sequence[Row]) -> None:
+        """Bring rows into the transaction's temporary table, their workflows' names settled."""
+        await transaction.execute(QUERIES["stage"])
+        await transaction.copy(QUERIES["copy"], b"".join(rows))
+        await self._name_workflows(transaction)
+
     async def _name_workflows(self, transaction: Transaction) -> None:
         """Accounts that may have further names take the new ones; the rest is `other`."""
-        accounts = await transaction.fetch(_QUERIES["new_workflows"], (self._workflows_max,))
+        accounts = await transaction.fetch(QUERIES["new_workflows"], (self._workflows_max,))
         for (account,) in accounts:
             # In order of accounts, so that two drains cannot wait for each other.
             await transaction.execute(
                 "select pg_advisory_xact_lock(hashtextextended(%s, 1))", (account,)
             )
             values = (account, account, self._workflows_max, account)
-            await transaction.execute(_QUERIES["name_workflows"], values)
+            await transaction.execute(QUERIES["name_workflows"], values)
 
 
-def _days_of(rows: Sequence[Row]) -> set[date]:
+def days_of(rows: Sequence[Row]) -> set[date]:
     """Rows begin with an id, and ids with their time: eight digits of it count 65.5 s each.
 
     Not every day from the first to the last: a clock may have stood at 1970 for a moment.

@@ -38,79 +38,92 @@ order by x.name
 limit greatest(%s - (select count(*) from workflow_names n where n.account = %s), 0)
 on conflict do nothing
 
+-- name: insert
+insert into usage_attempts (
+    day, request, attempt, account, key, model, replica, session, prompt_family, workflow, tier,
+    is_stream, client_retry, caller_request, asked_at, waited_ms, first_token_ms,
+    output_tokens_per_second, duration_ms, prompt_tokens, cached_tokens, is_cached_estimated,
+    output_tokens, outcome, error, input_nanousd_per_mtok, cached_input_nanousd_per_mtok,
+    output_nanousd_per_mtok, multiplier_bp, charge_nanousd, charge_reason, cached_expected,
+    session_moved, cache_break
+)
+select
+    (request_time(d.request) at time zone 'UTC')::date, d.request, d.attempt, d.account,
+    d.key, d.model, d.replica, d.session, d.prompt_family,
+    case when d.workflow = '' or n.name is not null then d.workflow else 'other' end,
+    d.tier, d.is_stream, d.client_retry, d.caller_request,
+    request_time(d.request), greatest(d.waited_us, 0) / 1000.0, d.first_token_us / 1000.0,
+    case
+        when d.output_tokens > 1 and d.streamed_us > 0
+        then (d.output_tokens - 1) * 1000000.0 / d.streamed_us
+    end,
+    d.duration_us / 1000.0, d.prompt_tokens,
+    d.cached_tokens, d.is_cached_estimated, d.output_tokens, d.outcome, d.error,
+    d.input_nanousd_per_mtok, d.cached_input_nanousd_per_mtok, d.output_nanousd_per_mtok,
+    d.multiplier_bp, d.charge_nanousd, d.charge_reason, d.cached_expected, d.session_moved,
+    d.cache_break
+from drained d
+left join workflow_names n on n.account = d.account and n.name = d.workflow
+-- In one order everywhere, so that no two who have the same attempts can wait for each other.
+order by d.request, d.attempt
+on conflict do nothing
+
+-- name: hours
+-- `fresh` has the attempts that changed: all of one that is new, else only its charge, once 0.
+insert into usage_hours as h (
+    hour, account, key, model, tier, workflow, requests, attempts, ok, client_left, failed,
+    interrupted, retried, retried_ok, prompt_tokens, prompt_tokens_known, cached_tokens,
+    output_tokens, charge_nanousd, saved_nanousd, first_token
+)
+select
+    date_trunc('hour', asked_at, 'UTC') as hour, account, key, model, tier, workflow,
+    count(*) filter (where is_new and attempt = 1), count(*) filter (where is_new),
+    count(*) filter (where is_new and outcome = 'ok'),
+    count(*) filter (where is_new and outcome = 'client_left'),
+    count(*) filter (where is_new and outcome = 'failed'),
+    count(*) filter (where is_new and outcome = 'interrupted'),
+    count(*) filter (where is_new and client_retry > 0 and attempt = 1),
+    count(*) filter (where is_new and client_retry > 0 and outcome = 'ok'),
+    coalesce(sum(prompt_tokens) filter (where is_new), 0),
+    coalesce(sum(prompt_tokens) filter (where is_new and cached_tokens is not null), 0),
+    coalesce(sum(cached_tokens) filter (where is_new), 0),
+    coalesce(sum(output_tokens) filter (where is_new), 0), sum(charge_nanousd),
+    -- What the cached tokens would have cost beyond what they did, where they were charged.
+    coalesce(sum(round(
+        least(cached_tokens, prompt_tokens)::numeric
+        * (input_nanousd_per_mtok - cached_input_nanousd_per_mtok) * multiplier_bp / 10000000000
+    )) filter (where charge_reason = '' and cached_tokens is not null), 0),
+    count_buckets(
+        array_agg(first_token_bucket(first_token_ms))
+            filter (where is_new and first_token_ms is not null)
+    )
+from fresh
+group by 1, 2, 3, 4, 5, 6
+-- In one order everywhere, so that two drains cannot wait for each other.
+order by account, hour, key, model, tier, workflow
+on conflict (account, hour, key, model, tier, workflow) do update set
+    requests = h.requests + excluded.requests,
+    attempts = h.attempts + excluded.attempts,
+    ok = h.ok + excluded.ok,
+    client_left = h.client_left + excluded.client_left,
+    failed = h.failed + excluded.failed,
+    interrupted = h.interrupted + excluded.interrupted,
+    retried = h.retried + excluded.retried,
+    retried_ok = h.retried_ok + excluded.retried_ok,
+    prompt_tokens = h.prompt_tokens + excluded.prompt_tokens,
+    prompt_tokens_known = h.prompt_tokens_known + excluded.prompt_tokens_known,
+    cached_tokens = h.cached_tokens + excluded.cached_tokens,
+    output_tokens = h.output_tokens + excluded.output_tokens,
+    charge_nanousd = h.charge_nanousd + excluded.charge_nanousd,
+    saved_nanousd = h.saved_nanousd + excluded.saved_nanousd,
+    first_token = add_counts(h.first_token, excluded.first_token)
+
 -- name: add
 with fresh as (
-    insert into usage_attempts (
-        day, request, attempt, account, key, model, replica, session, prompt_family, workflow, tier,
-        is_stream, client_retry, caller_request, asked_at, waited_ms, first_token_ms,
-        output_tokens_per_second, duration_ms, prompt_tokens, cached_tokens, is_cached_estimated,
-        output_tokens, outcome, error, input_nanousd_per_mtok, cached_input_nanousd_per_mtok,
-        output_nanousd_per_mtok, multiplier_bp, charge_nanousd, charge_reason, cached_expected,
-        session_moved, cache_break
-    )
-    select
-        (request_time(d.request) at time zone 'UTC')::date, d.request, d.attempt, d.account,
-        d.key, d.model, d.replica, d.session, d.prompt_family,
-        case when d.workflow = '' or n.name is not null then d.workflow else 'other' end,
-        d.tier, d.is_stream, d.client_retry, d.caller_request,
-        request_time(d.request), greatest(d.waited_us, 0) / 1000.0, d.first_token_us / 1000.0,
-        case
-            when d.output_tokens > 1 and d.streamed_us > 0
-            then (d.output_tokens - 1) * 1000000.0 / d.streamed_us
-        end,
-        d.duration_us / 1000.0, d.prompt_tokens,
-        d.cached_tokens, d.is_cached_estimated, d.output_tokens, d.outcome, d.error,
-        d.input_nanousd_per_mtok, d.cached_input_nanousd_per_mtok, d.output_nanousd_per_mtok,
-        d.multiplier_bp, d.charge_nanousd, d.charge_reason, d.cached_expected, d.session_moved,
-        d.cache_break
-    from drained d
-    left join workflow_names n on n.account = d.account and n.name = d.workflow
-    on conflict do nothing
-    returning *
+    {insert}
+    returning *, true as is_new
 ), hours as (
-    insert into usage_hours as h (
-        hour, account, key, model, tier, workflow, requests, attempts, ok, client_left, failed,
-        interrupted, retried, retried_ok, prompt_tokens, prompt_tokens_known, cached_tokens,
-        output_tokens, charge_nanousd, saved_nanousd, first_token
-    )
-    select
-        date_trunc('hour', asked_at, 'UTC') as hour, account, key, model, tier, workflow,
-        count(*) filter (where attempt = 1), count(*), count(*) filter (where outcome = 'ok'),
-        count(*) filter (where outcome = 'client_left'), count(*) filter (where outcome = 'failed'),
-        count(*) filter (where outcome = 'interrupted'),
-        count(*) filter (where client_retry > 0 and attempt = 1),
-        count(*) filter (where client_retry > 0 and outcome = 'ok'),
-        coalesce(sum(prompt_tokens), 0),
-        coalesce(sum(prompt_tokens) filter (where cached_tokens is not null), 0),
-        coalesce(sum(cached_tokens), 0), coalesce(sum(output_tokens), 0), sum(charge_nanousd),
-        -- What the cached tokens would have cost beyond what they did, where they were charged.
-        coalesce(sum(round(
-            least(cached_tokens, prompt_tokens)::numeric
-            * (input_nanousd_per_mtok - cached_input_nanousd_per_mtok) * multiplier_bp / 10000000000
-        )) filter (where charge_reason = '' and cached_tokens is not null), 0),
-        count_buckets(
-            array_agg(first_token_bucket(first_token_ms)) filter (where first_token_ms is not null)
-        )
-    from fresh
-    group by 1, 2, 3, 4, 5, 6
-    -- In one order everywhere, so that two drains cannot wait for each other.
-    order by account, hour, key, model, tier, workflow
-    on conflict (account, hour, key, model, tier, workflow) do update set
-        requests = h.requests + excluded.requests,
-        attempts = h.attempts + excluded.attempts,
-        ok = h.ok + excluded.ok,
-        client_left = h.client_left + excluded.client_left,
-        failed = h.failed + excluded.failed,
-        interrupted = h.interrupted + excluded.interrupted,
-        retried = h.retried + excluded.retried,
-        retried_ok = h.retried_ok + excluded.retried_ok,
-        prompt_tokens = h.prompt_tokens + excluded.prompt_tokens,
-        prompt_tokens_known = h.prompt_tokens_known + excluded.prompt_tokens_known,
-        cached_tokens = h.cached_tokens + excluded.cached_tokens,
-        output_tokens = h.output_tokens + excluded.output_tokens,
-        charge_nanousd = h.charge_nanousd + excluded.charge_nanousd,
-        saved_nanousd = h.saved_nanousd + excluded.saved_nanousd,
-        first_token = add_counts(h.first_token, excluded.first_token)
+    {hours}
 ), spent as (
     insert into limit_spend as s (limit_id, value, window_start, holder, amount)
     select
@@ -139,3 +152,42 @@ with fresh as (
         amount = s.amount + excluded.amount
 )
 select count(*) from fresh
+
+-- name: insert_charged
+{insert}
+returning request::text
+
+-- name: charge
+with paid as (
+    update usage_attempts a set
+        charge_nanousd = d.charge_nanousd, charge_reason = d.charge_reason
+    from drained d
+    where a.day = any (%s::date[]) and a.day = (request_time(d.request) at time zone 'UTC')::date
+        and a.request = d.request and a.attempt = d.attempt and a.charge_reason = 'job'
+    returning a.*
+), fresh as (
+    select paid.*, false as is_new from paid
+    union all
+    select a.*, true from usage_attempts a
+    join drained d on a.request = d.request and a.attempt = d.attempt
+        and a.day = (request_time(d.request) at time zone 'UTC')::date
+    where a.day = any (%s::date[]) and a.request = any (%s::uuid[])
+), hours as (
+    {hours}
+)
+insert into limit_spend as s (limit_id, value, window_start, holder, amount)
+select
+    l.id,
+    case l.scope
+        when 'account' then '' when 'key' then d.key
+        when 'workflow' then d.workflow else d.session
+    end as value,
+    date_trunc(l.period, f.asked_at, 'UTC') as window_start, %s::uuid, sum(f.charge_nanousd)
+from fresh f
+join drained d using (request, attempt)
+join unnest(%s::uuid[], %s::bigint[]) as counted (request, limit_id) using (request)
+join limits l on l.id = counted.limit_id and l.measure = 'nanousd'
+group by 1, 2, 3
+order by 1, 2, 3
+on conflict (limit_id, value, window_start, holder) do update set
+    amount = s.amount + excluded.amount

@@ -29,6 +29,7 @@ _NULL: Final = "\\N"
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": None})
 _KNOWN_MAX: Final = 10_000
 _known: dict[tuple[str, str, Tier], tuple[Price, str]] = {}
+_TIER_AT: Final = OPENING_COLUMNS.index("tier")
 _PRICE_AT: Final = OPENING_COLUMNS.index("input_nanousd_per_mtok")
 _EXPECTED_AT: Final = OPENING_COLUMNS.index("cached_expected")
 # What an opening of the time before routing knew caches lacks at its end.
@@ -42,8 +43,9 @@ def opening(
     session, workflow, caller = request.session, request.workflow, request.caller_request_id
     retry = _NULL if request.client_retry is None else request.client_retry
     expected = end.cached_expected
+    attempt = request.attempt_base + end.attempts + 1
     return (
-        f"{request.id}\t{_who_pays_what(request)}\t{end.attempts + 1}\t{end.replica}\t"
+        f"{request.id}\t{_who_pays_what(request)}\t{attempt}\t{end.replica}\t"
         f"{_escaped(session) if session else ''}\t{request.prompt_family}\t"
         f"{_escaped(workflow) if workflow else ''}\t{request.is_stream:d}\t{retry}\t"
         f"{_escaped(caller) if caller else ''}\t{waited_us}\t"
@@ -95,6 +97,11 @@ def agreed_in(opened: bytes) -> tuple[Price, int | None]:
         Price(*map(int, fields[_PRICE_AT : _PRICE_AT + 4])),
         None if expected == _NULL.encode() else int(expected),
     )
+
+
+def is_of_job(opened: bytes) -> bool:
+    """Whether an opening half is of a job's attempt."""
+    return opened.split(b"\t", _TIER_AT + 1)[_TIER_AT] != Tier.NOW.encode()
 
 
 def _escaped(label: str) -> str:

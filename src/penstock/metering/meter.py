@@ -1,14 +1,16 @@
 """Opens a meter before an attempt goes upstream, and closes it once, however the attempt ends.
 
 The journal has the opening record before the engine sees a byte, and the closing one before the
-caller sees the last. What is charged is what was made for a caller who got something of it.
+caller sees the last. What is charged is what was made for a caller who got something of it. A job's
+attempt is charged by the job's completion only: see charge.py.
 """
 
 from penstock.clock import Clock
-from penstock.metering.bill import bill
+from penstock.metering.bill import Bill, bill, withheld
 from penstock.metering.journal import Journal
 from penstock.metering.ledger_line import Times, closing, opening
 from penstock.metering.usage_slots import USAGE_BYTES_MAX
+from penstock.records.price import Tier
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd
 from penstock.records.usage import Usage
 from penstock.wire.engine_usage import read_usage, write_usage
@@ -30,11 +32,16 @@ class Metering:
         slot = journal.take_slot()
         waited_us = int((self._clock.now() - request.asked_at) * 1e6)
         try:
-            journal.open(slot, opening(request, end, waited_us, limits))
+            opened = opening(request, end, waited_us, limits)
+            journal.open(slot, opened)
         except BaseException:
             journal.slots.free(slot)
             raise
-        return Meter(journal, self._clock, request, slot, end.cached_expected)
+        if request.tier is Tier.NOW:
+            return Meter(journal, self._clock, request, slot, end.cached_expected)
+        meter = JobMeter(journal, self._clock, request, slot, end.cached_expected)
+        meter.keep(opened, end)
+        return meter
 
 
 class Meter:
@@ -90,9 +97,12 @@ class Meter:
         is_cut = outcome is not Outcome.OK and request.is_stream
         expected = self._cached_expected if is_cut else None
         billed = bill(usage, request.price, is_delivered=is_delivered, cut_expecting=expected)
+        self._write(self._times(usage), outcome, error, billed)
+
+    def _write(self, times: Times, outcome: Outcome, error: str, billed: Bill) -> None:
         self.charge_nanousd = billed.charge_nanousd
         journal, slot = self._journal, self._slot
-        journal.close(slot, closing(self._times(usage), outcome, error, billed))
+        journal.close(slot, closing(times, outcome, error, billed))
         journal.slots.free(slot)
 
     def _times(self, usage: Usage | None) -> Times:
@@ -106,3 +116,20 @@ class Meter:
             return duration_us, None if usage is None else duration_us, None
         first_us = int((first_at - self._began) * 1e6)
         return duration_us, first_us, duration_us - first_us
+
+
+class JobMeter(Meter):
+    """An attempt of a job: journaled free of charge, and kept as it is charged if it is the last.
+
+    The line with the charge goes into `RequestEnd.charged_line`.
+    """
+
+    __slots__ = ("_end", "_opened")
+
+    def keep(self, opened: bytes, end: RequestEnd) -> None:
+        self._opened = opened
+        self._end = end
+
+    def _write(self, times: Times, outcome: Outcome, error: str, billed: Bill) -> None:
+        self._end.charged_line = self._opened + closing(times, outcome, error, billed)
+        super()._write(times, outcome, error, withheld(billed))

@@ -10,19 +10,24 @@ from penstock.store import Store
 from penstock.store.pool import Row
 
 NAME_CHARACTERS_MAX = 200
+FLEX_WEIGHT_MAX = 1000
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _SET_BLOCKED = """
     update accounts set is_blocked = %s, revision = %s where id = %s
-    returning id, name, is_blocked, on_outage, affinity
+    returning id, name, is_blocked, on_outage, affinity, flex_weight
 """
 _SET_ON_OUTAGE = """
     update accounts set on_outage = %s, revision = %s where id = %s
-    returning id, name, is_blocked, on_outage, affinity
+    returning id, name, is_blocked, on_outage, affinity, flex_weight
 """
 _SET_AFFINITY = """
     update accounts set affinity = %s, revision = %s where id = %s
-    returning id, name, is_blocked, on_outage, affinity
+    returning id, name, is_blocked, on_outage, affinity, flex_weight
+"""
+_SET_FLEX_WEIGHT = """
+    update accounts set flex_weight = %s, revision = %s where id = %s
+    returning id, name, is_blocked, on_outage, affinity, flex_weight
 """
 
 
@@ -57,7 +62,7 @@ class AccountBook:
         """The oldest accounts first."""
         async with self._store.transaction() as transaction:
             rows = await transaction.fetch(
-                "select id, name, is_blocked, on_outage, affinity from accounts"
+                "select id, name, is_blocked, on_outage, affinity, flex_weight from accounts"
                 " order by created_at, id limit %s",
                 (limit,),
             )
@@ -66,7 +71,8 @@ class AccountBook:
     async def find(self, id: str) -> Account | None:
         async with self._store.transaction() as transaction:
             row = await transaction.fetch_one(
-                "select id, name, is_blocked, on_outage, affinity from accounts where id = %s",
+                "select id, name, is_blocked, on_outage, affinity, flex_weight from accounts"
+                " where id = %s",
                 (id,),
             )
         return None if row is None else account_from(row)
@@ -83,7 +89,15 @@ class AccountBook:
         """Choose how firmly its sessions stay with their replicas."""
         return await self._change(_SET_AFFINITY, affinity.value, id)
 
-    async def _change(self, statement: str, value: bool | str, id: str) -> Account:
+    async def set_flex_weight(self, id: str, flex_weight: int) -> Account:
+        """Choose its share in the fair order of jobs. Jobs that wait already keep their place."""
+        if not 1 <= flex_weight <= FLEX_WEIGHT_MAX:
+            raise errors.InvalidRequest(
+                f"A flex weight is 1 to {FLEX_WEIGHT_MAX}.", param="flex_weight"
+            )
+        return await self._change(_SET_FLEX_WEIGHT, flex_weight, id)
+
+    async def _change(self, statement: str, value: bool | int | str, id: str) -> Account:
         async with self._store.transaction() as transaction:
             revision = await next_revision(transaction)
             row = await transaction.fetch_one(statement, (value, revision, id))
@@ -92,8 +106,8 @@ class AccountBook:
 
 def account_from(row: Row) -> Account:
     """A record out of a row, in the order of the record's fields."""
-    id, name, is_blocked, on_outage, affinity = row
-    return Account(id, name, is_blocked, OnOutage(on_outage), Affinity(affinity))
+    id, name, is_blocked, on_outage, affinity, weight = row
+    return Account(id, name, is_blocked, OnOutage(on_outage), Affinity(affinity), weight)
 
 
 def check_name(name: str) -> None:

@@ -25,8 +25,8 @@ async def read_accounts(transaction: Transaction, since: int) -> AsyncIterator[l
     after = (since + 1, "")
     while True:
         rows = await transaction.fetch(
-            "select revision, id, name, is_blocked, on_outage, affinity from accounts"
-            " where (revision, id) > (%s, %s) order by revision, id limit %s",
+            "select revision, id, name, is_blocked, on_outage, affinity, flex_weight"
+            " from accounts where (revision, id) > (%s, %s) order by revision, id limit %s",
             (*after, PAGE_ROWS),
         )
         yield [account_from(row[1:]) for row in rows]

@@ -15,7 +15,7 @@ from penstock.policy.cell_secret import account_salt, cell_mark, read_cell_secre
 from penstock.policy.changes import read_accounts, read_keys, read_revision
 from penstock.policy.key_table import KeyTable
 from penstock.policy.settings import Settings
-from penstock.records.account import Key
+from penstock.records.account import Key, KeyId
 from penstock.store import Store, Transaction
 
 logger = logging.getLogger(__name__)
@@ -48,6 +48,13 @@ class KeyMirror:
         keep secrets in memory, and a revocation would have one more place to clear.
         """
         return self._table.active.get(_sha256(secret).digest())
+
+    def find_by_id(self, id: KeyId) -> Key | None:
+        """A key by its id, revoked or not; None when it is not known here, or not yet.
+
+        For jobs: they run long after their caller showed its secret.
+        """
+        return self._table.find_by_id(id)
 
     async def look_up(self, secret: bytes) -> Key:
         """Find a key, asking Postgres if it is not known: it may have been created just now."""

@@ -31,11 +31,19 @@ class KeyTable:
         self._keys_max = keys_max
         self._accounts_max = accounts_max
         self._revoked: set[bytes] = set()
+        self._hashes: dict[KeyId, bytes] = {}
         self._accounts: dict[AccountId, Account] = {}
         self._hashes_by_account: dict[AccountId, set[bytes]] = {}
 
     def is_revoked(self, secret_sha256: bytes) -> bool:
         return secret_sha256 in self._revoked
+
+    def find_by_id(self, id: KeyId) -> Key | None:
+        """A key by its name, also one that was revoked; None when it is not known here."""
+        known = self._hashes.get(id)
+        if known is None:
+            return None
+        return self.active.get(known) or Key(id, Role.RUNTIME, None, is_revoked=True)
 
     def apply_accounts(self, accounts: Iterable[Account]) -> None:
         """Take in new and changed accounts. New ones over the limit are left out: `is_full`."""
@@ -61,13 +69,17 @@ class KeyTable:
             elif row.is_revoked:
                 self._revoke(row)
             elif row.account_id is None:
-                self.active[row.secret_sha256] = Key(row.id, row.role, None, row.name)
+                self._add(row, None)
             elif row.account_id in self._accounts:
-                account = self._accounts[row.account_id]
-                self.active[row.secret_sha256] = Key(row.id, row.role, account, row.name)
+                self._add(row, self._accounts[row.account_id])
                 self._hashes_by_account[row.account_id].add(row.secret_sha256)
 
+    def _add(self, row: KeyRow, account: Account | None) -> None:
+        self._hashes[row.id] = row.secret_sha256
+        self.active[row.secret_sha256] = Key(row.id, row.role, account, row.name)
+
     def _revoke(self, row: KeyRow) -> None:
+        self._hashes[row.id] = row.secret_sha256
         self._revoked.add(row.secret_sha256)
         self.active.pop(row.secret_sha256, None)
         if row.account_id in self._hashes_by_account:

@@ -48,7 +48,8 @@ class KeyBook:
             account = None
             if account_id is not None:
                 row = await transaction.fetch_one(
-                    "select id, name, is_blocked, on_outage, affinity from accounts where id = %s",
+                    "select id, name, is_blocked, on_outage, affinity, flex_weight from accounts"
+                    " where id = %s",
                     (account_id,),
                 )
                 if row is None:
@@ -80,7 +81,8 @@ class KeyBook:
         async with self._store.transaction() as transaction:
             rows = await transaction.fetch(
                 "select k.id, k.role, k.name, k.revoked_at is not null, a.id, a.name, a.is_blocked,"
-                " a.on_outage, a.affinity from keys k left join accounts a on a.id = k.account_id"
+                " a.on_outage, a.affinity, a.flex_weight"
+                " from keys k left join accounts a on a.id = k.account_id"
                 " where %s::text is null or k.account_id = %s"
                 " order by k.created_at, k.id limit %s",
                 (account_id, account_id, limit),

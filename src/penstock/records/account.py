@@ -38,6 +38,8 @@ class Account(msgspec.Struct, frozen=True):
     is_blocked: bool = False
     on_outage: OnOutage = OnOutage.CONTINUE
     affinity: Affinity = Affinity.NEAR
+    # Its share in the fair order of jobs, beside those of the other accounts.
+    flex_weight: int = 1
 
 
 class Key(msgspec.Struct, frozen=True):

@@ -1,10 +1,15 @@
 """A limit on what may be used: of what, by whom, in which time; and where somebody stands."""
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 from penstock.records.account import AccountId
+
+# Who holds, and has spent, what jobs use of limits: one holder for all keepers and gateways, for a
+# job that was submitted through one process is finished by another. No worker is ever named so.
+FLEX_HOLDER: Final = "f1e70000-0000-7000-8000-000000000000"
 
 
 class Scope(StrEnum):

@@ -45,6 +45,14 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     slots_live: Annotated[int, Meta(ge=1, le=65536)] = 256
     start_seconds_max: Annotated[int, Meta(ge=1, le=86400)] = 3600
 
+    @property
+    def has_priority(self) -> bool:
+        """Whether the engine is told to keep its line by priority; it refuses one otherwise."""
+        pairs = zip(self.command, self.command[1:], strict=False)
+        return ("--scheduling-policy", "priority") in pairs or (
+            "--scheduling-policy=priority" in self.command
+        )
+
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One entry of the catalogue."""

@@ -31,3 +31,5 @@ class Replica(msgspec.Struct, frozen=True):
     slots_live: int = 256
     generation: int = 1
     host: str = ""
+    # Whether its engine keeps a line by priority. Only its keeper knows, and only jobs need it.
+    has_priority: bool = False

@@ -49,6 +49,12 @@ class InferenceRequest(msgspec.Struct, frozen=True):
     session_key: int = 0
     # Whether its session stays where its cache is even when that is slower.
     is_affinity_strict: bool = False
+    # The only replica that may run it: a job runs where it was pulled for. Empty: any.
+    only_replica: str = ""
+    # Its place in the engine's own line; a higher number is later. 0 is what is wanted now.
+    engine_priority: int = 0
+    # Attempts before these: a job goes on counting when it is run again.
+    attempt_base: int = 0
 
 
 class Outcome(StrEnum):
@@ -83,6 +89,8 @@ class RequestEnd(msgspec.Struct):
     charge_nanousd: int = 0
     # Prompt and output of all attempts.
     tokens: int = 0
+    # Of a job: its last attempt as a line of the ledger with its charge, for the completion.
+    charged_line: bytes = b""
     # Where the caller stands with its hard limits, and which soft ones it has passed.
     standings: tuple[Standing, ...] = ()
     warnings: tuple[Standing, ...] = ()

@@ -59,8 +59,8 @@ class KnownReplica:
 
     __slots__ = (
         "_claimed_at", "_is_on_trial", "_is_rate_told", "_sent_at", "_tokens", "_trusted_again_at",
-        "_work", "claims", "engine", "host_load", "is_doubted", "keeper", "keeper_work",
-        "kv_tokens",
+        "_work", "claims", "engine", "flex_in_flight", "host_load", "is_doubted", "keeper",
+        "keeper_work", "kv_tokens",
         "others_decoding", "others_in_flight", "others_tokens", "own", "replica",
         "seconds_per_token", "shelf",
     )  # fmt: skip
@@ -76,6 +76,8 @@ class KnownReplica:
         # Requests and prompt tokens that no gateway sent, such as flex work, by its keeper.
         self.keeper_work = (0, 0)
         self.keeper = 0
+        # How much of `in_flight` is flex work, by its keeper: it takes no live slot.
+        self.flex_in_flight = 0
         # What its engine says of itself, and how much of that nobody else tells us.
         self.engine = _NO_FIGURES
         # Whether what others claim does not count now: see `review`.
@@ -110,8 +112,11 @@ class KnownReplica:
             self.others_in_flight = int(host.in_flight)
             self.others_decoding = int(host.decoding)
             self.others_tokens = int(host.prompt_tokens)
+            self.flex_in_flight = 0
             return
         requests, tokens = self.keeper_work
+        # Without a keeper it is what an engine has beyond what is known, whosever that is.
+        self.flex_in_flight = requests if self.keeper else 0
         unheard = self.engine.unheard
         if unheard.requests:
             requests, tokens = max(requests, unheard.requests), max(tokens, unheard.tokens)

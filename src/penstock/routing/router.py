@@ -69,7 +69,7 @@ class Router:
         choice = self._chooser.choose(question)
         if choice is None and len(question.barred) > len(excluded):
             choice = self._chooser.choose(question._replace(barred=excluded))
-        if choice is None and self.ejections:
+        if choice is None and self.ejections and not request.only_replica:
             # All that is left is ejected: a try that may fail is better than a sure refusal.
             everyone = self._all_ready(request.model.id)
             choice = self._chooser.choose(
@@ -103,7 +103,8 @@ class Router:
             return True
         for known in members:
             self._look(known)
-            if known.in_flight < known.replica.slots_live:
+            # Flex work gives way, and inside the engine it comes last: it makes nobody wait here.
+            if known.in_flight - known.flex_in_flight < known.replica.slots_live:
                 return True
         return False
 
@@ -185,7 +186,8 @@ class Router:
         excluded: Collection[ReplicaId],
         now: float,
     ) -> Question:
-        fleet = self._fleet(request.model.id)
+        only = request.only_replica
+        fleet = self._one(request.model.id, only) if only else self._fleet(request.model.id)
         barred = excluded
         last = None
         if session is not None:
@@ -206,6 +208,11 @@ class Router:
             members = [self.knowledge.replica(r) for r in ready if r.id not in self.ejections]
             fleet = self._fleets[model] = ModelFleet(ready, members, version)
         return fleet
+
+    def _one(self, model: ModelId, replica: str) -> ModelFleet:
+        """A fleet of this replica, ejected or not, if it is ready."""
+        ready = tuple(each for each in self._roster.ready(model) if each.id == replica)
+        return ModelFleet(ready, [self.knowledge.replica(each) for each in ready], 0)
 
     def _all_ready(self, model: ModelId) -> ModelFleet:
         ready = self._roster.ready(model)

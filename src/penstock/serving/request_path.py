@@ -4,7 +4,7 @@
                who may    now?          where?     run it    what it cost
 
 Ingress has read the request and policy has granted it; what is in brackets happens here, and
-nowhere else: flex work will run the same function. Each stage is a room that does not know the
+nowhere else: flex work runs the same function. Each stage is a room that does not know the
 others.
 """
 
@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from penstock.admission import Gate, Hold, Limits
+from penstock.admission import Gate, Hold
 from penstock.clock import Clock
 from penstock.engine.attempt import Attempt
 from penstock.engine.replica import ReplicaClient
@@ -60,10 +60,18 @@ class Meters(Protocol):
     ) -> AttemptMeter: ...
 
 
+class Reservations(Protocol):
+    """The seam to limits: a gateway's leases, or none where jobs run."""
+
+    def reserve(self, request: InferenceRequest) -> Hold | None: ...
+
+    async def lease(self, request: InferenceRequest) -> Hold: ...
+
+
 class Stages(msgspec.Struct, frozen=True):
     """The rooms that the path joins."""
 
-    limits: Limits
+    limits: Reservations
     gate: Gate
     router: Router
     clients: FleetClients
@@ -169,6 +177,7 @@ class RequestPath:
             now = self._clock.monotonic()
             is_failed = ending.error in _REPLICA_FAILURES
             self._router.finished(route, attempt.usage, now, is_failed=is_failed)
+            self._gate.note_end(request.model.id)
             self._gate.let_next(request.model.id)
             is_delivered = attempt.first_data_at is not None
             meter.close(

@@ -5,7 +5,7 @@ lying or lost message can at worst cost speed. It decides nothing: routing does.
 """
 
 from penstock.signals.counts import Counts, Drop
-from penstock.signals.exchange import Announcer, CellKey, Exchange
+from penstock.signals.exchange import Announcer, CellKey, Engines, Exchange, KeeperExchange
 from penstock.signals.identity import Identity, keeper_identity, worker_identity
 from penstock.signals.load_table import LoadTable, open_table
 from penstock.signals.settings import Settings
@@ -15,8 +15,10 @@ __all__ = [
     "CellKey",
     "Counts",
     "Drop",
+    "Engines",
     "Exchange",
     "Identity",
+    "KeeperExchange",
     "LoadTable",
     "Settings",
     "keeper_identity",

@@ -1,4 +1,4 @@
-"""The loops that speak and listen: a gateway worker's, and a keeper's, which only speaks.
+"""The loops that speak and listen: a gateway worker's, and a keeper's.
 
 Nothing here is on a request's path, and nothing that is heard can end a loop.
 """
@@ -22,6 +22,10 @@ from penstock.signals.speaker import Speaker
 from penstock.signals.transports import make_transports
 
 logger = logging.getLogger(__name__)
+
+
+# What a keeper's engines say of themselves at a time.
+Engines = Callable[[float], Sequence[EngineClaim]]
 
 
 class CellKey(msgspec.Struct, frozen=True):
@@ -133,6 +137,9 @@ class Exchange:
         for sender in self.peers.fallen_silent(now):
             self._router.forget_peer(sender)
         self._note()
+        self._speak(now)
+
+    def _speak(self, now: float) -> None:
         told = self._router.tell(now)
         self._line.send(self._line.speaker.say(told.loads, told.sent))
 
@@ -167,8 +174,12 @@ class Exchange:
             logger.info("peers changed", extra=extra)
 
 
-class Announcer:
-    """A keeper's part: tells what its engines said. Without engines it is quiet."""
+class KeeperExchange(Exchange):
+    """The part of a keeper that pulls flex work, and so must hear what is wanted now.
+
+    What it runs is told with its engines, and never as a load: a gateway's request waits for no
+    flex work. Without engines that are ready it is quiet.
+    """
 
     def __init__(
         self,
@@ -176,7 +187,29 @@ class Announcer:
         cell: CellKey,
         settings: Settings,
         clock: Clock,
-        engines: Callable[[float], Sequence[EngineClaim]],
+        router: Router,
+        engines: Engines,
+    ) -> None:
+        super().__init__(identity, cell, settings, clock, router)
+        self._engines = engines
+
+    def _speak(self, now: float) -> None:
+        sent = self._router.tell(now).sent
+        engines = self._engines(now)
+        if engines:
+            self._line.send(self._line.speaker.say_engines(engines, sent))
+
+
+class Announcer:
+    """The part of a keeper that pulls no flex work, and so needs to hear nobody."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        cell: CellKey,
+        settings: Settings,
+        clock: Clock,
+        engines: Engines,
     ) -> None:
         self._line = _Line(identity, cell, settings, clock)
         self._clock = clock
@@ -194,4 +227,4 @@ class Announcer:
 
 
 def _ignore(_: bytes) -> None:
-    """A keeper needs to hear nobody."""
+    """It is of no use to this keeper."""

@@ -37,9 +37,12 @@ class Speaker:
         batches = [batch for batch in self._batches if batch.sent]
         return self._seal(self._signal(number, loads=list(loads), batches=batches))
 
-    def say_engines(self, engines: Sequence[EngineClaim]) -> bytes:
-        """What a keeper tells."""
-        return self._seal(self._signal(self._next_number(), engines=list(engines)))
+    def say_engines(self, engines: Sequence[EngineClaim], sent: Sequence[SentPrompt] = ()) -> bytes:
+        """What a keeper tells: its engines, the flex work in them, and the prompts of that."""
+        number = self._next_number()
+        self._batches.appendleft(Batch(number, list(sent)))
+        batches = [batch for batch in self._batches if batch.sent]
+        return self._seal(self._signal(number, batches=batches, engines=list(engines)))
 
     def say_last(self) -> bytes:
         """That this sender ends: the others need not wait for it."""

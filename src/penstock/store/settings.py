@@ -1,4 +1,4 @@
-"""Settings of the store: where Postgres is, and how long anything may wait for it."""
+"""Settings of the store: where Postgres and objects are, how long anything waits for them."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ from msgspec import Meta
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every wait for Postgres has an end; it is one of these."""
+    """Every wait has an end; it is one of these."""
 
     # Where Postgres is (a libpq URI or key=value string); empty means the embedded one.
     dsn: str = ""
@@ -31,6 +31,22 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     lock_poll_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 1.0
     # How long a leader's check that it still holds its lock may take.
     lock_ping_seconds: Annotated[float, Meta(ge=0.1, le=60)] = 2.0
+    # Where large payloads, results and files are: `file:FOLDER` for one host, or `s3://BUCKET/PREFIX`.
+    objects_url: Annotated[str, Meta(pattern="^(file:.+|s3://[^/]+.*)$")] = (
+        "file:penstock-state/objects"
+    )
+    # S3's address where it is not Amazon's own, such as `http://127.0.0.1:8333`.
+    objects_endpoint: str = ""
+    # The bucket's region.
+    objects_region: str = "us-east-1"
+    # The bucket's access key; empty = the machine's own role, or AWS_ variables.
+    objects_access_key: str = ""
+    # The secret that belongs to it.
+    objects_secret_key: str = ""
+    # How long S3 may take for one object or one part of it, retries included.
+    objects_seconds: Annotated[float, Meta(ge=0.1, le=600)] = 30.0
+    # How much of a large object is read at a time.
+    objects_piece_bytes: Annotated[int, Meta(ge=4096, le=2**28)] = 2**20
 
     def __post_init__(self) -> None:
         if self.pool_size_min > self.pool_size_max:

@@ -87,6 +87,7 @@ class _Page:
             yield kind(name, METRICS[name], value=sum(g.sums.get(name, 0) for g in gauges))
         yield from _labelled([g.limits for g in gauges], ["scope", "measure", "period"])
         yield from _labelled([g.reasons for g in gauges], ["reason"])
+        yield from _of_cell([g.cell for g in gauges])
 
     def _by_reason(self, name: str, label: str, field: str) -> Metric:
         family = CounterMetricFamily(name, METRICS[name], labels=[*_LABELS, label])
@@ -140,6 +141,21 @@ def _labelled(workers: list[dict[str, dict[str, int]]], labels: list[str]) -> It
             count = sum(worker.get(name, {}).get(values, 0) for worker in workers)
             counter.add_metric(values.split(" "), count)
         yield counter
+
+
+def _of_cell(workers: list[dict[str, dict[str, float]]]) -> Iterator[Metric]:
+    """Figures that all workers read from one place: the greatest that one has, not a sum."""
+    for name in sorted({name for worker in workers for name in worker}):
+        values: dict[str, float] = {}
+        for worker in workers:
+            for key, value in worker.get(name, {}).items():
+                values[key] = max(value, values.get(key, value))
+        kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+        labels = sorted({key.partition(" ")[0] for key in values if key})
+        family = kind(name, METRICS[name], labels=labels)
+        for key, value in sorted(values.items()):
+            family.add_metric([key.partition(" ")[2]] if key else [], value)
+        yield family
 
 
 def _single(name: str, value: float) -> GaugeMetricFamily:

@@ -83,6 +83,14 @@ METRICS: Final = {
     "penstock_signals_trimmed_total": "Messages that had to leave something out.",
     "penstock_signal_failures_total": "Messages or turns that failed by a fault of our own.",
     "penstock_signals_dropped_total": "Messages not listened to or not sent, by reason.",
+    "penstock_flex_queued": "Jobs of the whole cell that wait.",
+    "penstock_flex_running": "Jobs of the whole cell that run.",
+    "penstock_flex_oldest_seconds": "How long the oldest waiting job has waited.",
+    "penstock_flex_jobs_per_second": "Jobs that end in a second, over the last minute or so.",
+    "penstock_flex_started_soon_ratio": "Of the jobs, the share begun within five minutes.",
+    "penstock_webhook_tries_total": "Webhooks that were sent, by how the try ended.",
+    "penstock_webhook_oldest_seconds": "Age of the oldest webhook that is still to be delivered.",
+    "penstock_event_streams": "Open streams of events.",
 }
 
 OTHER: Final = "other"
@@ -160,6 +168,8 @@ class Gauges(msgspec.Struct):
     # By metric, then by reason.
     reasons: dict[str, dict[str, int]] = {}
     peers_heard: int = 0
+    # Facts of the whole cell, which every worker reads: by metric, then by `label value`, or "".
+    cell: dict[str, dict[str, float]] = {}
 
 
 class Snapshot(msgspec.Struct):

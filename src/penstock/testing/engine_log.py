@@ -1,5 +1,6 @@
 """What the scripted engine remembers about the requests it got, for a test to ask about."""
 
+import os
 from collections import deque
 from typing import Any
 
@@ -24,10 +25,13 @@ class Entry(msgspec.Struct):
 
 
 class EngineLog:
-    """Counters, and the last requests."""
+    """Counters, and the last requests; in a file, if one is named, all of them."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, file: str = "") -> None:
         self._entries: deque[Entry] = deque(maxlen=limit)
+        # Unbuffered, so that it still says what an engine that was killed had received.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        self._file = os.open(file, flags, 0o644) if file else None
         self.requests = 0
         self.finished = 0
         self.aborted = 0
@@ -38,11 +42,13 @@ class EngineLog:
     def open(self, entry: Entry) -> None:
         self.requests += 1
         self._entries.append(entry)
+        self._note("begun", entry)
 
     def close(self, entry: Entry, outcome: str) -> None:
         """Outcomes: finished, aborted (the client left), refused (4xx, 5xx), faulted (a script)."""
         entry.outcome = outcome
         setattr(self, outcome, getattr(self, outcome) + 1)
+        self._note(outcome, entry)
 
     def shown(self) -> dict[str, Any]:
         last = self._entries[-1].shown() if self._entries else None
@@ -56,3 +62,7 @@ class EngineLog:
             "last_request": last,
             "requests_log": [entry.shown(_LOGGED_BODY_BYTES_MAX) for entry in self._entries],
         }
+
+    def _note(self, event: str, entry: Entry) -> None:
+        if self._file is not None:
+            os.write(self._file, f"{event} {entry.id}\n".encode())

@@ -17,6 +17,7 @@ class Options(msgspec.Struct, frozen=True):
     max_model_len: int
     kv_blocks: int
     log_limit: int
+    requests_file: str
     drain_seconds: float
     follow_stdin: bool
 
@@ -34,6 +35,7 @@ def read_options(arguments: Sequence[str] | None = None) -> Options:
     parser.add_argument("--max-model-len", type=int, default=1_000_000)
     parser.add_argument("--kv-blocks", type=int, default=65_536, help="blocks of 16 tokens")
     parser.add_argument("--log-limit", type=int, default=100, help="requests remembered")
+    parser.add_argument("--requests-file", default="", help="one line at each begin and end")
     parser.add_argument("--drain-seconds", type=float, default=60.0)
     parser.add_argument(
         "--follow-stdin", action="store_true", help="end at once when stdin is closed"

@@ -27,7 +27,7 @@ class Inference:
         self._options = options
         self._clock = clock
         self._heads = heads
-        self.log = EngineLog(options.log_limit)
+        self.log = EngineLog(options.log_limit, options.requests_file)
         self.slots = Slots(options.slots, options.queue_limit)
         self.blocks = PrefixBlocks(options.kv_blocks)
         self.tokens_held = 0

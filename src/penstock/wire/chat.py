@@ -70,7 +70,7 @@ _TOKENS = msgspec.json.Decoder(Annotated[int, Meta(ge=0)] | None)
 _MAX_TOKENS = Field("max_tokens", _TOKENS, None)
 _MAX_COMPLETION_TOKENS = Field("max_completion_tokens", _TOKENS, None)
 _CACHE_KEY = Field("prompt_cache_key", msgspec.json.Decoder(str | None), None)
-_OPTIONS = Field("options", msgspec.json.Decoder(Options | None), None)
+OPTIONS = Field("options", msgspec.json.Decoder(Options | None), None)
 _METADATA = msgspec.json.Decoder(_Metadata | None)
 _CONVERSATION = msgspec.json.Decoder(_Conversation | str | None)
 _TOOLS = Field("tools", msgspec.json.Decoder(list[Raw] | None), None)
@@ -118,7 +118,7 @@ def read_chat(
     stream_options = stream_options or _NO_STREAM_OPTIONS
     max_tokens = _MAX_TOKENS.read(fields)
     max_completion_tokens = _MAX_COMPLETION_TOKENS.read(fields)
-    options = _OPTIONS.read(fields) or _NO_OPTIONS
+    options = OPTIONS.read(fields) or _NO_OPTIONS
     fields.pop("options", None)
     return ChatRequest(
         fields=fields,

@@ -3,15 +3,24 @@
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
+
+
+class AsyncOffer(msgspec.Struct):
+    """How the same request is queued instead: send its body to `href` with these headers too."""
+
+    href: str
+    headers: dict[str, str] = {}
 
 
 class OpenAIError(msgspec.Struct):
-    """What openai's SDKs read."""
+    """What openai's SDKs read. `async` is there where waiting in line would help."""
 
     message: str
     type: str
     code: str
     param: str | None = None
+    async_offer: AsyncOffer | UnsetType = msgspec.field(default=UNSET, name="async")
 
 
 class OpenAIErrorAnswer(msgspec.Struct):
@@ -25,6 +34,7 @@ class EnvelopeError(msgspec.Struct):
 
     message: str
     code: int
+    async_offer: AsyncOffer | UnsetType = msgspec.field(default=UNSET, name="async")
 
 
 class EnvelopeErrorAnswer(msgspec.Struct):

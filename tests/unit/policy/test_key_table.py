@@ -41,6 +41,24 @@ def test_a_key_is_known_with_its_account() -> None:
     }
 
 
+def test_a_key_is_found_by_its_id_as_it_is_now() -> None:
+    table = _table()
+    table.apply_accounts([_account(1)])
+    table.apply_keys([_row(1), _row(2, None), _row(3, is_revoked=True)])
+    assert table.find_by_id(KeyId("k1")) == table.active[_hash(1)]
+    assert table.find_by_id(KeyId("k2")) == table.active[_hash(2)]
+    table.apply_accounts([_account(1, is_blocked=True)])
+    found = table.find_by_id(KeyId("k1"))
+    assert found is not None
+    assert found.account == _account(1, is_blocked=True)
+    table.apply_keys([_row(1, is_revoked=True)])
+    for number in (1, 3):
+        found = table.find_by_id(KeyId(f"k{number}"))
+        assert found is not None
+        assert found.is_revoked
+    assert table.find_by_id(KeyId("k4")) is None
+
+
 def test_a_blocked_account_is_seen_through_all_its_keys() -> None:
     table = _table()
     table.apply_accounts([_account(1), _account(2)])

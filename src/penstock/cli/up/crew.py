@@ -86,7 +86,9 @@ class Crew:
         fleet = self._config.fleet
         drain = self._config.ingress.drain_seconds + _MARGIN_SECONDS
         await self._gateway.stop(drain, signals.hurried)
+        puller = self._config.puller
         longest = fleet.drain_seconds + fleet.stop_grace_seconds + 6 * _MARGIN_SECONDS
+        longest += puller.drain_seconds + puller.last_write_seconds
         await self._keeper.stop(longest + _MARGIN_SECONDS, signals.abandoned)
         if signals.abandoned.is_set():
             seconds = fleet.orphan_seconds

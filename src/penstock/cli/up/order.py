@@ -51,6 +51,7 @@ def settings_for(
         "catalogue.default_model": wanted.models[0].id,
         "fleet.state_folder": str(state.fleet),
         "metering.journal_folder": str(state.journal),
+        "store.objects_url": f"file:{state.objects}",
         "signals.folder": str(state.signals_folder),
         "fleet.engine_home": wanted.engine_home,
         # The gateway has ended before replicas are drained, so there is little to wait for.

@@ -3,7 +3,7 @@
 up.lock       held while a run lasts
 account.json  the first account and its key, secret included (mode 0600)
 running.json  ports and processes of the present run; of the last one if that was killed
-postgres/ fleet/ journal/ models/ logs/ run/
+postgres/ fleet/ journal/ objects/ models/ logs/ run/
 """
 
 import contextlib
@@ -57,6 +57,7 @@ class UpState:
         self.postgres = self.root / "postgres"
         self.fleet = self.root / "fleet"
         self.journal = self.root / "journal"
+        self.objects = self.root / "objects"
         self.models = self.root / "models"
         self.logs = self.root / "logs"
 

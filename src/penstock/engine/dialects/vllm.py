@@ -38,6 +38,9 @@ def chat_body(request: InferenceRequest, served_name: Raw) -> tuple[bytes, Raw, 
     body["cache_salt"] = Raw(b'"%s"' % request.cache_salt.encode())
     if request.is_stream:
         body["stream_options"] = _ASK_FOR_USAGE
+    if request.engine_priority:
+        # vLLM refuses any but 0 unless it was started with `--scheduling-policy priority`.
+        body["priority"] = Raw(b"%d" % request.engine_priority)
     if request.session:
         body["session_id"] = Raw(b'"%s"' % _scoped_session(request).encode())
     rest = msgspec.json.encode(body)

@@ -14,7 +14,7 @@ from penstock.testing.fleet_simulator.engine_constants import EngineConstants
 from penstock.testing.fleet_simulator.fleet import Fleet
 from penstock.testing.fleet_simulator.flight import Flight, TraceRequest, depart
 from penstock.testing.fleet_simulator.penstock_gateway import PenstockGateway, SimulatedRoster
-from penstock.testing.fleet_simulator.simulation import Action, Simulation
+from penstock.testing.fleet_simulator.simulation import Gateway, Simulation
 from penstock.testing.peer_rules.peer_gateway import AllKnowingGateway, PeerGateway
 from penstock.testing.peer_rules.rules import CACHE_AWARE, build_rule
 
@@ -77,31 +77,29 @@ def run_cell(
     for flight in flights:
         flight.gateway = random.randrange(cell.gateways)
     fleet = Fleet(cell.replicas, cell.constants)
+    gateways: Sequence[PenstockGateway] = ()
     if cell.rule == PENSTOCK:
-        simulation, meet = _build_ours(cell, fleet)
+        simulation, gateways = build_ours(cell, fleet)
     else:
-        simulation, meet = _build_peers(cell, fleet, random), _nothing
+        simulation = _build_peers(cell, fleet, random)
     if cell.change is not Change.NONE:
-        change = partial(_change_fleet, cell.change, fleet, simulation, meet)
+        change = partial(_change_fleet, cell.change, fleet, simulation, gateways)
         simulation.at(flights[-1].arrived / 2, change)
     simulation.run(flights)
     return flights
 
 
-def _build_ours(cell: Cell, fleet: Fleet) -> tuple[Simulation, Action]:
-    """The simulation, and what makes its gateways look at the roster anew."""
+def build_ours(
+    cell: Cell, fleet: Fleet, keepers: Sequence[Gateway] = ()
+) -> tuple[Simulation, list[PenstockGateway]]:
+    """The simulation and its gateways. Keepers send flights too, and are counted behind them."""
     roster = SimulatedRoster(fleet)
     gateways = [
         PenstockGateway(number, fleet, roster, cell.settings, is_strict=cell.is_strict)
         for number in range(1, cell.gateways + 1)
     ]
-    simulation = Simulation(fleet, gateways)
-
-    def meet(now: float) -> None:
-        for gateway in gateways:
-            gateway.meet(now)
-
-    meet(0.0)
+    simulation = Simulation(fleet, [*gateways, *keepers])
+    _meet(gateways, 0.0)
     _hear_engines(cell, simulation, [gateway.hear_keeper for gateway in gateways])
     if cell.gateways > 1:
         state = PeerState.HEARD if cell.knowledge is Knowledge.SHARED else PeerState.SILENT
@@ -112,7 +110,13 @@ def _build_ours(cell: Cell, fleet: Fleet) -> tuple[Simulation, Action]:
                 first = cell.exchange_seconds * place / cell.gateways
                 tell = partial(gateway.tell, gateways)
                 simulation.every(cell.exchange_seconds, first=first, action=tell)
-    return simulation, meet
+    return simulation, gateways
+
+
+def _meet(gateways: Sequence[PenstockGateway], now: float) -> None:
+    """The roster is new to them."""
+    for gateway in gateways:
+        gateway.meet(now)
 
 
 def _build_peers(cell: Cell, fleet: Fleet, random: Random) -> Simulation:
@@ -148,7 +152,11 @@ def _hear_engines(
 
 
 def _change_fleet(
-    change: Change, fleet: Fleet, simulation: Simulation, meet: Action, now: float
+    change: Change,
+    fleet: Fleet,
+    simulation: Simulation,
+    gateways: Sequence[PenstockGateway],
+    now: float,
 ) -> None:
     if change in (Change.ADD_TWO, Change.ALL):
         fleet.add()
@@ -157,8 +165,4 @@ def _change_fleet(
         fleet.drain(0)
     if change in (Change.KILL_ONE, Change.ALL):
         simulation.kill(1, now)
-    meet(now)
-
-
-def _nothing(now: float) -> None:
-    del now
+    _meet(gateways, now)

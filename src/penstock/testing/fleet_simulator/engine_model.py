@@ -1,8 +1,9 @@
 """A vLLM-V1-like engine in simulated time: chunked prefill, continuous batching, preemption.
 
-All running sequences decode one token a step, then the budget goes to prompts in order of arrival.
-A prompt is admitted when all of it fits; when blocks run out, the youngest is computed again later.
-Steps that only decode are taken together up to the next one in which anything changes, exactly.
+All running sequences decode one token a step, then the budget goes to prompts in order of arrival,
+flex work behind. A prompt is admitted when all of it fits; when blocks run out, the youngest is
+computed again later, flex work first. Steps that only decode are taken together up to the next one
+in which anything changes, exactly.
 """
 
 import heapq
@@ -48,7 +49,13 @@ class SimulatedEngine:
         self.prefilled_tokens = 0
         self.prefill_seconds = 0.0
         self.decoding = 0
+        # Flex work in flight, and its prompt tokens; who waited after the last step was planned.
+        self.flex_in_flight = 0
+        self.flex_prompt_tokens = 0
+        self.left_waiting = 0
+        # Two lines: nobody in the second is taken while somebody waits in the first.
         self._waiting: deque[Sequence] = deque()
+        self._waiting_behind: deque[Sequence] = deque()
         # In order of admission; only the last one can still be at its prompt between two steps.
         self._running: dict[int, Sequence] = {}
         self._admitted = 0
@@ -61,14 +68,16 @@ class SimulatedEngine:
         self._began = 0.0
         self._steps = 0
         self._chunks: list[tuple[Sequence, int]] = []
+        # Those that were given up while a step ran: they leave at its end.
+        self._given_up: list[Sequence] = []
 
     @property
     def in_flight(self) -> int:
-        return len(self._waiting) + len(self._running)
+        return self.waiting + len(self._running)
 
     @property
     def waiting(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._waiting_behind)
 
     @property
     def prefill_rate(self) -> float:
@@ -86,14 +95,29 @@ class SimulatedEngine:
         sequence = Sequence(flight, flight.request.prompt_tokens - hits * BLOCK_TOKENS)
         self.pending_tokens += sequence.expected_uncached
         self.waiting_prompt_tokens += flight.request.prompt_tokens
-        was_empty = not self._waiting
-        self._waiting.append(sequence)
+        line = self._line_of(flight)
+        was_empty = not line
+        line.append(sequence)
+        self._count_flex(flight, 1)
         if self.next_at is None:
             self._begin(now)
-        elif was_empty and self._steps > 1:
+        elif was_empty:
             # It may be admitted at the end of the step that runs now.
-            self._steps = self._steps_until(now)
-            self.next_at = self._began + self._seconds(self._steps)
+            self._cut_short(now)
+
+    def give_up(self, flight: Flight, now: float) -> None:
+        """Nobody wants its answer any more. What runs of it leaves with the step that runs."""
+        for sequence in self._line_of(flight):
+            if sequence.flight is flight:
+                self._leave_line(sequence)
+                self.pending_tokens -= sequence.expected_uncached
+                self._count_flex(flight, -1)
+                return
+        for sequence in self._running.values():
+            if sequence.flight is flight:
+                self._given_up.append(sequence)
+                self._cut_short(now)
+                return
 
     def advance(self, now: float) -> tuple[list[Flight], list[Flight]]:
         """The steps under way are done: who has a first token, and who has ended."""
@@ -120,16 +144,47 @@ class SimulatedEngine:
             self._start_decoding(sequence)
             if sequence.generated >= sequence.flight.request.output_tokens:
                 finished.append(self._finish(sequence, now))
+        self._let_go()
         self._begin(now)
         return first, finished
 
     def kill(self) -> list[Flight]:
         """It is gone, and is not used again: whatever it had."""
-        flights = [sequence.flight for sequence in (*self._running.values(), *self._waiting)]
+        lines = (*self._waiting, *self._waiting_behind)
+        flights = [sequence.flight for sequence in (*self._running.values(), *lines)]
         self.next_at = None
         self._waiting.clear()
+        self._waiting_behind.clear()
         self._running.clear()
         return flights
+
+    def _line_of(self, flight: Flight) -> deque[Sequence]:
+        return self._waiting_behind if flight.is_behind else self._waiting
+
+    def _leave_line(self, sequence: Sequence) -> None:
+        self._line_of(sequence.flight).remove(sequence)
+        self.waiting_prompt_tokens -= sequence.flight.request.prompt_tokens
+
+    def _count_flex(self, flight: Flight, sign: int) -> None:
+        if flight.is_flex:
+            self.flex_in_flight += sign
+            self.flex_prompt_tokens += sign * flight.request.prompt_tokens
+
+    def _cut_short(self, now: float) -> None:
+        """Let the equal steps under way end with the one that runs now."""
+        if self._steps > 1:
+            self._steps = self._steps_until(now)
+            self.next_at = self._began + self._seconds(self._steps)
+
+    def _let_go(self) -> None:
+        """Of those that were given up, unless they have ended by themselves."""
+        for sequence in self._given_up:
+            if sequence.order in self._running:
+                if not sequence.is_decoding:
+                    self.pending_tokens -= sequence.target - sequence.computed
+                self._stop(sequence)
+                self._count_flex(sequence.flight, -1)
+        self._given_up = []
 
     def _start_decoding(self, sequence: Sequence) -> None:
         sequence.is_decoding = True
@@ -156,6 +211,7 @@ class SimulatedEngine:
     def _finish(self, sequence: Sequence, now: float) -> Flight:
         self._stop(sequence)
         sequence.flight.finished_at = now
+        self._count_flex(sequence.flight, -1)
         return sequence.flight
 
     def _preempt(self, sequence: Sequence) -> None:
@@ -171,7 +227,15 @@ class SimulatedEngine:
         sequence.expected_uncached = sequence.target - hits * BLOCK_TOKENS
         self.pending_tokens += sequence.expected_uncached
         self.waiting_prompt_tokens += flight.request.prompt_tokens
-        self._waiting.appendleft(sequence)
+        self._line_of(flight).appendleft(sequence)
+
+    def _victim(self) -> Sequence:
+        """Who makes room: the youngest, of those behind while some run."""
+        if self.flex_in_flight:
+            for sequence in reversed(self._running.values()):
+                if sequence.flight.is_behind:
+                    return sequence
+        return self._running[next(reversed(self._running))]
 
     def _begin(self, now: float) -> None:
         """Plan the next step, or the next run of equal ones."""
@@ -182,13 +246,14 @@ class SimulatedEngine:
         if last is not None and not last.is_decoding:
             tokens = min(last.target - last.computed, budget)
             needed = blocks_of(last.computed + tokens) - len(last.blocks)
-            if needed > self.cache.free:
-                self._preempt(last)
+            while needed > self.cache.free and last.order in self._running:
+                self._preempt(self._victim())
                 preemptions += 1
-            else:
+            if last.order in self._running:
                 budget -= self._prefill(last, tokens)
         if not preemptions:
             self._admit(budget)
+        self.left_waiting = self.waiting
         if not self._chunks and not self.decoding:
             self.next_at = None
             return
@@ -211,7 +276,7 @@ class SimulatedEngine:
             if sequence is None:
                 continue
             while not self.cache.free and order in self._running:
-                self._preempt(self._running[next(reversed(self._running))])
+                self._preempt(self._victim())
                 preemptions += 1
             if order in self._running:
                 sequence.blocks += self.cache.take(1)
@@ -219,15 +284,16 @@ class SimulatedEngine:
         return preemptions
 
     def _admit(self, budget: int) -> None:
-        while budget > 0 and self._waiting and len(self._running) < self.constants.sequences_max:
-            sequence = self._waiting[0]
+        while budget > 0 and self.waiting and len(self._running) < self.constants.sequences_max:
+            line = self._waiting or self._waiting_behind
+            sequence = line[0]
             flight = sequence.flight
             hits = self.cache.count_hits(flight.reusable_blocks)
             contents = flight.reusable_blocks[:hits]
             free = self.cache.free - self.cache.count_unheld(contents)
             if blocks_of(sequence.target) - hits > free:
                 return
-            self._waiting.popleft()
+            line.popleft()
             self.waiting_prompt_tokens -= flight.request.prompt_tokens
             sequence.blocks = self.cache.share(contents)
             sequence.computed = hits * BLOCK_TOKENS

@@ -31,6 +31,9 @@ class Flight(msgspec.Struct, eq=False):
     arrived: float
     gateway: int = 0
     replica: int = -1
+    # Whether it is a job, and whether the engine takes it behind all that is not.
+    is_flex: bool = False
+    is_behind: bool = False
     # What of it can be cached: its full blocks, and those that a hit can use. The last token is
     # always computed.
     full_blocks: tuple[int, ...] = ()

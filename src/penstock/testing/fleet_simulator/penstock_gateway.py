@@ -108,6 +108,8 @@ class PenstockGateway:
             kv_use=engine.cache.use,
             kv_tokens=engine.cache.size * BLOCK_TOKENS,
             prefill_rate=engine.prefill_rate,
+            own_requests=engine.flex_in_flight,
+            own_tokens=engine.flex_prompt_tokens,
         )
         self._heard += 1
         signal = Signal(_KEEPER + replica, self._heard, f"keeper-{replica}", engines=[claim])

@@ -47,12 +47,14 @@ class Simulation:
 
         self.at(first, act)
 
-    def run(self, flights: Sequence[Flight]) -> None:
-        """Until all have ended. Their records are filled in."""
+    def run(self, flights: Sequence[Flight], until: float | None = None) -> None:
+        """Until all have ended, or that moment. Their records are filled in."""
         self._open = len(flights)
         for flight in flights:
-            self.at(flight.arrived, partial(self._arrive, flight))
+            self.at(flight.arrived, partial(self.send, flight))
         end = max(flight.arrived for flight in flights) + _SECONDS_AFTER_LAST
+        if until is not None:
+            end = until
         while self._open:
             now, _, action = heapq.heappop(self._events)
             if now > end:
@@ -71,8 +73,16 @@ class Simulation:
                 flight.is_lost = True
                 self._open -= 1
 
-    def _arrive(self, flight: Flight, now: float) -> None:
+    def send(self, flight: Flight, now: float) -> None:
         self._send(flight, now, excluded=())
+
+    def give_up(self, flight: Flight, now: float) -> None:
+        """Its sender wants it back from the replica."""
+        engine = self._fleet.engines[flight.replica]
+        before = engine.next_at
+        engine.give_up(flight, now)
+        if engine.next_at != before:
+            self._await_engine(flight.replica)
 
     def _send(self, flight: Flight, now: float, *, excluded: Collection[int]) -> None:
         replica = self._gateways[flight.gateway].choose(flight, now, excluded)
@@ -99,4 +109,4 @@ class Simulation:
             self._gateways[flight.gateway].first_token(flight, now)
         for flight in finished:
             self._gateways[flight.gateway].finished(flight, now)
-        self._open -= len(finished)
+        self._open -= sum(not flight.is_flex for flight in finished)

@@ -1,56 +1,56 @@
-"""The composition root: the only file that builds rooms and joins them."""
+"""One gateway worker: all its rooms, the loops beside the path, and what uvicorn runs."""
 
 import asyncio
 import contextlib
 import gc
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TypedDict
 
 from starlette.applications import Starlette
 
-from penstock.admission import Gate, Limits, LostLeases, release_holder
+from penstock.admission import Gate, Limits, release_holder
+from penstock.app.job_rooms import desk_rooms
 from penstock.catalogue import load_catalogue
 from penstock.clock import Clock, SystemClock, TimerWheel, new_id
 from penstock.config import Config, load
 from penstock.errors import StoreUnavailable
-from penstock.fleet.health import EngineProbe
-from penstock.fleet.progress import OnProgress
-from penstock.fleet.reaper import Reaper
-from penstock.fleet.reconcile import Announce, Keeper
 from penstock.fleet.roster import RosterMirror
+from penstock.ingress.batch_doors import BatchDoors, BatchParts
 from penstock.ingress.endings import Endings
+from penstock.ingress.event_doors import EventDoors
+from penstock.ingress.flex_doors import FlexDoors
 from penstock.ingress.health import HealthPages
-from penstock.ingress.hot import HotDoor
+from penstock.ingress.hot import HotDoor, Ways
 from penstock.ingress.metrics_page import hand_out
 from penstock.ingress.model_pages import ModelPages
 from penstock.ingress.pages import Pages, build_pages
 from penstock.ingress.reading import RequestReader
 from penstock.ingress.routing_pages import RoutingPages
 from penstock.ingress.usage_pages import UsagePages
-from penstock.metering import Drain, Journal, Ledger, Metering, PriceBook, Refusals, Retention
+from penstock.metering import Drain, Journal, Ledger, Metering, PriceBook, Refusals
 from penstock.metering.journal_folder import claim_folder
 from penstock.metering.reports.usage_reports import UsageReports
-from penstock.policy import AccountBook, KeyMirror, cell_mark, read_cell_secret, signal_key
+from penstock.policy import AccountBook, KeyMirror
 from penstock.records.limit import Measure, Period, Scope
-from penstock.records.signal import EngineClaim, PeerState
+from penstock.records.signal import PeerState
 from penstock.routing import Router
+from penstock.serving.cell_figures import CellFigures
 from penstock.serving.explanation import Explainer
 from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.probing import Prober
 from penstock.serving.request_path import Meters, RequestPath, Stages
 from penstock.serving.routing_counts import count_routing
+from penstock.serving.submission import JobDesk
 from penstock.signals import (
-    Announcer,
     CellKey,
     Exchange,
-    keeper_identity,
     open_table,
     worker_identity,
 )
-from penstock.store import HeldLock, Store
+from penstock.store import Objects, Store
 from penstock.telemetry import log
 from penstock.telemetry.metrics import Gauges, Metrics, Snapshot
 from penstock.telemetry.request_log import RequestLog
@@ -58,7 +58,6 @@ from penstock.telemetry.request_log import RequestLog
 _FLUSH_SECONDS = 0.2
 _TICK_SECONDS = 0.02
 _COLLECT_EVERY = 20_000
-_CONTROL_LOCK = "control"
 _ADOPT_FIRST_SECONDS = 20.0
 
 logger = logging.getLogger(__name__)
@@ -111,8 +110,23 @@ class GatewayWorker:
             PriceBook(self.catalogue.models),
             config.ingress,
         )
-        self.door = HotDoor(reader, path, endings, config.ingress, self.wheel, clock)
+        self.objects = Objects(config.store)
+        rooms = desk_rooms(self.store, self.objects, config)
+        desk = JobDesk(rooms, config.admission, clock)
+        self.later = FlexDoors(rooms, desk, reader, self.catalogue, config.ingress, clock)
+        parts = BatchParts(self.store, self.objects, desk, reader, self.keys)
+        self.batches = BatchDoors(parts, config.ingress, clock)
+        self.figures = CellFigures(self.store, rooms.queue, clock)
+        self.events = EventDoors(self.store, reader, config.events, config.webhooks, clock)
+        ways = Ways(path, self.later.flex, self.later.queue)
+        self.door = HotDoor(reader, ways, endings, config.ingress, self.wheel, clock)
         self.door.write_buffer_bytes = config.engine.write_buffer_bytes
+        self.pages = self._build_pages(reader)
+        self.exchange: Exchange | None = None
+        self.is_loaded = False
+
+    def _build_pages(self, reader: RequestReader) -> Pages:
+        config = self.config
         health = HealthPages(
             {
                 "keys_loaded": lambda: self.is_loaded,
@@ -121,27 +135,30 @@ class GatewayWorker:
                 ),
             }
         )
-        self.pages = Pages(
-            models=ModelPages(reader, self.catalogue, self.roster.wanted_models, clock),
-            usage=UsagePages(reader, UsageReports(self.store, config.metering), clock),
+        return Pages(
+            models=ModelPages(reader, self.catalogue, self.roster.wanted_models, self.clock),
+            usage=UsagePages(reader, UsageReports(self.store, config.metering), self.clock),
             health=health,
             routing=RoutingPages(
                 reader,
                 Explainer(self.router, config.routing, self._peers),
                 AccountBook(self.store).find,
-                clock,
+                self.clock,
             ),
+            jobs=self.later.pages,
+            batches=self.batches,
+            events=self.events,
         )
-        self.exchange: Exchange | None = None
-        self.is_loaded = False
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Open, load, and keep the loops beside the path going until the block ends."""
         await self.store.open()
+        await self.objects.open()
         try:
             await self.keys.load()
             await self.roster.load()
+            self.objects.check_hosts(len({replica.host for replica in self.roster.all()}))
             await self.limits.load()
             claim_folder(Path(self.config.metering.journal_folder), self.keys.cell_mark())
             await self._adopt_first()
@@ -155,6 +172,10 @@ class GatewayWorker:
                     group.create_task(self.prober.run()),
                     group.create_task(self.limits.run()),
                     group.create_task(self.drain.run()),
+                    group.create_task(self.later.waits.run()),
+                    group.create_task(self.events.feed.run()),
+                    group.create_task(self.figures.run()),
+                    group.create_task(self.batches.intake.run()),
                     group.create_task(exchange.run()),
                     group.create_task(self._follow()),
                     group.create_task(self._tick()),
@@ -167,12 +188,14 @@ class GatewayWorker:
             self.clients.close()
             self.request_log.flush()
             if self.is_loaded:
+                await self.later.waits.finish()
                 await self.drain.finish()
             else:
                 # Nothing was begun: a start that fails again and again must not fill the disk.
                 self.journal.remove()
             if self.table is not None:
                 self.table.close()
+            await self.objects.close()
             await self.store.close()
 
     def _exchange(self) -> Exchange:
@@ -218,12 +241,14 @@ class GatewayWorker:
                 "penstock_limit_refusals_total": _by_kind(self.limits.refusals),
                 "penstock_limit_warnings_total": _by_kind(self.limits.warnings),
             },
+            cell=self.figures.latest,
         )
         count_routing(gauges, self.router, self.exchange)
         return self.metrics.snapshot(gauges)
 
     def _sums(self) -> dict[str, int]:
         return {
+            "penstock_event_streams": self.events.feed.streams,
             "penstock_leases_held": self.limits.leases_held,
             "penstock_lease_round_trips_total": self.limits.lease_round_trips,
             "penstock_beyond_leases_total": self.limits.beyond_leases,
@@ -248,6 +273,7 @@ class GatewayWorker:
                     self.table.keep_only([replica.id for replica in replicas])
             # Also without news: an ejected replica that was restored has slots again.
             self.gate.capacity_changed()
+            self.gate.measure(self.clock.monotonic())
             self.request_log.flush()
             await asyncio.sleep(_FLUSH_SECONDS)
 
@@ -292,82 +318,3 @@ def _calm_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECT_EVERY, 20, 100)
-
-
-def keeper(
-    config: Config, store: Store, clock: Clock, on_progress: OnProgress | None = None
-) -> Keeper:
-    """The keeper of one engine host; a wrong want or recipe is refused here."""
-    probe = EngineProbe(
-        config.fleet, api_keys=config.engine.api_keys, ca_file=config.engine.ca_file
-    )
-    catalogue = load_catalogue(config.catalogue)
-    return Keeper(config.fleet, catalogue, store, clock, probe=probe, on_progress=on_progress)
-
-
-def announcing(config: Config, store: Store, clock: Clock) -> Announce:
-    """How a keeper tells the gateways what its engines say."""
-
-    async def announce(keeper_id: str, engines: Callable[[float], Sequence[EngineClaim]]) -> None:
-        if config.signals.transport == "off":
-            return
-        cell = await _cell_key(config, store)
-        identity = keeper_identity(keeper_id)
-        await Announcer(identity, cell, config.signals, clock, engines).run()
-
-    return announce
-
-
-async def _cell_key(config: Config, store: Store) -> CellKey:
-    """Read once: it never changes. While Postgres is away the keeper keeps its replicas."""
-    while True:
-        try:
-            async with store.transaction() as transaction:
-                secret = await read_cell_secret(transaction)
-        except StoreUnavailable:
-            logger.warning("keeper is not heard yet", extra={"action": "keeper_not_heard"})
-            await asyncio.sleep(config.store.reconnect_seconds)
-        else:
-            return CellKey(cell_mark(secret), signal_key(secret))
-
-
-class Control:
-    """One leader among any number of these: it gives up what is lost, and drops what is old."""
-
-    def __init__(self, config: Config, store: Store, clock: Clock) -> None:
-        self._settings = config.store
-        self._store = store
-        self._reaper = Reaper(store, clock, config.fleet)
-        self._retention = Retention(store, clock, config.metering)
-        self._lost_leases = LostLeases(store, config.admission)
-        self.is_leading = False
-
-    async def run(self) -> None:
-        """Wait for the leadership, lead while it lasts, wait again; until cancelled."""
-        while True:
-            try:
-                async with self._store.hold_lock(_CONTROL_LOCK) as lock:
-                    await self._lead(lock)
-            except StoreUnavailable:
-                logger.warning("control cannot reach postgres", extra={"action": "control_waits"})
-            await asyncio.sleep(self._settings.lock_poll_seconds)
-
-    async def _lead(self, lock: HeldLock) -> None:
-        self.is_leading = True
-        logger.info("control leads", extra={"action": "control_leads"})
-        try:
-            async with asyncio.TaskGroup() as group:
-                loops = [
-                    group.create_task(self._reaper.run()),
-                    group.create_task(self._retention.run()),
-                    group.create_task(self._lost_leases.run()),
-                ]
-                is_held = True
-                while is_held:
-                    await asyncio.sleep(self._settings.lock_ping_seconds)
-                    is_held = await lock.still_held()
-                for loop in loops:
-                    loop.cancel()
-        finally:
-            self.is_leading = False
-            logger.info("control stopped leading", extra={"action": "control_stopped_leading"})

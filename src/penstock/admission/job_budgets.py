@@ -1,0 +1,170 @@
+"""Money that jobs hold of their account's limits, from their submission to their end.
+
+All of it stands in one lease for each pot, under one holder that is no process: a job is submitted
+by one and finished by another. `hold_jobs` asks under the pots' locks, as gateways do, so jobs and
+requests together never pass a hard limit. Rates do not apply to jobs: only limits on money do.
+Called last in a transaction, after the queue's part, so that all wait in the same order.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from penstock.admission.division import Shortage
+from penstock.admission.lease_table import LeaseTable
+from penstock.admission.limit_rows import limit_from
+from penstock.admission.limit_table import EACH, as_stored
+from penstock.admission.pot import Pot, PotKey, Reading
+from penstock.admission.refusal import refusal
+from penstock.admission.windows import window_of
+from penstock.records.account import AccountId, KeyId
+from penstock.records.job import Released, Ticket
+from penstock.records.limit import FLEX_HOLDER, Limit, Measure, Scope
+from penstock.store import Transaction
+
+_MONEY_LIMITS: Final = """
+    select id, account, scope, value, measure, period, amount, is_hard from limits
+    where account = %s and measure = 'nanousd' and not is_removed order by id
+"""
+_HOLD: Final = """
+    insert into leases as e (limit_id, value, window_start, holder, granted)
+    select limit_id, value, to_timestamp(starts), %s::uuid, granted
+    from unnest(%s::bigint[], %s::text[], %s::float8[], %s::bigint[])
+        as pot (limit_id, value, starts, granted)
+    order by 1, 2, 3
+    on conflict (limit_id, value, window_start, holder) do update set
+        granted = e.granted + excluded.granted
+"""
+# Without the pots' locks: this makes more free, or counts what was spent already. A lease of a
+# window that ended long ago may be gone, and is not made again.
+_CHANGE: Final = """
+    with wanted as (
+        select l.id as limit_id, sum(job.change) as change,
+            case l.scope
+                when 'account' then '' when 'key' then job.key
+                when 'workflow' then job.workflow else job.session
+            end as value,
+            date_trunc(l.period, to_timestamp(job.asked_at), 'UTC') as window_start
+        from unnest(
+            %s::bigint[], %s::text[], %s::text[], %s::text[], %s::float8[], %s::bigint[]
+        ) as job (limit_id, key, workflow, session, asked_at, change)
+        join limits l on l.id = job.limit_id
+        group by 1, 3, 4
+    ), mine as materialized (
+        -- In one order everywhere, so that no two can wait for each other.
+        select e.limit_id, e.value, e.window_start, e.holder, wanted.change
+        from leases e join wanted using (limit_id, value, window_start)
+        where e.holder = %s::uuid and wanted.change <> 0
+        order by 1, 2, 3 for update of e
+    )
+    update leases e set granted = greatest(0, e.granted + mine.change) from mine
+    where (e.limit_id, e.value, e.window_start, e.holder)
+        = (mine.limit_id, mine.value, mine.window_start, mine.holder)
+"""
+
+
+class Settlement(msgspec.Struct, frozen=True):
+    """What a job had held when it was finished, and what it cost."""
+
+    held: Released
+    charge_nanousd: int
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """When money is asked for, and how soon what gateways hold may come back."""
+
+    now: float
+    lease_return_seconds: float
+
+
+async def find_money_limits(transaction: Transaction, account: AccountId) -> tuple[Limit, ...]:
+    """An account's limits on money, hard and soft, as they are now."""
+    return tuple(limit_from(row) for row in await transaction.fetch(_MONEY_LIMITS, (account,)))
+
+
+def limits_counting(limits: Iterable[Limit], key: KeyId, ticket: Ticket) -> tuple[int, ...]:
+    """Which of an account's limits count a job, by their ids. Pure; as `LimitTable.counting`."""
+    labels = {Scope.KEY: key, Scope.WORKFLOW: ticket.workflow, Scope.SESSION: ticket.session}
+    return tuple(
+        limit.id
+        for limit in limits
+        if limit.scope is Scope.ACCOUNT
+        or ((label := as_stored(labels[limit.scope])) and limit.value in (EACH, label))
+    )
+
+
+async def hold_jobs(
+    transaction: Transaction, limits: Sequence[Limit], jobs: Sequence[Released], moment: Moment
+) -> None:
+    """Hold what these jobs may cost; BudgetSpent when a hard limit leaves too little for all."""
+    wanted = _pots(limits, jobs)
+    if not wanted:
+        return
+    pots = [pot for pot, _ in wanted]
+    table = LeaseTable(FLEX_HOLDER, moment.lease_return_seconds)
+    await table.lock(transaction, pots)
+    readings = await table.read(transaction, pots)
+    for pot, needed in wanted:
+        shortage = _shortage(pot, needed, readings[pot.key])
+        if shortage is not None:
+            raise refusal(shortage, moment.now, moment.lease_return_seconds)
+    keys = [pot.key for pot in pots]
+    columns = [list(column) for column in zip(*keys, strict=True)]
+    await transaction.execute(_HOLD, (FLEX_HOLDER, *columns, [needed for _, needed in wanted]))
+
+
+async def settle_jobs(transaction: Transaction, settlements: Sequence[Settlement]) -> None:
+    """Finished jobs hold what they cost from now on; what was spent is booked by their charge."""
+    await _change(
+        transaction, [(each.held, each.charge_nanousd - each.held.nanousd) for each in settlements]
+    )
+
+
+async def release_jobs(transaction: Transaction, jobs: Sequence[Released]) -> None:
+    """Jobs that ended without a charge hold nothing any more."""
+    await _change(transaction, [(each, -each.nanousd) for each in jobs])
+
+
+async def _change(transaction: Transaction, changes: Sequence[tuple[Released, int]]) -> None:
+    rows = [
+        (limit, job.key, job.workflow, job.session, job.asked_at, change)
+        for job, change in changes
+        for limit in job.limits
+    ]
+    if rows:
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        await transaction.execute(_CHANGE, (*columns, FLEX_HOLDER))
+
+
+def _pots(limits: Sequence[Limit], jobs: Sequence[Released]) -> list[tuple[Pot, int]]:
+    """The pots that these jobs hold of, and how much all together. Pure."""
+    by_id = {limit.id: limit for limit in limits}
+    pots: dict[PotKey, Pot] = {}
+    needed: dict[PotKey, int] = {}
+    for job in jobs:
+        for id in job.limits if job.nanousd else ():
+            limit = by_id[id]
+            pot = Pot(limit, _value(limit, job), window_of(limit.period, job.asked_at))
+            pots.setdefault(pot.key, pot)
+            needed[pot.key] = needed.get(pot.key, 0) + job.nanousd
+    return [(pot, needed[key]) for key, pot in pots.items()]
+
+
+def _value(limit: Limit, job: Released) -> str:
+    assert limit.measure is Measure.NANOUSD, "only money is held for jobs"
+    values = {
+        Scope.ACCOUNT: "",
+        Scope.KEY: job.key,
+        Scope.WORKFLOW: job.workflow,
+        Scope.SESSION: job.session,
+    }
+    return as_stored(values[limit.scope])
+
+
+def _shortage(pot: Pot, needed: int, reading: Reading) -> Shortage | None:
+    if not reading.is_binding or needed <= reading.free:
+        return None
+    # What other jobs hold does not come back soon: it counts as used.
+    is_held = reading.unspent(reading.own_granted) >= needed
+    return Shortage(pot, needed, max(0, reading.free), reading.amount, is_held)

@@ -1,0 +1,75 @@
+"""Control: the loops that one process of a cell runs."""
+
+import asyncio
+import logging
+
+from penstock.admission import LostLeases
+from penstock.app.job_rooms import desk_rooms
+from penstock.clock import Clock
+from penstock.config import Config
+from penstock.errors import StoreUnavailable
+from penstock.events import Telling
+from penstock.fleet.reaper import Reaper
+from penstock.ingress.subscription_pages import failure_numbers
+from penstock.metering import Retention
+from penstock.queue.file_retention import FileRetention
+from penstock.queue.files import Files
+from penstock.serving.flex_upkeep import FlexUpkeep
+from penstock.serving.submission import JobDesk
+from penstock.store import HeldLock, Objects, Store
+
+_CONTROL_LOCK = "control"
+
+logger = logging.getLogger(__name__)
+
+
+class Control:
+    """One leader among any number of these: it gives up what is lost, and drops what is old."""
+
+    def __init__(self, config: Config, store: Store, clock: Clock) -> None:
+        self._settings = config.store
+        self._store = store
+        self._reaper = Reaper(store, clock, config.fleet)
+        self._retention = Retention(store, clock, config.metering)
+        self._lost_leases = LostLeases(store, config.admission)
+        self._telling = Telling(store, clock, config.events, config.webhooks, failure_numbers)
+        self._objects = Objects(config.store)
+        rooms = desk_rooms(store, self._objects, config)
+        desk = JobDesk(rooms, config.admission, clock)
+        self._flex = FlexUpkeep(rooms, desk)
+        self._files = FileRetention(Files(store, self._objects, clock))
+        self.is_leading = False
+
+    async def run(self) -> None:
+        """Wait for the leadership, lead while it lasts, wait again; until cancelled."""
+        await self._objects.open()
+        while True:
+            try:
+                async with self._store.hold_lock(_CONTROL_LOCK) as lock:
+                    await self._lead(lock)
+            except StoreUnavailable:
+                logger.warning("control cannot reach postgres", extra={"action": "control_waits"})
+            await asyncio.sleep(self._settings.lock_poll_seconds)
+
+    async def _lead(self, lock: HeldLock) -> None:
+        self.is_leading = True
+        logger.info("control leads", extra={"action": "control_leads"})
+        try:
+            async with asyncio.TaskGroup() as group:
+                loops = [
+                    group.create_task(self._reaper.run()),
+                    group.create_task(self._retention.run()),
+                    group.create_task(self._lost_leases.run()),
+                    group.create_task(self._telling.run()),
+                    group.create_task(self._flex.run()),
+                    group.create_task(self._files.run()),
+                ]
+                is_held = True
+                while is_held:
+                    await asyncio.sleep(self._settings.lock_ping_seconds)
+                    is_held = await lock.still_held()
+                for loop in loops:
+                    loop.cancel()
+        finally:
+            self.is_leading = False
+            logger.info("control stopped leading", extra={"action": "control_stopped_leading"})

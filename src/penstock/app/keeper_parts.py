@@ -1,0 +1,88 @@
+"""A keeper's parts: what keeps replicas, what runs flex work on them, and how it is heard."""
+
+import asyncio
+import logging
+
+from penstock.app.job_rooms import desk_rooms
+from penstock.catalogue import load_catalogue
+from penstock.clock import Clock
+from penstock.config import Config
+from penstock.errors import StoreUnavailable
+from penstock.fleet.health import EngineProbe
+from penstock.fleet.progress import OnProgress
+from penstock.fleet.reconcile import Announce, Keeper
+from penstock.policy import cell_mark, read_cell_secret, signal_key
+from penstock.puller.station import Station, StationRooms, StationSettings
+from penstock.serving.submission import JobDesk
+from penstock.signals import (
+    Announcer,
+    CellKey,
+    Engines,
+    KeeperExchange,
+    keeper_identity,
+)
+from penstock.store import Objects, Store
+
+logger = logging.getLogger(__name__)
+
+
+def keeper(
+    config: Config, store: Store, clock: Clock, on_progress: OnProgress | None = None
+) -> Keeper:
+    """The keeper of one engine host; a wrong want or recipe is refused here."""
+    probe = EngineProbe(
+        config.fleet, api_keys=config.engine.api_keys, ca_file=config.engine.ca_file
+    )
+    catalogue = load_catalogue(config.catalogue)
+    return Keeper(config.fleet, catalogue, store, clock, probe=probe, on_progress=on_progress)
+
+
+def station(config: Config, store: Store, objects: Objects, kept: Keeper, clock: Clock) -> Station:
+    """What runs flex work on the replicas of one keeper."""
+    jobs = desk_rooms(store, objects, config)
+    desk = JobDesk(jobs, config.admission, clock)
+    rooms = StationRooms(store, jobs.queue, jobs.values, desk, load_catalogue(config.catalogue))
+    settings = StationSettings(
+        puller=config.puller,
+        admission=config.admission,
+        engine=config.engine,
+        metering=config.metering,
+        policy=config.policy,
+        routing=config.routing,
+        serving=config.serving,
+    )
+    return Station(settings, rooms, kept, clock)
+
+
+def announcing(
+    config: Config, store: Store, clock: Clock, station: Station | None = None
+) -> Announce:
+    """How a keeper tells gateways what its engines say; one that pulls flex work hears them too."""
+
+    async def announce(keeper_id: str, engines: Engines) -> None:
+        if station is not None:
+            station.take_name(keeper_id)
+        if config.signals.transport == "off":
+            return
+        cell = await _cell_key(config, store)
+        who, how = keeper_identity(keeper_id), config.signals
+        if station is None:
+            await Announcer(who, cell, how, clock, engines).run()
+        else:
+            told = station.told(engines)
+            await KeeperExchange(who, cell, how, clock, station.router, told).run()
+
+    return announce
+
+
+async def _cell_key(config: Config, store: Store) -> CellKey:
+    """Read once: it never changes. While Postgres is away the keeper keeps its replicas."""
+    while True:
+        try:
+            async with store.transaction() as transaction:
+                secret = await read_cell_secret(transaction)
+        except StoreUnavailable:
+            logger.warning("keeper is not heard yet", extra={"action": "keeper_not_heard"})
+            await asyncio.sleep(config.store.reconnect_seconds)
+        else:
+            return CellKey(cell_mark(secret), signal_key(secret))

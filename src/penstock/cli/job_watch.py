@@ -1,0 +1,143 @@
+"""How queues shrink, for people who watch: rows out of what was measured, and a bar for each.
+
+A queue has no end that is known, so a bar shows how much is done of the most that was seen to wait.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli.usage.figures import NOTHING, bar, short
+from penstock.queue import Batch, FlexStats
+from penstock.records.model import ModelId
+
+_BAR: Final = 20
+# Measured every few seconds by `penstock control`; older than this nobody measures.
+_OLD_SECONDS: Final = 60.0
+_TITLES: Final = ("", "", "done", "queued", "running", "per second", "oldest", "ETA")
+
+
+class WatchRow(msgspec.Struct, frozen=True):
+    """One model's queue, or one batch."""
+
+    name: str
+    done: int
+    total: int
+    queued: int
+    running: int
+    finished_per_second: float | None
+    oldest_seconds: float | None
+    eta_seconds: float | None
+    # Since when nobody has measured it, if that is long ago.
+    stale_seconds: float | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return not self.queued and not self.running
+
+
+class Backlog:
+    """Remembers the most that each model had open while it was watched."""
+
+    def __init__(self) -> None:
+        self._most: dict[ModelId, int] = {}
+
+    def rows(self, stats: Mapping[ModelId, FlexStats], now: float) -> list[WatchRow]:
+        """Models with something to do, or that had while they were watched."""
+        found = []
+        for model, figures in sorted(stats.items()):
+            is_open = figures.queued + figures.running
+            most = self._most[model] = max(self._most.get(model, 0), is_open)
+            if most:
+                found.append(_row(model, figures, most, now))
+        return found
+
+
+def batch_row(batch: Batch, stats: FlexStats | None) -> WatchRow:
+    """A batch by its own counts; how fast its model's queue goes is the model's."""
+    rate = None if stats is None else stats.finished_per_second
+    return WatchRow(
+        name=batch.id,
+        done=batch.total - batch.open_jobs,
+        total=batch.total,
+        queued=batch.open_jobs - batch.running,
+        running=batch.running,
+        finished_per_second=rate,
+        oldest_seconds=None,
+        eta_seconds=_eta(batch.open_jobs, rate),
+    )
+
+
+def watch_table(rows: Iterable[WatchRow]) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for number, title in enumerate(_TITLES):
+        table.add_column(title, justify="left" if number < 2 else "right", no_wrap=number > 0)
+    for row in rows:
+        filled = bar(row.done, row.total, _BAR) if row.total else ""
+        table.add_row(
+            Text(row.name),
+            Text(f"{filled:<{_BAR}}", style="green" if row.is_done else "cyan on grey23"),
+            f"{short(row.done)}/{short(row.total)}",
+            short(row.queued),
+            short(row.running),
+            NOTHING if row.finished_per_second is None else f"{row.finished_per_second:.1f}",
+            age(row.oldest_seconds),
+            age(row.eta_seconds),
+        )
+    return table
+
+
+def watch_line(row: WatchRow) -> str:
+    """The same for a pipe, on one line."""
+    return (
+        f"{row.name}: {row.done}/{row.total} done, {row.queued} queued, {row.running} running,"
+        f" oldest {age(row.oldest_seconds)}, ETA {age(row.eta_seconds)}"
+    )
+
+
+def stale_line(rows: Iterable[WatchRow]) -> str:
+    """A word of warning when the figures are old; empty when they are not."""
+    oldest = max((row.stale_seconds or 0.0 for row in rows), default=0.0)
+    if not oldest:
+        return ""
+    return f"Measured {age(oldest)} ago: does `penstock control` run?"
+
+
+def age(seconds: float | None) -> str:
+    """90 is 1m30s."""
+    if seconds is None:
+        return NOTHING
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes}m{rest:02d}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02d}m"
+
+
+def _row(model: ModelId, figures: FlexStats, most: int, now: float) -> WatchRow:
+    is_open = figures.queued + figures.running
+    stale = now - figures.measured_at
+    born = figures.oldest_created_at
+    return WatchRow(
+        name=model,
+        done=most - is_open,
+        total=most,
+        queued=figures.queued,
+        running=figures.running,
+        finished_per_second=figures.finished_per_second,
+        oldest_seconds=None if born is None else max(0.0, now - born),
+        eta_seconds=_eta(is_open, figures.finished_per_second),
+        stale_seconds=stale if stale > _OLD_SECONDS else None,
+    )
+
+
+def _eta(count: int, per_second: float | None) -> float | None:
+    if not count:
+        return 0.0
+    return count / per_second if per_second else None

@@ -1,0 +1,250 @@
+"""`penstock jobs`: what is queued, runs and has ended. Goes to the database directly."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+from rich.live import Live
+from rich.text import Text
+
+from penstock.cli.exit_codes import CommandFailed
+from penstock.cli.job_watch import (
+    Backlog,
+    WatchRow,
+    age,
+    batch_row,
+    stale_line,
+    watch_line,
+    watch_table,
+)
+from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
+from penstock.cli.output import console, error_console, print_json, print_table
+from penstock.cli.postgres import opened
+from penstock.cli.usage.figures import NOTHING, dollars
+from penstock.clock import Clock, SystemClock
+from penstock.config import Config
+from penstock.errors import NotFound
+from penstock.ingress.job_answers import JobLookup, SeenJob, job_answer
+from penstock.queue import Batches, JobQuery, Queue
+from penstock.records.account import AccountId
+from penstock.records.job import BatchId, Job, JobId, JobState
+from penstock.records.model import ModelId
+from penstock.serving.large_values import LargeValues
+from penstock.serving.submission import DeskRooms, JobDesk
+from penstock.store import Objects, Store
+from penstock.wire.jobs import is_id, read_id
+
+app = typer.Typer(help="List, show, cancel and watch queued work.", no_args_is_help=True)
+
+_TITLES = ("id", "state", "account", "model", "waited", "ran", "cost")
+_Job = Annotated[str, typer.Argument(metavar="ID", help="The job's id.")]
+_Answer = TypeVar("_Answer")
+
+
+@app.command(name="list")
+def list_(  # noqa: PLR0913 - each is an option of the command line
+    context: typer.Context,
+    *,
+    only: Annotated[JobState | None, typer.Option("--in", help="Only in this state.")] = None,
+    account: Annotated[str | None, typer.Option(help="Only this account's.")] = None,
+    model: Annotated[str | None, typer.Option(help="Only of this model, by its id.")] = None,
+    batch: Annotated[str | None, typer.Option(help="Only of this batch or request_id.")] = None,
+    after: Annotated[str | None, typer.Option(help="Only older than this job.")] = None,
+    limit: Annotated[int, typer.Option(help="How many, at most.", min=1, max=1000)] = 20,
+    state: StateOption = DEFAULT_STATE,
+    json: JsonOption = False,
+) -> None:
+    """List jobs, newest first."""
+    before = read_id(after, "after")
+    of_batch = read_id(batch, "batch")
+    query = JobQuery(
+        account=None if account is None else AccountId(account),
+        model=None if model is None else ModelId(model),
+        state=only,
+        batch=None if of_batch is None else BatchId(of_batch),
+        after=None if before is None else JobId(before),
+        limit=limit,
+    )
+    jobs, has_more = _ask(context, state, lambda desk: desk.lookup.page(query))
+    if json:
+        print_json([job_answer(job) for job in jobs])
+        return
+    now = SystemClock().now()
+    print_table(_TITLES, (_row(job, now) for job in jobs))
+    if has_more:
+        error_console().print(f"There are more: --after {jobs[-1].id}")
+
+
+@app.command()
+def show(
+    context: typer.Context, id: _Job, state: StateOption = DEFAULT_STATE, json: JsonOption = False
+) -> None:
+    """Show one job: its state, its place in line, and how it ended."""
+    seen = _ask(context, state, lambda desk: desk.find(id))
+    _print_job(seen, json=json)
+
+
+@app.command()
+def cancel(
+    context: typer.Context, id: _Job, state: StateOption = DEFAULT_STATE, json: JsonOption = False
+) -> None:
+    """Cancel a job: at once if it waits; one that runs is stopped soon."""
+
+    async def run(desk: "_Desk") -> SeenJob:
+        if is_id(id):
+            await desk.jobs.cancel(None, JobId(id))
+        return await desk.find(id)
+
+    _print_job(_ask(context, state, run), json=json)
+
+
+@app.command()
+def watch(  # noqa: PLR0913 - each is an option of the command line
+    context: typer.Context,
+    *,
+    model: Annotated[str | None, typer.Option(help="Only this model's queue.")] = None,
+    batch: Annotated[
+        str | None, typer.Option(help="One batch or request_id instead of whole queues.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="How often to look.", min=0.1, max=3600)] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+    state: StateOption = DEFAULT_STATE,
+    json: JsonOption = False,
+) -> None:
+    """Watch queues shrink until they are empty: depth, speed and time to go, model by model."""
+    of_batch = read_id(batch, "batch")
+
+    async def run(desk: "_Desk") -> None:
+        rounds = desk.rounds(model, of_batch, 0.0 if once else seconds)
+        await _print_rounds(rounds, json=json)
+
+    _ask(context, state, run)
+
+
+class _Desk:
+    """The rooms that these commands need, on an open store."""
+
+    def __init__(self, store: Store, config: Config, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._batches = Batches()
+        self._queue = Queue(config.queue)
+        values = LargeValues(Objects(config.store), config.serving)
+        rooms = DeskRooms(store, self._queue, self._batches, values)
+        self.lookup = JobLookup(store, self._queue)
+        self.jobs = JobDesk(rooms, config.admission, clock)
+
+    async def find(self, job: str) -> SeenJob:
+        seen = await self.lookup.find(None, JobId(job))
+        if seen is None:
+            raise NotFound(f"There is no job {job}.")
+        return seen
+
+    async def rounds(
+        self, model: str | None, batch: str | None, seconds: float
+    ) -> AsyncIterator[list[WatchRow]]:
+        """What is seen each time, until nothing is left; once where `seconds` is 0."""
+        backlog = Backlog()
+        while True:
+            rows = await self._look(backlog, model, batch)
+            yield rows
+            if not seconds or all(row.is_done for row in rows):
+                return
+            await asyncio.sleep(seconds)
+
+    async def _look(self, backlog: Backlog, model: str | None, batch: str | None) -> list[WatchRow]:
+        async with self._store.transaction() as transaction:
+            stats = await self._queue.stats(transaction)
+            if batch is None:
+                rows = backlog.rows(stats, self._clock.now())
+                return [row for row in rows if model in (None, row.name)]
+            found = await self._batches.find(transaction, None, BatchId(batch))
+        if found is None:
+            raise CommandFailed(f"There is no batch {batch}.")
+        of_model = None if found.model is None else stats.get(found.model)
+        return [batch_row(found, of_model)]
+
+
+async def _print_rounds(rounds: AsyncIterator[list[WatchRow]], *, json: bool) -> None:
+    out = console()
+    if json:
+        async for rows in rounds:
+            print_json(rows)
+        return
+    rows = []
+    if out.is_terminal:
+        with Live(console=out, auto_refresh=False) as live:
+            async for rows in rounds:
+                live.update(watch_table(rows), refresh=True)
+    else:
+        told: list[str] = []
+        async for rows in rounds:
+            lines = [watch_line(row) for row in rows]
+            for line in lines:
+                if line not in told:
+                    out.print(Text(line), soft_wrap=True)
+            told = lines
+    if not rows:
+        out.print("Nothing is queued.")
+    old = stale_line(rows)
+    if old:
+        error_console().print(old, soft_wrap=True)
+
+
+def _ask(
+    context: typer.Context, state: Path, question: Callable[[_Desk], Awaitable[_Answer]]
+) -> _Answer:
+    config = invocation(context).load().config
+
+    async def run() -> _Answer:
+        async with opened(config, state) as store:
+            return await question(_Desk(store, config, SystemClock()))
+
+    return asyncio.run(run())
+
+
+def _row(job: Job, now: float) -> tuple[str, ...]:
+    begun = job.started_at or job.finished_at or now
+    ended = job.finished_at or now
+    return (
+        job.id,
+        "cancelling" if job.is_cancelling else job.state,
+        job.account,
+        job.model,
+        age(begun - job.created_at),
+        NOTHING if job.started_at is None else age(ended - job.started_at),
+        dollars(job.charge_nanousd) if job.state is JobState.SUCCEEDED else NOTHING,
+    )
+
+
+def _print_job(seen: SeenJob, *, json: bool) -> None:
+    answer = job_answer(seen.job, seen)
+    if json:
+        print_json(answer)
+        return
+    job, usage = seen.job, answer.usage
+    facts: dict[str, object] = {
+        "job": job.id,
+        "state": "cancelling" if job.is_cancelling else job.state,
+        "account": job.account,
+        "model": job.model,
+        "door": job.door,
+        "batch": job.batch,
+        "reference": job.reference,
+        "created": answer.created_at,
+        "started": answer.started_at,
+        "finished": answer.finished_at,
+        "deadline": answer.deadline,
+        "attempts": job.attempts,
+        "position": seen.position,
+        "ETA": None if seen.eta_seconds is None else age(seen.eta_seconds),
+        "tokens": None if usage is None else f"{usage.prompt_tokens} + {usage.completion_tokens}",
+        "cost": f"${answer.cost_usd}" if usage is not None else None,
+        "error": None if answer.error is None else f"{answer.error.code}: {answer.error.message}",
+    }
+    out = console()
+    for name, value in facts.items():
+        if value is not None:
+            out.print(Text.assemble((f"{name:<10}", "bold"), str(value)), soft_wrap=True)

@@ -1,0 +1,32 @@
+"""Telling accounts what became of their work: webhooks, subscriptions, and a stream of events.
+
+Promises: an event that was committed is in the log once, and is sent at least once to everyone who
+asked for it, with one id; a reader of the log misses none and gets none twice. It decides nothing
+about jobs: what happened is written into the outbox by the queue.
+"""
+
+from penstock.events.endpoints import Endpoint, EndpointBook, EndpointChange, NewEndpoint
+from penstock.events.event import Event, Shape, openai_body
+from penstock.events.feed import Feed, Reader
+from penstock.events.figures import DeliveryFigures, read_figures
+from penstock.events.sender import Sender
+from penstock.events.settings import Settings, WebhookSettings
+from penstock.events.telling import Telling
+
+__all__ = [
+    "DeliveryFigures",
+    "Endpoint",
+    "EndpointBook",
+    "EndpointChange",
+    "Event",
+    "Feed",
+    "NewEndpoint",
+    "Reader",
+    "Sender",
+    "Settings",
+    "Shape",
+    "Telling",
+    "WebhookSettings",
+    "openai_body",
+    "read_figures",
+]

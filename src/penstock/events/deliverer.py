@@ -1,0 +1,109 @@
+"""Sends webhooks that are due, as many at once as it may, and notes how each try ended.
+
+Run by the leading control. What it had begun when it dies is sent again, with the same webhook-id.
+"""
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from typing import Final
+
+from penstock.clock import Clock
+from penstock.errors import StoreUnavailable
+from penstock.events import deliveries
+from penstock.events.backoff import retry_seconds
+from penstock.events.deliveries import Claim, Delivery
+from penstock.events.sender import Sender, Sent
+from penstock.events.settings import WebhookSettings
+from penstock.events.signatures import signed_headers
+from penstock.store import Store
+
+_GONE_STATUS: Final = 410
+
+logger = logging.getLogger(__name__)
+
+
+class Deliverer:
+    """A look for due deliveries every `poll_seconds`; no pause while it finds some."""
+
+    def __init__(
+        self, store: Store, clock: Clock, settings: WebhookSettings, sender: Sender
+    ) -> None:
+        self._store = store
+        self._now = clock.now
+        self._settings = settings
+        self._sender = sender
+        self._in_flight: Counter[str] = Counter()
+
+    async def run(self) -> None:
+        """Until cancelled, which is what losing the leadership must do."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                claimed = await self._claim()
+                for delivery in claimed:
+                    self._in_flight[delivery.endpoint] += 1
+                    group.create_task(self._deliver(delivery))
+                if not claimed:
+                    await asyncio.sleep(self._settings.poll_seconds)
+
+    async def _claim(self) -> list[Delivery]:
+        settings = self._settings
+        free = settings.at_once_max - self._in_flight.total()
+        if free <= 0:
+            return []
+        want = Claim(free, settings.endpoint_at_once_max, settings.lease_seconds, self._in_flight)
+        try:
+            async with self._store.transaction() as transaction:
+                return await deliveries.claim(transaction, want)
+        except StoreUnavailable:
+            logger.warning("webhooks wait", extra={"action": "webhooks_wait"})
+        except Exception:
+            # The loop's top: control has other work than this.
+            logger.exception("webhooks were not claimed", extra={"action": "webhooks_failed"})
+        return []
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        try:
+            headers = signed_headers(delivery.event, delivery.body, delivery.secrets, self._now())
+            sent = await self._sender.post(delivery.url, headers, delivery.body)
+            await self._note(delivery, sent)
+        except StoreUnavailable:
+            # It is due again when its lease has run out.
+            logger.warning("webhook not noted", extra={"action": "webhook_not_noted"})
+        except Exception:
+            # One delivery must not end the others, nor the process that leads.
+            logger.exception("webhook failed", extra={"action": "webhook_failed"})
+        finally:
+            self._in_flight[delivery.endpoint] -= 1
+            if not self._in_flight[delivery.endpoint]:
+                del self._in_flight[delivery.endpoint]
+
+    async def _note(self, delivery: Delivery, sent: Sent) -> None:
+        problem = sent.problem or f"status {sent.status}"
+        # Spreads retries; it protects nothing.
+        chance = random.random()  # noqa: S311 - see above
+        pause = retry_seconds(delivery.attempts, chance, self._settings)
+        async with self._store.transaction() as transaction:
+            if sent.is_taken:
+                await deliveries.end(transaction, delivery, deliveries.DELIVERED)
+            elif sent.status == _GONE_STATUS:
+                await deliveries.disable(transaction, delivery, "it answered 410")
+                self._warn("webhook endpoint disabled", delivery, problem)
+            elif pause is None:
+                await deliveries.end(transaction, delivery, deliveries.GIVEN_UP)
+                self._warn("webhook given up", delivery, problem)
+            else:
+                await deliveries.retry(transaction, delivery, problem, pause)
+
+    def _warn(self, phrase: str, delivery: Delivery, problem: str) -> None:
+        logger.warning(
+            phrase,
+            extra={
+                "action": "webhook_ended",
+                "endpoint": delivery.endpoint,
+                "webhook": delivery.event,
+                "attempts": delivery.attempts,
+                "problem": problem,
+            },
+        )

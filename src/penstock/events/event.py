@@ -1,0 +1,89 @@
+"""An event as the log has it, the types there are, and its body in each of two shapes. Pure."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from penstock.queue.outbox import Data
+from penstock.records.account import AccountId
+
+BATCH_TYPES: Final = ("batch.completed", "batch.failed", "batch.expired", "batch.cancelled")
+# Our own names. openai's `unwrap` takes an unknown type for some other event without a word, so
+# these are sent only to endpoints that ask for them by name.
+JOB_TYPES: Final = ("job.succeeded", "job.failed", "job.cancelled", "job.expired")
+OPENAI_TYPES: Final = (*BATCH_TYPES, *JOB_TYPES)
+_MODEL_BATCH: Final = "cf.workersAi.model.batch"
+WORKERS_AI_TYPES: Final = (
+    f"{_MODEL_BATCH}.queued",
+    f"{_MODEL_BATCH}.succeeded",
+    f"{_MODEL_BATCH}.failed",
+)
+# An error code's HTTP status and number on Workers AI's side; the ingress room has the table.
+FailureNumbers = Callable[[str], tuple[int, int]]
+
+
+class Shape(StrEnum):
+    """Whose bodies an endpoint gets."""
+
+    OPENAI = "openai"
+    WORKERS_AI = "workers_ai"
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that happened to an account's work. `sequence` is its place in the log."""
+
+    id: str
+    account: AccountId
+    type: str
+    # In seconds since 1970.
+    created_at: float
+    data: Data
+    sequence: int = 0
+
+    @property
+    def public_id(self) -> str:
+        return f"evt_{self.id.replace('-', '')}"
+
+    @property
+    def model(self) -> str:
+        return str(self.data.get("model", ""))
+
+
+def openai_body(event: Event) -> bytes:
+    """Thin, as OpenAI's are: what happened to which id; the rest is fetched."""
+    return msgspec.json.encode(
+        {
+            "object": "event",
+            "id": event.public_id,
+            "type": event.type,
+            "created_at": int(event.created_at),
+            "data": event.data,
+        }
+    )
+
+
+def workers_ai_body(event: Event, subscription: str, numbers: FailureNumbers) -> bytes:
+    """As Workers AI puts it into a queue for a subscription."""
+    payload: dict[str, object] = {"requestId": event.data["id"]}
+    if event.type.endswith(".failed"):
+        http_code, internal_code = numbers(str(event.data.get("code")))
+        payload["message"] = event.data.get("message") or "Model execution failed"
+        payload["internalCode"] = internal_code
+        payload["httpCode"] = http_code
+    when = datetime.fromtimestamp(event.created_at, UTC).isoformat(timespec="milliseconds")
+    return msgspec.json.encode(
+        {
+            "type": event.type,
+            "source": {"type": "workersAi.model", "modelName": event.model},
+            "payload": payload,
+            "metadata": {
+                "accountId": event.account,
+                "eventSubscriptionId": subscription,
+                "eventSchemaVersion": 1,
+                "eventTimestamp": when.replace("+00:00", "Z"),
+            },
+        }
+    )

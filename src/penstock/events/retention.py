@@ -1,0 +1,64 @@
+"""Drops events that are older than they are kept for, and deliveries that nobody will take."""
+
+import asyncio
+import logging
+from datetime import timedelta
+from typing import Final, LiteralString
+
+from penstock.errors import StoreUnavailable
+from penstock.events.settings import Settings, WebhookSettings
+from penstock.store import Store
+
+_LOOK_SECONDS: Final = 60.0
+_BATCH_ROWS: Final = 5000
+# The log is written in the order of time, so the oldest rows are the first.
+_OLD_EVENTS: Final = """
+delete from events where sequence = any (array(
+    select sequence from (
+        select sequence, logged_at from events order by sequence limit %s
+    ) as oldest where logged_at < now() - %s
+))
+"""
+_OLD_DELIVERIES: Final = """
+delete from deliveries where id = any (array(
+    select id from (
+        select id, created_at from deliveries order by created_at limit %s
+    ) as oldest where created_at < now() - %s
+))
+"""
+
+logger = logging.getLogger(__name__)
+
+
+class EventRetention:
+    """Once a minute, in the leading control process."""
+
+    def __init__(self, store: Store, settings: Settings, webhooks: WebhookSettings) -> None:
+        self._store = store
+        self._keep_events = timedelta(hours=settings.keep_hours)
+        self._keep_deliveries = timedelta(hours=webhooks.keep_hours)
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.drop_old()
+            except StoreUnavailable:
+                logger.warning("old events not dropped", extra={"action": "events_kept"})
+            except Exception:
+                # The loop's top: control has other work than this.
+                logger.exception("old events not dropped", extra={"action": "events_kept"})
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def drop_old(self) -> int:
+        """Drop now; how many rows went."""
+        events = await self._drop(_OLD_EVENTS, self._keep_events)
+        return events + await self._drop(_OLD_DELIVERIES, self._keep_deliveries)
+
+    async def _drop(self, statement: LiteralString, keep: timedelta) -> int:
+        """Some thousand rows at a time: what took too long for one transaction would never end."""
+        dropped, total = _BATCH_ROWS, 0
+        while dropped == _BATCH_ROWS:
+            async with self._store.transaction() as transaction:
+                dropped = await transaction.execute(statement, (_BATCH_ROWS, keep))
+            total += dropped
+        return total

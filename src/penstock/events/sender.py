@@ -1,0 +1,134 @@
+"""One webhook over the network: look the name up, judge the addresses, post to one of them.
+
+The connection goes to an address that was judged, whatever the name resolves to a moment later; TLS
+and the Host header keep the name. No redirect is followed and nothing but the status is read.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Protocol
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.events.addresses import Guard
+from penstock.events.settings import WebhookSettings
+from penstock.events.target import Target, read_target
+
+_HEAD_LINES_MAX: Final = 200
+_FAILURES: Final = (OSError, ValueError, EOFError, asyncio.LimitOverrunError)
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """The receiver's status; None, with the problem, if there was none."""
+
+    status: int | None = None
+    problem: str = ""
+
+    @property
+    def is_taken(self) -> bool:
+        return self.status is not None and 200 <= self.status < 300
+
+
+class Resolver(Protocol):
+    """A port: the addresses of a name, best first. OSError if it has none."""
+
+    async def addresses(self, host: str, port: int) -> Sequence[str]: ...
+
+
+class SystemResolver:
+    """The machine's own resolver, on threads of its own: names that hang hold up only names."""
+
+    def __init__(self, at_once_max: int) -> None:
+        self._threads = ThreadPoolExecutor(at_once_max, "webhook-names")
+
+    async def addresses(self, host: str, port: int) -> Sequence[str]:
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(self._threads, _look_up, host, port)
+        return list(dict.fromkeys(found))
+
+
+class Sender:
+    """Sends to where the guard permits, and waits as long as the settings say."""
+
+    def __init__(self, settings: WebhookSettings, resolver: Resolver | None = None) -> None:
+        self._timeout = settings.timeout_seconds
+        self._ca_file = settings.ca_file
+        self._resolver = resolver or SystemResolver(settings.lookups_at_once_max)
+        self._tls: ssl.SSLContext | None = None
+        self.guard = Guard(settings.allowed_networks)
+
+    async def post(self, url: str, headers: Sequence[tuple[str, str]], body: bytes) -> Sent:
+        """Post once. Whatever goes wrong out there is a `Sent` with a problem."""
+        try:
+            target = read_target(url)
+            async with asyncio.timeout(self._timeout):
+                address = await self._address(target)
+                if address is None:
+                    return Sent(problem="the address is not one that webhooks may reach")
+                return Sent(await self._exchange(target, address, headers, body))
+        except InvalidRequest as wrong:
+            return Sent(problem=wrong.message)
+        except TimeoutError:
+            return Sent(problem="no answer in time")
+        except ssl.SSLError as failure:
+            return Sent(problem=f"TLS: {failure.reason or type(failure).__name__}")
+        except _FAILURES as failure:
+            return Sent(problem=f"no connection or no HTTP answer ({type(failure).__name__})")
+
+    async def _address(self, target: Target) -> str | None:
+        found = await self._resolver.addresses(target.host, target.port)
+        permitted = (
+            each for each in found if self.guard.permits(each, target.port, is_tls=target.is_tls)
+        )
+        return next(permitted, None)
+
+    async def _exchange(
+        self, target: Target, address: str, headers: Sequence[tuple[str, str]], body: bytes
+    ) -> int:
+        reader, writer = await asyncio.open_connection(
+            address,
+            target.port,
+            ssl=self._context() if target.is_tls else None,
+            server_hostname=target.host if target.is_tls else None,
+        )
+        try:
+            lines = [
+                f"POST {target.path} HTTP/1.1",
+                f"host: {target.authority}",
+                "user-agent: penstock-webhooks/1",
+                "content-type: application/json",
+                f"content-length: {len(body)}",
+                "connection: close",
+                *(f"{name}: {value}" for name, value in headers),
+            ]
+            writer.write("\r\n".join([*lines, "", ""]).encode("ascii") + body)
+            return await _read_status(reader)
+        finally:
+            # Its body is of no interest, so there is no goodbye to wait for.
+            writer.transport.abort()
+
+    def _context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context(cafile=self._ca_file or None)
+        return self._tls
+
+
+def _look_up(host: str, port: int) -> list[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]
+
+
+async def _read_status(reader: asyncio.StreamReader) -> int:
+    """The final status; 100 and its like come before it. Lines are bounded by the stream."""
+    for _ in range(_HEAD_LINES_MAX):
+        line = await reader.readuntil(b"\r\n")
+        if not line.startswith(b"HTTP/1."):
+            continue
+        status = int(line.split(b" ", 2)[1])
+        if status >= 200:
+            return status
+    raise ValueError("the answer has no status")

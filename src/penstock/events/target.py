@@ -1,0 +1,58 @@
+"""A webhook's URL, read strictly once: where to connect, and what to ask for there. Pure."""
+
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.events.addresses import Guard
+
+_URL_CHARS_MAX: Final = 2048
+_PORTS: Final = {"https": 443, "http": 80}
+
+
+class Target(msgspec.Struct, frozen=True):
+    """`host` is a name or an address without brackets; `authority` is what the Host header says."""
+
+    host: str
+    port: int
+    is_tls: bool
+    authority: str
+    path: str
+
+
+def read_target(url: str) -> Target:
+    """InvalidRequest says what is wrong with it."""
+    if len(url) > _URL_CHARS_MAX:
+        raise _wrong(f"is longer than {_URL_CHARS_MAX} characters")
+    if not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
+        raise _wrong("must be plain ASCII without spaces; write other characters as %XX or xn--…")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise _wrong("is not a URL") from None
+    if parts.scheme not in _PORTS:
+        raise _wrong("must begin with https://")
+    if not parts.hostname or port == 0:
+        raise _wrong("has no host, or no port that can be reached")
+    if "@" in parts.netloc:
+        raise _wrong("must not contain a user or a password")
+    if parts.fragment:
+        raise _wrong("must not contain a fragment")
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    is_tls = parts.scheme == "https"
+    return Target(parts.hostname, port or _PORTS[parts.scheme], is_tls, parts.netloc, path)
+
+
+def check_target(url: str, guard: Guard) -> None:
+    """Refuse at once what could never be delivered. A name is looked up when it is used."""
+    target = read_target(url)
+    is_address = ":" in target.host or target.host.replace(".", "").isdigit()
+    if is_address and not guard.permits(target.host, target.port, is_tls=target.is_tls):
+        raise _wrong("leads to an address or port that webhooks may not reach")
+
+
+def _wrong(what: str) -> InvalidRequest:
+    return InvalidRequest(f"The webhook's URL {what}.", param="url")

@@ -1,0 +1,34 @@
+"""All that the leading control does about events, as one loop: relay, deliveries, retention."""
+
+import asyncio
+
+from penstock.clock import Clock
+from penstock.events.deliverer import Deliverer
+from penstock.events.event import FailureNumbers
+from penstock.events.relay import Relay
+from penstock.events.retention import EventRetention
+from penstock.events.sender import Sender
+from penstock.events.settings import Settings, WebhookSettings
+from penstock.store import Store
+
+
+class Telling:
+    """Runs while its process leads; what it had begun is taken up by the next that does."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        webhooks: WebhookSettings,
+        numbers: FailureNumbers,
+    ) -> None:
+        self._relay = Relay(store, settings, numbers)
+        self._deliverer = Deliverer(store, clock, webhooks, Sender(webhooks))
+        self._retention = EventRetention(store, settings, webhooks)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._relay.run())
+            group.create_task(self._deliverer.run())
+            group.create_task(self._retention.run())

@@ -1,0 +1,49 @@
+"""How much this host's GPUs work, by NVIDIA's own library. The only door to it.
+
+Most hosts of a gateway, and every laptop, have neither the library nor a GPU: then there is nothing
+to tell, and nobody is told so.
+"""
+
+import importlib
+import logging
+from typing import Any, Final
+
+from penstock.telemetry.keeper_metrics import GpuUse
+
+# nvidia-ml-py; optional, because it is of use only where there is a driver.
+_LIBRARY: Final = "pynvml"
+
+_log = logging.getLogger(__name__)
+
+
+class Gpus:
+    """`read` may take some milliseconds: call it beside the loop."""
+
+    def __init__(self, library: str = _LIBRARY) -> None:
+        self._nvml: Any = None
+        self._devices: list[Any] = []
+        try:
+            nvml = importlib.import_module(library)
+        except ImportError:
+            return
+        try:
+            nvml.nvmlInit()
+            count = nvml.nvmlDeviceGetCount()
+            self._devices = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
+        except nvml.NVMLError as failure:
+            # The library without a driver.
+            _log.info("no gpu is seen", extra={"action": "no_gpu", "reason": str(failure)})
+            return
+        self._nvml = nvml
+
+    def read(self) -> tuple[GpuUse, ...]:
+        """Each GPU now; one that does not answer is left out."""
+        found = []
+        for index, device in enumerate(self._devices):
+            try:
+                memory = self._nvml.nvmlDeviceGetMemoryInfo(device)
+                use = self._nvml.nvmlDeviceGetUtilizationRates(device).gpu / 100
+            except self._nvml.NVMLError:
+                continue
+            found.append(GpuUse(str(index), use, int(memory.used), int(memory.total)))
+        return tuple(found)

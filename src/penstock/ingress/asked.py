@@ -1,0 +1,85 @@
+"""A body that was opened: whose it is, for which model, and whether it is wanted now or later."""
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.ingress.routes import Route, Surface
+from penstock.records.account import Account, Grant
+from penstock.records.model import Model
+from penstock.wire.chat import OPTIONS
+from penstock.wire.json_body import Field, Fields
+from penstock.wire.queued import wants_queue
+
+if TYPE_CHECKING:
+    from penstock.ingress.reading import CallerHeaders
+
+_TRUE: Final = ("true", "1")
+_SERVICE_TIER: Final = Field("service_tier", msgspec.json.Decoder(str | None), None)
+
+
+class Wish(Enum):
+    """How a caller that need not be served now wants to hear of it."""
+
+    # Workers AI's `queueRequest`: told an id at once, polls for the rest.
+    QUEUE = auto()
+    # `cf-aig-async`: the same, told as a `taskId`.
+    TASK = auto()
+    # `Prefer: respond-async`: the answer if it comes soon, else the job.
+    PREFER = auto()
+    # `service_tier: "flex"`: waits in line, and is answered in place.
+    IN_PLACE = auto()
+
+
+class Asked(msgspec.Struct):
+    """What is known before the chat itself is read. `wish` is None for what is wanted now."""
+
+    route: Route
+    model: Model
+    grant: Grant
+    account: Account
+    fields: Fields
+    body_bytes: int = 0
+    messages: list[Fields] | None = None
+    wish: Wish | None = None
+
+
+def wish_of(route: Route, headers: "CallerHeaders", fields: Fields) -> Wish | None:
+    """None for most, after a few lookups: every request comes by here."""
+    if (
+        route.surface is not Surface.WORKERS_RUN
+        and "service_tier" not in fields
+        and "options" not in fields
+        and not route.query
+        and not headers.has_preference
+    ):
+        return None
+    if route.surface is Surface.WORKERS_RUN:
+        if wants_queue(fields) or _asks_for_queue(route, fields):
+            return Wish.QUEUE
+        if headers.wants_task():
+            return Wish.TASK
+    elif _asks_for_queue(route, fields):
+        raise InvalidRequest(
+            '`queueRequest` is for `/ai/run`: here send `service_tier: "flex"`, or the header '
+            "`Prefer: respond-async`.",
+            param="queueRequest",
+        )
+    if headers.preference() is not None:
+        return Wish.PREFER
+    if "service_tier" in fields and _SERVICE_TIER.read(fields) == "flex":
+        return Wish.IN_PLACE
+    return None
+
+
+def _asks_for_queue(route: Route, fields: Fields) -> bool:
+    """Options come in the query and in the body."""
+    query = route.query
+    if query and query.get("queueRequest", "").lower() in _TRUE:
+        return True
+    if "options" not in fields:
+        return False
+    options = OPTIONS.read(fields)
+    return options is not None and bool(options.queue_request)

@@ -1,0 +1,153 @@
+"""Requests that may wait: `service_tier: "flex"` and `Prefer: respond-async`, each a single job.
+
+A job's id is its request's id. A caller that leaves gives its job up, unless it sent an
+`Idempotency-Key`, which says that it may come back for the answer.
+"""
+
+import math
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from penstock.clock import Clock
+from penstock.errors import EngineFailed, InternalError, Refused
+from penstock.ingress.asked import Asked
+from penstock.ingress.exchange import JSON, Exchange
+from penstock.ingress.job_answers import JobLookup, SeenJob, job_answer
+from penstock.ingress.job_failure import job_error
+from penstock.ingress.job_waits import JobWaits
+from penstock.ingress.reading import CallerHeaders
+from penstock.ingress.routes import Surface
+from penstock.ingress.settings import Settings
+from penstock.ingress.sinks import ClientSink
+from penstock.records.job import Door, Job, JobId, Submission
+from penstock.records.request import InferenceRequest
+from penstock.records.usage import Usage
+from penstock.serving.submission import JobDesk, new_job
+from penstock.wire.json_body import Fields, write_fields
+from penstock.wire.prefer import Preference
+from penstock.wire.whole_stream import whole_events
+from penstock.wire.workers_ai import envelope
+
+_FLEX: Final = Raw(b'"flex"')
+_RETRY_AFTER_DEFAULT: Final = 5
+_RETRY_AFTER_MAX: Final = 60
+
+_fields_decoder = msgspec.json.Decoder(Fields)
+_encoder = msgspec.json.Encoder()
+
+
+class FlexCaller(msgspec.Struct):
+    """Who asks, and the way to answer."""
+
+    asked: Asked
+    headers: CallerHeaders
+    exchange: Exchange
+    sink: ClientSink
+
+
+class FlexDoor:
+    """Submits one job and sees its caller out, with the answer or with where to find it."""
+
+    def __init__(
+        self, desk: JobDesk, lookup: JobLookup, waits: JobWaits, settings: Settings, clock: Clock
+    ) -> None:
+        self._desk = desk
+        self._lookup = lookup
+        self._waits = waits
+        self._settings = settings
+        self._now = clock.now
+
+    async def in_place(self, request: InferenceRequest, caller: FlexCaller) -> Usage | None:
+        """Wait in line and answer, as if it had been served now; what it used."""
+        may_come_back = caller.headers.idempotency_key() is not None
+        job_id = JobId(request.id)
+        with self._waits.place():
+            try:
+                job_id = await self._submit(request, caller)
+                job = await self._waits.wait(job_id)
+            except Refused:
+                raise
+            except BaseException:
+                # Also where it is not known whether the submission went through.
+                if not may_come_back:
+                    self._waits.give_up(request.account, job_id)
+                raise
+        assert job is not None, "without a limit on the wait it ends with the job"
+        await self._answer(job, request, caller.sink)
+        return job.usage
+
+    async def prefer(self, request: InferenceRequest, caller: FlexCaller) -> None:
+        """The answer if it is there in time, else 202 and where it will be."""
+        preference = caller.headers.preference() or Preference()
+        seconds = min(preference.wait_seconds or 0, self._settings.prefer_wait_seconds_max)
+        with self._waits.place():
+            job_id = await self._submit(request, caller)
+            if seconds:
+                await self._waits.wait(job_id, seconds)
+        seen = await self._lookup.find(request.account, job_id)
+        if seen is None:
+            raise InternalError("The job that was just submitted is not there.")
+        if not seen.job.state.is_final:
+            _answer_later(seen, preference, caller)
+            return
+        if preference.wait_seconds is not None:
+            caller.sink.add_headers(b"preference-applied: wait=%d\r\n" % preference.wait_seconds)
+        await self._answer(seen.job, request, caller.sink)
+        if request.is_stream:
+            caller.sink.finish(seen.job.usage)
+
+    async def _submit(self, request: InferenceRequest, caller: FlexCaller) -> JobId:
+        """The job's id: that of an earlier job where the caller's key was seen before."""
+        submission = Submission(
+            account=request.account,
+            key=request.key,
+            model=request.model.id,
+            door=Door.CHAT,
+            deadline=self._now() + self._settings.job_seconds_max,
+            weight=caller.asked.account.flex_weight,
+        )
+        job = new_job(request, idempotency_key=caller.headers.idempotency_key())
+        submitted = await self._desk.submit(submission, [job])
+        # The job holds it now: its caller may wait for hours, and must not hold a megabyte here.
+        request.body.clear()
+        return submitted.ids[0]
+
+    async def _answer(self, job: Job, request: InferenceRequest, sink: ClientSink) -> None:
+        error = job_error(job)
+        if error is not None:
+            raise error
+        answer = _with_tier(await self._desk.result_of(job))
+        if request.is_stream:
+            sink.begin()
+            sink.push(whole_events(answer, with_usage=request.wants_usage))
+        else:
+            sink.whole(sink.shape(answer), job.usage)
+
+
+def _with_tier(answer: bytes) -> bytes:
+    try:
+        fields = _fields_decoder.decode(answer)
+    except msgspec.DecodeError as bad:
+        raise EngineFailed(f"The engine's answer has no known shape: {bad}") from None
+    fields["service_tier"] = _FLEX
+    return write_fields(fields)
+
+
+def _answer_later(seen: SeenJob, preference: Preference, caller: FlexCaller) -> None:
+    lines = (
+        f"location: /v1/jobs/{seen.job.id}\r\n"
+        f"retry-after: {_retry_after(seen.eta_seconds)}\r\n"
+        f"preference-applied: {preference.applied_later}\r\n"
+    )
+    body = _encoder.encode(job_answer(seen.job, seen))
+    if caller.asked.route.surface is Surface.WORKERS_RUN:
+        body = envelope(body)
+    caller.exchange.answer(202, JSON + caller.sink.headers + lines.encode(), body)
+
+
+def _retry_after(eta_seconds: float | None) -> int:
+    if eta_seconds is None:
+        return _RETRY_AFTER_DEFAULT
+    return max(1, math.ceil(min(eta_seconds, _RETRY_AFTER_MAX)))

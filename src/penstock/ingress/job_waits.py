@@ -1,0 +1,125 @@
+"""Requests that wait for their job's end: one question to Postgres for all of them, now and then.
+
+A caller that leaves while its job waits or runs gives the job up: it is cancelled in the next
+round, or in a later one where Postgres is away.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from penstock.errors import Overloaded, StoreUnavailable
+from penstock.ingress.settings import Settings
+from penstock.records.account import AccountId
+from penstock.records.job import Job, JobId
+
+FindEnded = Callable[[Sequence[JobId]], Awaitable[Sequence[Job]]]
+Cancel = Callable[[AccountId, JobId], Awaitable[object]]
+
+_IDS_MAX: Final = 1000
+_CANCELS_MAX: Final = 50
+_FINISH_SECONDS: Final = 10.0
+
+logger = logging.getLogger(__name__)
+
+
+class JobWaits:
+    """One per worker. `wait` for an end, `give_up` a job; `run` is the loop that serves both."""
+
+    def __init__(self, find_ended: FindEnded, cancel: Cancel, settings: Settings) -> None:
+        self._find_ended = find_ended
+        self._cancel = cancel
+        self._settings = settings
+        self._waiting: dict[JobId, list[asyncio.Future[Job]]] = {}
+        self._given_up: dict[JobId, AccountId] = {}
+        self._reserved = 0
+        self.failures = 0
+        self.forgotten = 0
+
+    def __len__(self) -> int:
+        return self._reserved
+
+    @contextlib.contextmanager
+    def place(self) -> Iterator[None]:
+        """Hold one of the bounded places: before a job is submitted, which cannot be undone."""
+        if self._reserved >= self._settings.job_waits_max:
+            raise Overloaded("Too many requests wait for their jobs here.", retry_after_seconds=5)
+        self._reserved += 1
+        try:
+            yield
+        finally:
+            self._reserved -= 1
+
+    async def wait(self, job: JobId, seconds: float | None = None) -> Job | None:
+        """The job when it has ended; None when that takes longer than `seconds`."""
+        ended: asyncio.Future[Job] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(job, []).append(ended)
+        try:
+            async with asyncio.timeout(seconds):
+                return await ended
+        except TimeoutError:
+            return None
+        finally:
+            waiters = self._waiting.get(job, [])
+            if ended in waiters:
+                waiters.remove(ended)
+            if not waiters:
+                self._waiting.pop(job, None)
+
+    def give_up(self, account: AccountId, job: JobId) -> None:
+        """Nobody waits for this job any more: cancel it soon.
+
+        In a long outage the oldest are forgotten: they run for nobody, if they were queued at all.
+        """
+        if len(self._given_up) >= self._settings.job_waits_max:
+            self._given_up.pop(next(iter(self._given_up)))
+            self.forgotten += 1
+        self._given_up[job] = account
+
+    async def run(self) -> None:
+        """Look for ends and cancel what was given up, until cancelled."""
+        while True:
+            await asyncio.sleep(self._settings.job_poll_seconds)
+            try:
+                await self.look()
+            except Exception:
+                # The loop's top: whoever waits must be told in the next round.
+                self.failures += 1
+                logger.exception("job waits crashed", extra={"action": "job_waits_crashed"})
+
+    async def finish(self) -> None:
+        """The last rounds of a worker that stops: for a while, cancel what its callers gave up."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FINISH_SECONDS):
+                while (left := len(self._given_up)) > 0:
+                    await self.look()
+                    if len(self._given_up) >= left:
+                        return
+
+    async def look(self) -> None:
+        """One round."""
+        try:
+            for ids in _pieces(list(self._waiting)):
+                for job in await self._find_ended(ids):
+                    self._tell(job)
+            # Some at a time: those who wait for an end must not wait for all of these.
+            for each, account in list(islice(self._given_up.items(), _CANCELS_MAX)):
+                await self._cancel(account, each)
+                self._given_up.pop(each, None)
+        except StoreUnavailable:
+            # They go on waiting; the next round asks again.
+            self.failures += 1
+            logger.warning("cannot look for ended jobs", extra={"action": "job_waits_blind"})
+
+    def _tell(self, job: Job) -> None:
+        for ended in self._waiting.get(job.id, ()):
+            if not ended.done():
+                ended.set_result(job)
+
+
+def _pieces(ids: Sequence[JobId]) -> Iterator[Sequence[JobId]]:
+    """At most so many in one question."""
+    return (ids[at : at + _IDS_MAX] for at in range(0, len(ids), _IDS_MAX))

@@ -1,0 +1,120 @@
+"""How a job ends: its result, its charge, its money and its event in one transaction.
+
+Guarded by the epoch of its lease: of a job that is another's by now nothing is written and nothing
+is billed. May be called again with the same after a StoreUnavailable: what is done stays done.
+"""
+
+import logging
+from collections.abc import Sequence
+
+import msgspec
+
+from penstock import admission, metering
+from penstock.errors import StoreUnavailable
+from penstock.queue import Finished, Queue
+from penstock.records.job import ClaimedJob, JobEnd, JobFailure, Released
+from penstock.records.price import cost_nanousd
+from penstock.records.request import RequestEnd
+from penstock.serving.large_values import LargeValues
+from penstock.serving.submission import held_by
+from penstock.store import Store
+
+logger = logging.getLogger(__name__)
+
+
+class Completion(msgspec.Struct, frozen=True):
+    """A job that was run, what the path said of it, and its answer or why there is none."""
+
+    job: ClaimedJob
+    run: RequestEnd
+    # The whole chat completion; or else a failure.
+    result: bytes = b""
+    failure: JobFailure | None = None
+
+    @property
+    def charge_nanousd(self) -> int:
+        """What it costs at the price of its submission; a failure costs nothing."""
+        if self.failure is not None or self.run.usage is None:
+            return 0
+        return cost_nanousd(self.run.usage, self.job.ticket.price)
+
+    def end(self, result_object: str) -> JobEnd:
+        return JobEnd(
+            id=self.job.id,
+            epoch=self.job.epoch,
+            result=b"" if result_object else self.result,
+            result_object=result_object,
+            failure=self.failure,
+            usage=self.run.usage,
+            charge_nanousd=self.charge_nanousd,
+            replica=self.run.replica,
+        )
+
+
+class CompletionRooms(msgspec.Struct, frozen=True):
+    """The rooms that a completion joins."""
+
+    store: Store
+    queue: Queue
+    ledger: metering.Ledger
+    values: LargeValues
+
+
+async def complete(rooms: CompletionRooms, completions: Sequence[Completion]) -> Finished:
+    """End jobs, many at once; says which of them were still ours to end.
+
+    StoreUnavailable leaves open whether they were ended: call it again with the same.
+    """
+    try:
+        return await _complete(rooms, completions)
+    except StoreUnavailable:
+        raise
+    except Exception:
+        # One that Postgres will not have must not hold up the others: each by itself, then. Its
+        # lease lapses, and after some attempts it fails.
+        if len(completions) == 1:
+            job = completions[0].job.id
+            logger.exception("job not completed", extra={"action": "job_stuck", "job": job})
+            return Finished(frozenset(), frozenset(), ())
+    middle = len(completions) // 2
+    first = await complete(rooms, completions[:middle])
+    second = await complete(rooms, completions[middle:])
+    return Finished(
+        first.done | second.done,
+        first.cancelled | second.cancelled,
+        first.released + second.released,
+    )
+
+
+async def _complete(rooms: CompletionRooms, completions: Sequence[Completion]) -> Finished:
+    ends = await _ends(rooms.values, completions)
+    answered = [each for each in completions if each.failure is None]
+    await rooms.ledger.make_days([each.run.charged_line for each in answered])
+    async with rooms.store.transaction() as transaction:
+        finished = await rooms.queue.finish(transaction, ends)
+        done = [each for each in completions if each.job.id in finished.done]
+        charges = [
+            metering.JobCharge(each.run.charged_line, each.job.ticket.limits)
+            for each in done
+            if each.failure is None
+        ]
+        await metering.charge(transaction, rooms.ledger, charges)
+        # All at once, so that no two who complete jobs can wait for each other.
+        settlements = [
+            *(admission.Settlement(_held(each.job), each.charge_nanousd) for each in done),
+            *(admission.Settlement(held, 0) for held in finished.released),
+        ]
+        await admission.settle_jobs(transaction, settlements)
+    return finished
+
+
+async def _ends(values: LargeValues, completions: Sequence[Completion]) -> list[JobEnd]:
+    """What the queue is told, once large results are uploaded."""
+    names = [values.name_for(each.job.account, each.job.id, each.result) for each in completions]
+    uploads = {name: each.result for name, each in zip(names, completions, strict=True) if name}
+    await values.put(uploads)
+    return [each.end(name) for name, each in zip(names, completions, strict=True)]
+
+
+def _held(job: ClaimedJob) -> Released:
+    return held_by(job.account, job.key, job.id, job.ticket)

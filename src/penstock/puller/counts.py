@@ -1,0 +1,22 @@
+"""What this keeper's puller has done, in plain integers for the metrics."""
+
+import msgspec
+
+
+class Counts(msgspec.Struct):
+    """Jobs since the start."""
+
+    started: int = 0
+    # Of these, on the share that is reserved for jobs that have waited long.
+    started_reserved: int = 0
+    succeeded: int = 0
+    # For good.
+    failed: int = 0
+    # Failed now, to be tried again.
+    retried: int = 0
+    handed_back: int = 0
+    cancelled: int = 0
+    # Another keeper's by now, or dropped because Postgres was away for longer than the lease.
+    lost: int = 0
+    # Loops and jobs that failed by a fault of our own.
+    failures: int = 0

@@ -1,0 +1,135 @@
+"""How many jobs a replica may take on now. Pure: time is a number that is passed in.
+
+Feedback per replica: the allowance grows slowly while nothing that is wanted now waits or is late
+and the KV cache has room, and is cut at once otherwise. Jobs that already answer are never stopped
+for it: only starts are held, and jobs that cannot have begun are handed back.
+"""
+
+import math
+
+import msgspec
+
+from penstock.puller.settings import Settings
+
+
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """One replica, as its keeper sees it now. Tokens are uncached prompt tokens."""
+
+    slots: int
+    # Requests that gateways have there, and what of their prompts is not read yet.
+    live: int = 0
+    live_unread_tokens: int = 0
+    # How long the oldest prompt among them is being read, and how long it should take.
+    live_head_seconds: float = 0.0
+    live_head_expected_seconds: float = 0.0
+    # Jobs that this keeper has there, those that cannot have begun to answer, and their prompts.
+    flex: int = 0
+    flex_unbegun: int = 0
+    flex_unread_tokens: int = 0
+    # Jobs there that draw on the reserved share.
+    flex_reserved: int = 0
+    # Of a job on average.
+    mean_tokens: float = 256.0
+    # Prompt tokens a second that its engine reads.
+    prefill_rate: float = 15_000.0
+    # What the engine says of itself; an engine without figures says 0.
+    waiting: int = 0
+    kv_use: float = 0.0
+    # What an operator allows.
+    is_paused: bool = False
+    in_flight_max: int | None = None
+
+
+class Room(msgspec.Struct, frozen=True):
+    """What to do now: jobs to start, jobs past their wait target to start, jobs to hand back."""
+
+    start: int = 0
+    start_aged: int = 0
+    give_back: int = 0
+
+
+class Headroom:
+    """One replica's controller. Ask it several times a second."""
+
+    __slots__ = ("_cut_at", "_last_at", "_live_at", "_settings", "allowed")
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        # Jobs that the feedback allows; a float, for it grows by fractions.
+        self.allowed = 1.0
+        self._last_at: float | None = None
+        self._cut_at = -math.inf
+        self._live_at = -math.inf
+
+    def look(self, seen: Observation, now: float) -> Room:
+        """Take one observation in, and say what it allows."""
+        if seen.live:
+            self._live_at = now
+        is_reading = seen.live_unread_tokens > 0
+        is_crowded = self._is_crowded(seen)
+        self._feed_back(seen, now, is_crowded=is_crowded, is_reading=is_reading)
+        if seen.is_paused:
+            return Room(give_back=seen.flex_unbegun)
+        most = self._most(seen)
+        aged = self._aged(seen)
+        over = seen.flex - seen.flex_reserved - most
+        give_back = max(0, min(over, seen.flex_unbegun))
+        if over >= 0 or is_crowded or is_reading:
+            return Room(start_aged=aged, give_back=give_back)
+        start = min(int(self.allowed) - seen.flex, -over, self._unread_room(seen, now))
+        return Room(start=max(0, start), start_aged=0 if start > 0 else aged)
+
+    def _feed_back(
+        self, seen: Observation, now: float, *, is_crowded: bool, is_reading: bool
+    ) -> None:
+        settings = self._settings
+        elapsed = 0.0 if self._last_at is None else max(0.0, now - self._last_at)
+        self._last_at = now
+        if is_crowded:
+            # At once to what runs, so that nothing is started; then by a share, and not before the
+            # last cut has had time to show.
+            self.allowed = min(self.allowed, float(max(1, seen.flex)))
+            if now - self._cut_at >= settings.cut_seconds:
+                self._cut_at = now
+                self.allowed = max(1.0, self.allowed * settings.cut_factor)
+        elif not is_reading:
+            grown = self.allowed + elapsed * settings.growth_share_per_second * seen.slots
+            self.allowed = min(grown, float(seen.slots))
+
+    def _is_crowded(self, seen: Observation) -> bool:
+        """Whether somebody waits inside the engine, is late, or the KV cache is nearly full."""
+        settings = self._settings
+        is_waiting = seen.waiting > seen.flex_unbegun
+        expected = seen.live_head_expected_seconds
+        late = max(expected * settings.late_factor, expected + settings.late_seconds)
+        is_late = seen.live_unread_tokens > 0 and seen.live_head_seconds > late
+        return is_waiting or is_late or seen.kv_use > settings.kv_use_max
+
+    def _most(self, seen: Observation) -> int:
+        """The most jobs beside what is wanted now, with slots left free for more of that."""
+        free = slots_of(self._settings.slots_free_share, seen.slots)
+        most = max(0, seen.slots - free - seen.live - seen.flex_reserved)
+        if seen.in_flight_max is None:
+            return most
+        return min(most, max(0, seen.in_flight_max - seen.flex_reserved))
+
+    def _aged(self, seen: Observation) -> int:
+        """Old jobs go on, whatever is wanted now; an operator's limit holds for them too."""
+        reserved = min(slots_of(self._settings.reserved_share, seen.slots), seen.slots)
+        if seen.in_flight_max is not None:
+            reserved = min(reserved, seen.in_flight_max)
+        return max(0, reserved - seen.flex)
+
+    def _unread_room(self, seen: Observation, now: float) -> int:
+        """Jobs whose prompts may be sent to be read beside those that are being read."""
+        settings = self._settings
+        is_quiet = now - self._live_at >= settings.quiet_seconds
+        seconds = settings.unread_seconds_quiet if is_quiet else settings.unread_seconds
+        tokens = seconds * seen.prefill_rate - seen.flex_unread_tokens
+        jobs = int(tokens / max(1.0, seen.mean_tokens))
+        return max(jobs, 0 if seen.flex_unread_tokens else 1)
+
+
+def slots_of(share: float, slots: int) -> int:
+    """A share of the slots, and at least one."""
+    return max(1, int(share * slots))

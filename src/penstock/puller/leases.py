@@ -1,0 +1,77 @@
+"""Keeps the leases of all claimed jobs, in one statement every third of their time.
+
+A job whose lease is lost is stopped and forgotten; a job whose caller cancelled it is stopped.
+While Postgres is away jobs run on: nobody else can claim them, and whose they are is told later.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from penstock.clock import Clock
+from penstock.errors import StoreUnavailable
+from penstock.puller.counts import Counts
+from penstock.puller.job_book import JobBook
+from penstock.puller.pulled_job import PulledJob, Stop
+from penstock.puller.settings import Settings
+
+if TYPE_CHECKING:
+    from penstock.records.job import JobId
+
+logger = logging.getLogger(__name__)
+
+_PARTS = 3
+
+
+class Leases:
+    """Jobs from their claim until what is to be said of them is written."""
+
+    def __init__(self, book: JobBook, settings: Settings, clock: Clock, counts: Counts) -> None:
+        self._book = book
+        self._seconds = settings.lease_seconds
+        self._clock = clock
+        self._counts = counts
+        self._held: dict[JobId, PulledJob] = {}
+
+    def add(self, job: PulledJob) -> None:
+        self._held[job.claimed.id] = job
+
+    def remove(self, job: PulledJob) -> None:
+        # Handed back and claimed again at once, it is another claim's by now.
+        if self._held.get(job.claimed.id) is job:
+            del self._held[job.claimed.id]
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            await asyncio.sleep(self._seconds / _PARTS)
+            try:
+                await self.renew()
+            except StoreUnavailable:
+                logger.warning("leases not renewed", extra={"action": "leases_not_renewed"})
+            except Exception:
+                # The loop's top: the next time comes before the leases lapse.
+                self._counts.failures += 1
+                logger.exception("leases not renewed", extra={"action": "leases_not_renewed"})
+
+    async def renew(self) -> None:
+        """Once, for all that are held now."""
+        held = list(self._held.values())
+        if not held:
+            return
+        until = self._clock.monotonic() + self._seconds
+        renewed = await self._book.renew([(job.claimed.id, job.claimed.epoch) for job in held])
+        for job in held:
+            if job.claimed.id in renewed.kept:
+                job.lease_until = until
+            elif job.claimed.id in renewed.cancelled:
+                job.lease_until = until
+                job.end(Stop.CANCELLED)
+            elif not job.is_ending:
+                self._lose(job)
+
+    def _lose(self, job: PulledJob) -> None:
+        self._counts.lost += 1
+        self.remove(job)
+        job.end(Stop.LOST)
+        logger.info("job lease lost", extra={"action": "lease_lost", "job": job.claimed.id})

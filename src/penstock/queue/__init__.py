@@ -1,0 +1,42 @@
+"""Work that is wanted later, kept in Postgres until it is done: jobs, their order, their batches.
+
+Promises: an accepted job is never lost; a job ends once, by whoever holds its last lease; accounts
+share the engines by weight. Every function joins the caller's open transaction. It runs nothing
+and knows no prices: the puller runs jobs, metering charges for them.
+"""
+
+from penstock.queue.asking import JobQuery
+from penstock.queue.batches import Batch, Batches, NewBatch
+from penstock.queue.claims import Claim
+from penstock.queue.controls import FlexControl
+from penstock.queue.ending import Cancelled, CancelledBatch, Finished, Retried
+from penstock.queue.jobs import Queue
+from penstock.queue.leases import Renewed
+from penstock.queue.measuring import FlexStats
+from penstock.queue.outbox import Event, NewEvent
+from penstock.queue.settings import Settings
+from penstock.queue.states import TRANSITIONS
+from penstock.queue.submitting import Submitted
+from penstock.queue.sweeping import Swept
+
+__all__ = [
+    "TRANSITIONS",
+    "Batch",
+    "Batches",
+    "Cancelled",
+    "CancelledBatch",
+    "Claim",
+    "Event",
+    "Finished",
+    "FlexControl",
+    "FlexStats",
+    "JobQuery",
+    "NewBatch",
+    "NewEvent",
+    "Queue",
+    "Renewed",
+    "Retried",
+    "Settings",
+    "Submitted",
+    "Swept",
+]

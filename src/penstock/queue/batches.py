@@ -1,0 +1,156 @@
+"""Several jobs that were submitted together and are asked for together. Writes `job_batches`.
+
+A batch's counts are kept with it, by those who submit and end its jobs. It ends when all its jobs
+have, and it is sealed: no more will come.
+"""
+
+from typing import Final
+
+import msgspec
+
+from penstock.queue import asking, outbox
+from penstock.queue.outbox import Data, NewEvent
+from penstock.queue.queries import read_queries
+from penstock.records.account import AccountId, KeyId
+from penstock.records.job import BatchId, Door, Job
+from penstock.records.model import ModelId
+from penstock.store import Transaction
+from penstock.store.pool import Row
+
+_QUERIES: Final = read_queries("batches.sql")
+
+
+class NewBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch to be opened. One that is filled bit by bit is not sealed until all is submitted."""
+
+    id: BatchId
+    account: AccountId
+    key: KeyId
+    door: Door
+    # In seconds since 1970.
+    deadline: float
+    model: ModelId | None = None
+    idempotency_key: str | None = None
+    endpoint: str = ""
+    completion_window: str = ""
+    input_file: str = ""
+    metadata: dict[str, str] = {}
+    is_sealed: bool = True
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """A batch as its account sees it, with its jobs counted by state."""
+
+    id: BatchId
+    account: AccountId
+    key: KeyId
+    door: Door
+    model: ModelId | None
+    # `open` or `ended`.
+    state: str
+    # In seconds since 1970.
+    created_at: float
+    deadline: float
+    ended_at: float | None
+    endpoint: str
+    completion_window: str
+    input_file: str
+    metadata: dict[str, str]
+    is_sealed: bool
+    is_cancelling: bool
+    total: int
+    # Jobs that have not ended: waiting or running.
+    open_jobs: int
+    running: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    expired: int
+
+
+class Batches:
+    """Everything about batches but their jobs, which are the queue's."""
+
+    async def open(self, tx: Transaction, batch: NewBatch) -> BatchId:
+        """Add a batch; its id, or that of the one which was there under its idempotency key."""
+        added = await tx.execute(_QUERIES["open"], _values(batch))
+        if added:
+            if batch.door is Door.WORKERS_AI:
+                await outbox.add(tx, [_workers_ai_event(batch, "queued")])
+            return batch.id
+        known = await tx.fetch_one(
+            _QUERIES["known"], (batch.id, batch.account, batch.idempotency_key)
+        )
+        assert known is not None, "what stood in the way is there"
+        return BatchId(known[0])
+
+    async def seal(self, tx: Transaction, batch: BatchId) -> bool:
+        """No more jobs will come: from now on it may end."""
+        return bool(await tx.execute(_QUERIES["seal"], (batch,)))
+
+    async def find(
+        self, tx: Transaction, account: AccountId | None, batch: BatchId
+    ) -> Batch | None:
+        """One batch; `account` None finds anybody's."""
+        row = await tx.fetch_one(_QUERIES["facts"] + _QUERIES["by_id"], (batch, account))
+        return None if row is None else _batch_from(row)
+
+    async def items(
+        self, tx: Transaction, batch: BatchId, after_item: int, limit: int
+    ) -> list[Job]:
+        """Its jobs with their answers, in order of items; begin after item -1."""
+        return await asking.items(tx, batch, after_item, limit)
+
+    async def ready(self, tx: Transaction, door: Door, limit: int) -> list[Batch]:
+        """Open batches whose jobs have all ended; they are locked until this transaction ends."""
+        rows = await tx.fetch(_QUERIES["facts"] + _QUERIES["ready"], (door.value, limit))
+        return [_batch_from(row) for row in rows]
+
+    async def end(self, tx: Transaction, *batches: BatchId) -> set[BatchId]:
+        """End batches none of whose jobs is open; those that were really ended now."""
+        rows = await tx.fetch(_QUERIES["end"], (list(batches),))
+        return {BatchId(id) for (id,) in rows}
+
+    async def finalize_ready(self, tx: Transaction, limit: int) -> list[Batch]:
+        """End the Workers AI batches whose jobs have all ended, and tell of it."""
+        batches = await self.ready(tx, Door.WORKERS_AI, limit)
+        if batches:
+            await self.end(tx, *(batch.id for batch in batches))
+            await outbox.add(tx, [await _told(tx, batch) for batch in batches])
+        return batches
+
+
+def _values(batch: NewBatch) -> tuple[object, ...]:
+    return (
+        batch.id,
+        batch.account,
+        batch.key,
+        batch.door.value,
+        batch.model,
+        batch.idempotency_key,
+        batch.deadline,
+        batch.endpoint,
+        batch.completion_window,
+        batch.input_file,
+        msgspec.json.encode(batch.metadata).decode(),
+        batch.is_sealed,
+    )
+
+
+def _batch_from(row: Row) -> Batch:
+    return msgspec.convert(dict(zip(Batch.__struct_fields__, row, strict=True)), Batch)
+
+
+async def _told(tx: Transaction, batch: Batch) -> NewEvent:
+    """One that has any answer has succeeded: each item says by itself whether it did."""
+    if batch.succeeded or not batch.total:
+        return _workers_ai_event(batch, "succeeded")
+    failure = await tx.fetch_one(_QUERIES["first_failure"], (batch.id,))
+    assert failure is not None, "a batch without a success has failures"
+    code, message, status = failure
+    return _workers_ai_event(batch, "failed", {"code": code, "message": message, "status": status})
+
+
+def _workers_ai_event(batch: Batch | NewBatch, what: str, failure: Data | None = None) -> NewEvent:
+    data: Data = {"id": batch.id, "model": batch.model, **(failure or {})}
+    return NewEvent(batch.account, f"cf.workersAi.model.batch.{what}", data)

@@ -1,0 +1,124 @@
+"""What follows when jobs have ended: the fair order, their batches' counts, the events.
+
+Everybody who ends jobs calls `close_books` in the same transaction, after the jobs' own rows: locks
+are taken in one order everywhere (jobs, tags, batches), so that two who end jobs cannot wait for
+each other.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from penstock.clock import timestamp_of
+from penstock.queue import outbox
+from penstock.queue.outbox import NewEvent
+from penstock.queue.queries import read_queries
+from penstock.records.account import AccountId, KeyId
+from penstock.records.job import FINAL_STATES, BatchId, JobId, JobState, Released
+from penstock.records.model import ModelId
+from penstock.store import Transaction
+from penstock.store.pool import Row
+
+_QUERIES: Final = read_queries("books.sql")
+
+
+class EndedJob(msgspec.Struct, frozen=True):
+    """What a job's end moves elsewhere."""
+
+    id: JobId
+    account: AccountId
+    key: KeyId
+    model: ModelId
+    priority: int
+    batch: BatchId | None
+    state: JobState
+    # The estimate in the fair order, the share it was divided by, and what was really used.
+    tokens: int
+    weight: int
+    used: int | None
+    held: int
+    limits: tuple[int, ...]
+    workflow: str
+    session: str
+    failure_code: str | None
+
+    @property
+    def correction(self) -> float:
+        """By how much its account's tag was moved too far; what is unknown corrects nothing."""
+        return 0.0 if self.used is None else (self.used - self.tokens) / self.weight
+
+
+def ended_from(rows: Iterable[Row]) -> list[EndedJob]:
+    """Records out of the statement `ended`; rows of jobs that go on are among them, by state."""
+    return [msgspec.convert(row, EndedJob, strict=False) for row in map(_by_name, rows)]
+
+
+async def close_books(
+    tx: Transaction, ended: Sequence[EndedJob], *, pull_back: bool = False
+) -> None:
+    """Enter what has ended. `pull_back`: these never ran, so their account's tag goes back."""
+    if not ended:
+        return
+    await tx.execute(_QUERIES["pull_tags_back" if pull_back else "correct_tags"], _tags(ended))
+    in_batches = [job for job in ended if job.batch is not None]
+    if in_batches:
+        await tx.execute(_QUERIES["count_batches"], _batch_counts(in_batches))
+    # A batch tells its own end; 50,000 events for 50,000 lines would tell nobody anything.
+    await outbox.add(tx, [_event(job) for job in ended if job.batch is None])
+
+
+def released(ended: Iterable[EndedJob]) -> tuple[Released, ...]:
+    """What these jobs held of their limits."""
+    return tuple(
+        Released(
+            account=job.account,
+            key=job.key,
+            workflow=job.workflow,
+            session=job.session,
+            limits=job.limits,
+            nanousd=job.held,
+            asked_at=timestamp_of(job.id),
+        )
+        for job in ended
+        if job.limits
+    )
+
+
+def _by_name(row: Row) -> dict[str, object]:
+    return dict(zip(EndedJob.__struct_fields__, row, strict=True))
+
+
+def _tags(ended: Sequence[EndedJob]) -> tuple[list[object], ...]:
+    jobs: Counter[tuple[str, int, str]] = Counter()
+    corrections: dict[tuple[str, int, str], float] = defaultdict(float)
+    for job in ended:
+        place = (job.model, job.priority, job.account)
+        jobs[place] += 1
+        corrections[place] += job.correction
+    return (
+        [model for model, _, _ in jobs],
+        [priority for _, priority, _ in jobs],
+        [account for _, _, account in jobs],
+        list(jobs.values()),
+        [corrections[place] for place in jobs],
+    )
+
+
+def _batch_counts(ended: Sequence[EndedJob]) -> tuple[list[object], ...]:
+    counts: dict[BatchId, Counter[JobState]] = defaultdict(Counter)
+    for job in ended:
+        assert job.batch is not None
+        counts[job.batch][job.state] += 1
+    by_state: list[list[object]] = [
+        [count[state] for count in counts.values()] for state in FINAL_STATES
+    ]
+    return (list(counts), *by_state)
+
+
+def _event(job: EndedJob) -> NewEvent:
+    data: outbox.Data = {"id": job.id, "model": job.model, "state": job.state.value}
+    if job.failure_code is not None:
+        data["code"] = job.failure_code
+    return NewEvent(job.account, f"job.{job.state.value}", data)

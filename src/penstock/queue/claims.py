@@ -1,0 +1,90 @@
+"""Who gets which job next: the fair order, with a look ahead for what a replica has warm.
+
+Two keepers never get the same job: rows that another is about to take are passed over. Each
+priority has a clock of its own, which moves to the highest tag that was claimed of it.
+"""
+
+from typing import Final
+
+import msgspec
+
+from penstock.queue.queries import read_queries
+from penstock.queue.rows import claimed_from, signed
+from penstock.queue.settings import Settings
+from penstock.records.job import ClaimedJob
+from penstock.records.model import ModelId
+from penstock.store import Transaction
+
+_QUERIES: Final = read_queries("claiming.sql")
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What a keeper asks for."""
+
+    model: ModelId
+    count: int
+    keeper: str
+    lease_seconds: float
+    # Openings of conversations that the replica holds: their next turns are preferred.
+    warm: tuple[int, ...] = ()
+    # Only jobs that have waited longer than the wait target.
+    aged_only: bool = False
+
+
+async def claim(tx: Transaction, want: Claim, settings: Settings) -> list[ClaimedJob]:
+    """The next jobs, at most as many as wanted; none when nothing waits."""
+    if want.count < 1:
+        return []
+    take = _claim_aged if want.aged_only else _claim_next
+    claimed = await take(tx, want, settings)
+    if len(claimed) < want.count and await wake(tx, settings.sweep_jobs_max):
+        rest = msgspec.structs.replace(want, count=want.count - len(claimed))
+        claimed += await take(tx, rest, settings)
+    return claimed
+
+
+async def wake(tx: Transaction, limit: int) -> int:
+    """Let deferred jobs whose time has come be claimed again; how many."""
+    return await tx.execute(_QUERIES["wake"], (limit,))
+
+
+async def _claim_next(tx: Transaction, want: Claim, settings: Settings) -> list[ClaimedJob]:
+    look_ahead = settings.look_ahead_jobs if want.warm else 0
+    rows = await tx.fetch(
+        _QUERIES["ahead"] + _QUERIES["take"],
+        (want.model, want.count + look_ahead, *_taking(want, settings)),
+    )
+    return [claimed_from(row) for row in rows]
+
+
+async def _claim_aged(tx: Transaction, want: Claim, settings: Settings) -> list[ClaimedJob]:
+    age = settings.flex_wait_target_seconds
+    if await tx.fetch_one(_QUERIES["has_aged"], (want.model, age)) == (False,):
+        return []
+    look_ahead = settings.look_ahead_jobs if want.warm else 0
+    rows = await tx.fetch(
+        _QUERIES["ahead_aged"] + _QUERIES["take"],
+        (
+            want.model,
+            settings.aged_look_jobs,
+            age,
+            want.count + look_ahead,
+            *_taking(want, settings),
+        ),
+    )
+    if not rows:
+        rows = await tx.fetch(
+            _QUERIES["ahead_oldest"] + _QUERIES["take"],
+            (want.model, age, want.count, *_taking(want, settings)),
+        )
+    return [claimed_from(row) for row in rows]
+
+
+def _taking(want: Claim, settings: Settings) -> tuple[object, ...]:
+    return (
+        [signed(opening) for opening in want.warm],
+        settings.flex_wait_target_seconds,
+        want.count,
+        want.keeper,
+        want.lease_seconds,
+    )

@@ -1,0 +1,35 @@
+"""What operators say to the pullers of a model. The only writer of the table `flex_controls`."""
+
+from typing import Final
+
+import msgspec
+
+from penstock.records.model import ModelId
+from penstock.store import Transaction
+
+_READ: Final = (
+    "select model, is_paused, in_flight_max from flex_controls order by model limit 10000"
+)
+_WRITE: Final = """
+    insert into flex_controls (model, is_paused, in_flight_max) values (%s, %s, %s)
+    on conflict (model) do update
+    set is_paused = excluded.is_paused, in_flight_max = excluded.in_flight_max
+"""
+
+
+class FlexControl(msgspec.Struct, frozen=True):
+    """A paused model's jobs wait; `in_flight_max` bounds how many run at a time on each replica."""
+
+    is_paused: bool = False
+    in_flight_max: int | None = None
+
+
+async def read(tx: Transaction) -> dict[ModelId, FlexControl]:
+    """By model; one that is not named runs as its keepers see fit."""
+    rows = await tx.fetch(_READ)
+    return {ModelId(model): FlexControl(*said) for model, *said in rows}
+
+
+async def write(tx: Transaction, model: ModelId, control: FlexControl) -> None:
+    """Say it; what was said before is forgotten."""
+    await tx.execute(_WRITE, (model, control.is_paused, control.in_flight_max))

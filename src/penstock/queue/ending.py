@@ -1,0 +1,144 @@
+"""Every way a job ends, but for those that the sweep finds: finished, given up, cancelled.
+
+A job ends once: each statement asks for the state it leaves, and a keeper's for its epoch. What a
+job asked of the engine is forgotten with its end.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from penstock.errors import Error, JobCancelled, LeaseLost
+from penstock.queue import asking
+from penstock.queue.back_off import pause_seconds
+from penstock.queue.books import EndedJob, close_books, ended_from, released
+from penstock.queue.queries import read_queries
+from penstock.queue.settings import Settings
+from penstock.records.account import AccountId
+from penstock.records.job import BatchId, Job, JobEnd, JobFailure, JobId, JobState, Released
+from penstock.store import Transaction
+
+_QUERIES: Final = read_queries("ending.sql")
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """What of the ends took hold; what is in neither set was another's by then."""
+
+    # As they were given: succeeded or failed. What they held is settled by what they cost.
+    done: frozenset[JobId]
+    # Their callers had cancelled them meanwhile: no answer is kept, nothing is charged.
+    cancelled: frozenset[JobId]
+    # What the cancelled ones held.
+    released: tuple[Released, ...]
+
+
+class Retried(msgspec.Struct, frozen=True):
+    """Queued again; or ended as failed or cancelled, and then with what it held."""
+
+    state: JobState
+    released: tuple[Released, ...]
+
+
+class Cancelled(msgspec.Struct, frozen=True):
+    """The job as it is now: cancelled, about to be, or ended before in another way."""
+
+    job: Job
+    released: tuple[Released, ...]
+
+
+class CancelledBatch(msgspec.Struct, frozen=True):
+    """How many jobs of a batch were cancelled at once or asked to stop."""
+
+    count: int
+    released: tuple[Released, ...]
+
+
+async def finish(tx: Transaction, ends: Sequence[JobEnd]) -> Finished:
+    """End jobs with an answer or a failure."""
+    ended = await _finish(tx, ends)
+    cancelled = [job for job in ended if job.state is JobState.CANCELLED]
+    ids = frozenset(job.id for job in cancelled)
+    return Finished(frozenset(job.id for job in ended) - ids, ids, released(cancelled))
+
+
+async def retry(
+    tx: Transaction, held: tuple[JobId, int], failure: JobFailure, settings: Settings
+) -> Retried:
+    """Queue it again after a pause that grows, while attempts and time are left."""
+    row = await tx.fetch_one(_QUERIES["held"], held)
+    if row is None:
+        raise LeaseLost
+    attempts, is_cancelling, seconds_left = row
+    pause = pause_seconds(attempts, settings)
+    if not is_cancelling and attempts < settings.attempts_max and pause < seconds_left:
+        await tx.execute(_QUERIES["try_again"], (pause, *held))
+        return Retried(JobState.QUEUED, ())
+    job, epoch = held
+    ended = await _finish(tx, [JobEnd(job, epoch, failure=failure)])
+    return Retried(ended[0].state, released(ended))
+
+
+async def cancel(tx: Transaction, account: AccountId | None, job: JobId) -> Cancelled | None:
+    """End a waiting job now; a running one is stopped by its keeper."""
+    statement = _QUERIES["cancel"] + _QUERIES["cancel_locked"] + _QUERIES["ended"]
+    rows = await tx.fetch(statement, (job, account, *told(JobCancelled)))
+    ended = [each for each in ended_from(rows) if each.state.is_final]
+    await close_books(tx, ended, pull_back=True)
+    found = await asking.find(tx, account, job)
+    return None if found is None else Cancelled(found, released(ended))
+
+
+async def cancel_batch(
+    tx: Transaction, account: AccountId | None, batch: BatchId
+) -> CancelledBatch | None:
+    """End what of a batch waits, and have stopped what runs; what has ended stays as it is."""
+    found = await tx.fetch_one(
+        "select from job_batches where id = %s and account = coalesce(%s, account)",
+        (batch, account),
+    )
+    if found is None:
+        return None
+    statement = _QUERIES["cancel_batch"] + _QUERIES["cancel_locked"] + _QUERIES["ended"]
+    touched = ended_from(await tx.fetch(statement, (batch, *told(JobCancelled))))
+    ended = [job for job in touched if job.state.is_final]
+    await close_books(tx, ended, pull_back=True)
+    # After the jobs, as everywhere: locks are taken in one order.
+    await tx.execute(
+        "update job_batches set is_cancelling = true where id = %s and state = 'open'", (batch,)
+    )
+    return CancelledBatch(len(touched), released(ended))
+
+
+def told(error: type[Error]) -> tuple[str, str, int]:
+    """An end that is an error of ours, as the caller is told."""
+    return error.code, error().message, error.status
+
+
+async def _finish(tx: Transaction, ends: Sequence[JobEnd]) -> list[EndedJob]:
+    rows = await tx.fetch(
+        _QUERIES["finish"] + _QUERIES["ended"], (*_columns(ends), *told(JobCancelled))
+    )
+    ended = ended_from(rows)
+    await close_books(tx, ended)
+    return ended
+
+
+def _columns(ends: Sequence[JobEnd]) -> tuple[list[object], ...]:
+    failures = [end.failure for end in ends]
+    usages = [end.usage for end in ends]
+    return (
+        [end.id for end in ends],
+        [end.epoch for end in ends],
+        [end.result for end in ends],
+        [end.result_object for end in ends],
+        [failure and failure.code for failure in failures],
+        # Postgres has no text with a NUL in it, and engines may say anything.
+        [failure and failure.message.replace("\0", "") for failure in failures],
+        [failure and failure.status for failure in failures],
+        [usage and usage.prompt_tokens for usage in usages],
+        [usage and usage.completion_tokens for usage in usages],
+        [usage and usage.cached_tokens for usage in usages],
+        [end.charge_nanousd for end in ends],
+        [end.replica for end in ends],
+    )

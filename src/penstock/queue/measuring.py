@@ -1,0 +1,98 @@
+"""How each model's queue does, in figures. The only writer of the table `flex_stats`.
+
+Nothing is counted row by row but what ended since the last time: what is queued is known from the
+accounts' counts, what is oldest from an index.
+"""
+
+from typing import Final
+
+import msgspec
+
+from penstock.queue.asking import position
+from penstock.queue.queries import read_queries
+from penstock.queue.rates import blend, wait_seconds
+from penstock.queue.settings import Settings
+from penstock.records.job import JobId
+from penstock.records.model import ModelId
+from penstock.store import Transaction
+
+_QUERIES: Final = read_queries("measuring.sql")
+
+
+class FlexStats(msgspec.Struct, frozen=True):
+    """One model's queue. Rates are averages over the last minute or so; None: nothing ended yet."""
+
+    queued: int
+    running: int
+    # In seconds since 1970; None when nothing waits.
+    oldest_created_at: float | None
+    finished_per_second: float | None
+    tokens_per_second: float | None
+    # The share of jobs that were begun within five minutes.
+    started_soon: float | None
+    measured_at: float
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    """What is counted now, beside what stood there."""
+
+    model: str
+    queued: int
+    running: int
+    seconds: float | None
+    finished: int
+    tokens: int
+    begun: int
+    begun_soon: int
+    finished_per_second: float | None
+    tokens_per_second: float | None
+    started_soon: float | None
+
+
+async def measure(tx: Transaction, settings: Settings) -> None:
+    """Count, average, write."""
+    rows = await tx.fetch(_QUERIES["count"])
+    counts = [_Counted(*row) for row in rows]
+    averages = [_averages(counted, settings.rate_window_seconds) for counted in counts]
+    await tx.execute(
+        _QUERIES["write"],
+        (
+            [counted.model for counted in counts],
+            [counted.queued for counted in counts],
+            [counted.running for counted in counts],
+            *([average[n] for average in averages] for n in range(3)),
+        ),
+    )
+
+
+async def stats(tx: Transaction) -> dict[ModelId, FlexStats]:
+    rows = await tx.fetch(_QUERIES["read"])
+    return {ModelId(model): FlexStats(*figures) for model, *figures in rows}
+
+
+async def eta_seconds(tx: Transaction, job: JobId, position_max: int) -> float | None:
+    """By its place in its account's queue, its account's share, and the model's rate."""
+    place = await position(tx, job, position_max)
+    row = await tx.fetch_one(_QUERIES["share"], (job,))
+    if place is None or row is None:
+        return None
+    share, queued, finished_per_second = row
+    return wait_seconds(place, queued, share, finished_per_second)
+
+
+def _averages(
+    counted: _Counted, window_seconds: float
+) -> tuple[float | None, float | None, float | None]:
+    seconds = counted.seconds
+    if not seconds:
+        # The first time there is nothing to measure from.
+        return counted.finished_per_second, counted.tokens_per_second, counted.started_soon
+    finished = counted.finished_per_second
+    tokens = counted.tokens_per_second
+    soon = counted.started_soon
+    if finished is not None or counted.finished:
+        finished = blend(finished, counted.finished / seconds, seconds, window_seconds)
+        tokens = blend(tokens, counted.tokens / seconds, seconds, window_seconds)
+    if counted.begun:
+        soon = blend(soon, counted.begun_soon / counted.begun, seconds, window_seconds)
+    return finished, tokens, soon

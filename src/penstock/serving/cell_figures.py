@@ -1,0 +1,64 @@
+"""How the whole cell's queue and webhooks do, read now and then for a worker's `/metrics`."""
+
+import asyncio
+from typing import Final
+
+from penstock.clock import Clock
+from penstock.errors import StoreUnavailable
+from penstock.events import DeliveryFigures, read_figures
+from penstock.queue import FlexStats, Queue
+from penstock.records.model import ModelId
+from penstock.store import Store
+
+_READ_SECONDS: Final = 5.0
+Figures = dict[str, dict[str, float]]
+
+
+class CellFigures:
+    """Two small tables that control writes. While Postgres is away there are no figures."""
+
+    def __init__(self, store: Store, queue: Queue, clock: Clock) -> None:
+        self._store = store
+        self._queue = queue
+        self._now = clock.now
+        self.latest: Figures = {}
+
+    async def run(self) -> None:
+        while True:
+            try:
+                self.latest = await self.read()
+            except StoreUnavailable:
+                # Old figures would be taken for new ones.
+                self.latest = {}
+            await asyncio.sleep(_READ_SECONDS)
+
+    async def read(self) -> Figures:
+        async with self._store.transaction() as transaction:
+            stats = await self._queue.stats(transaction)
+            deliveries = await read_figures(transaction)
+        return _of_queue(stats, self._now()) | _of_webhooks(deliveries)
+
+
+def _of_queue(stats: dict[ModelId, FlexStats], now: float) -> Figures:
+    figures: Figures = {}
+    for model, stat in stats.items():
+        oldest = stat.oldest_created_at
+        known = {
+            "penstock_flex_queued": stat.queued,
+            "penstock_flex_running": stat.running,
+            "penstock_flex_oldest_seconds": 0.0 if oldest is None else max(0.0, now - oldest),
+            "penstock_flex_jobs_per_second": stat.finished_per_second,
+            "penstock_flex_started_soon_ratio": stat.started_soon,
+        }
+        for name, value in known.items():
+            if value is not None:
+                figures.setdefault(name, {})[f"model {model}"] = value
+    return figures
+
+
+def _of_webhooks(deliveries: DeliveryFigures) -> Figures:
+    outcomes = {f"outcome {name}": float(count) for name, count in deliveries.outcomes.items()}
+    return {
+        "penstock_webhook_tries_total": outcomes,
+        "penstock_webhook_oldest_seconds": {"": deliveries.oldest_seconds},
+    }

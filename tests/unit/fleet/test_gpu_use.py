@@ -1,0 +1,56 @@
+"""GPUs are read where NVIDIA's library and a driver are; elsewhere there is nothing to tell."""
+
+import logging
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from penstock.fleet.gpu_use import Gpus
+
+
+class NvmlError(Exception):
+    """As the library has one."""
+
+
+def nvml(*, has_driver: bool) -> ModuleType:
+    """What of the library is used, with two GPUs of which the second does not answer."""
+    made = ModuleType("nvml_double")
+
+    def init() -> None:
+        if not has_driver:
+            raise NvmlError("Driver Not Loaded")
+
+    def memory(device: int) -> SimpleNamespace:
+        if device == 1:
+            raise NvmlError("GPU is lost")
+        return SimpleNamespace(used=3 * 2**30, total=80 * 2**30)
+
+    vars(made).update(
+        NVMLError=NvmlError,
+        nvmlInit=init,
+        nvmlDeviceGetCount=lambda: 2,
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetMemoryInfo=memory,
+        nvmlDeviceGetUtilizationRates=lambda _: SimpleNamespace(gpu=75),
+    )
+    return made
+
+
+def test_without_the_library_there_is_nothing_and_no_noise(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        assert Gpus("no_such_library_of_nvidia").read() == ()
+    assert caplog.records == []
+
+
+def test_without_a_driver_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nvml_double", nvml(has_driver=False))
+    assert Gpus("nvml_double").read() == ()
+
+
+def test_each_gpu_that_answers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nvml_double", nvml(has_driver=True))
+    (gpu,) = Gpus("nvml_double").read()
+    assert (gpu.gpu, gpu.use, gpu.memory_used_bytes) == ("0", 0.75, 3 * 2**30)

@@ -1,0 +1,75 @@
+"""Attempts of jobs: free in the journal, and kept with their charge for the completion."""
+
+from pathlib import Path
+
+import pytest
+from tests.unit.metering.journal_files import PRICE, Desk, ask, facts_of, picked
+
+from penstock.metering import JobCharge
+from penstock.metering.bill import JOB, NOT_DELIVERED, Bill, bill, withheld
+from penstock.metering.meter import JobMeter
+from penstock.records.price import Tier, cost_nanousd
+from penstock.records.request import Outcome
+from penstock.records.usage import Usage
+from penstock.wire.engine_usage import write_usage
+
+USAGE = Usage(1000, 50, 100)
+
+
+@pytest.mark.parametrize("tier", [Tier.FLEX, Tier.BATCH])
+def test_job_is_journaled_free_and_kept_with_its_charge(tmp_path: Path, tier: Tier) -> None:
+    desk = Desk(tmp_path)
+    end = picked()
+    request = ask(is_stream=False, tier=tier, attempt_base=3)
+    meter = desk.metering.open(request, end, ())
+    assert isinstance(meter, JobMeter)
+    meter.settle(USAGE)
+    (row,) = desk.rows()
+    assert (row["charge_nanousd"], row["charge_reason"], row["tier"]) == ("0", JOB, tier.value)
+    assert (row["attempt"], meter.charge_nanousd) == ("4", 0)
+    charge = str(cost_nanousd(USAGE, PRICE))
+    kept = facts_of(end.charged_line)
+    assert kept == row | {"charge_nanousd": charge, "charge_reason": ""}
+    assert JobCharge(end.charged_line).request == request.id
+    desk.journal.remove()
+
+
+def test_what_is_wanted_now_is_charged_in_the_journal_and_kept_nowhere(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    end = picked()
+    meter = desk.metering.open(ask(), end, ())
+    meter.settle(USAGE)
+    assert end.charged_line == b""
+    assert desk.rows()[0]["charge_nanousd"] == str(meter.charge_nanousd)
+    desk.journal.remove()
+
+
+def test_last_attempt_of_a_job_is_the_one_that_is_kept(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    end, request = picked(), ask(is_stream=False, tier=Tier.FLEX)
+    first = desk.metering.open(request, end, ())
+    end.attempts += 1
+    first.close(Outcome.FAILED, usage=None, is_delivered=False, error="engine_lost")
+    second = desk.metering.open(request, end, ())
+    second.settle(USAGE)
+    first.settle(USAGE)
+    assert facts_of(end.charged_line)["attempt"] == "2"
+    assert [row["charge_reason"] for row in desk.rows()] == ["", JOB]
+    desk.journal.remove()
+
+
+def test_job_that_a_kill_leaves_open_is_free(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    meter = desk.metering.open(ask(tier=Tier.FLEX, session="a\tb"), picked(), ())
+    meter.note(write_usage(Usage(1000, 3)))
+    (row,) = desk.left_open()
+    assert (row["output_tokens"], row["charge_nanousd"], row["charge_reason"]) == ("3", "0", JOB)
+    desk.journal.leave()
+
+
+def test_what_was_never_delivered_keeps_its_own_reason() -> None:
+    undelivered = bill(USAGE, PRICE, is_delivered=False)
+    assert withheld(undelivered) == undelivered
+    assert undelivered.reason == NOT_DELIVERED
+    assert withheld(Bill()) == Bill()
+    assert withheld(bill(USAGE, PRICE)) == Bill(USAGE, 0, JOB)
