@@ -11,7 +11,7 @@ AGAIN = || { echo "once more, alone:"; $(BIN)/python -m pytest -q --last-failed 
 export PENSTOCK_CACHE := $(CACHE)
 
 .PHONY: setup check test unit integration simulation engine acceptance up docs clean pin bench-overhead bench-routing bench-queue \
-	bench-flex chaos chaos-metering soak
+	bench-flex bench-pressure chaos chaos-metering soak
 
 setup: .venv/.ready
 
@@ -72,6 +72,10 @@ bench-queue: setup
 bench-flex: setup
 	deploy/cpu-engine/setup
 	PYTHONPATH=. $(BIN)/python benchmarks/$(if $(FLEET),flex_fleet.py,flex.py)
+
+# Jobs behind live requests that want every slot, and bursts onto replicas full of jobs: 13 minutes.
+bench-pressure: setup
+	PYTHONPATH=. $(BIN)/python benchmarks/flex_pressure.py $(if $(MINUTES),--minutes $(MINUTES))
 
 # Jobs while everything is killed, the Postgres primary too, up to 15 minutes; SHORT=1 for CI's form.
 chaos: setup

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import msgspec
 
-from penstock.puller.settings import Settings
 from penstock.testing.agent_traffic import AgentTraffic, make_traffic
 from penstock.testing.fleet_simulator.cell import PENSTOCK, Cell, Knowledge
 from penstock.testing.fleet_simulator.flex_cell import (
@@ -20,9 +19,6 @@ LOADS = (25, 50, 75, 92)
 _GATEWAYS = 2
 # How often gateways and keepers tell.
 _EXCHANGE_SECONDS = 0.1
-# Free blocks are where live prefixes are kept. With a mark of 0.9 agents lost a fifth of their hits
-# at three quarters of the load, and first tokens took 1.9 times as long; with this one 1.15.
-_SETTINGS = Settings(kv_use_max=0.45)
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -117,7 +113,6 @@ def flex_cell(name: str, seed: int, replicas: int) -> FlexCell:
         end=shape.end,
         flex_from=shape.flex_from,
         mix=shape.mix,
-        settings=_SETTINGS,
     )
 
 

@@ -168,7 +168,7 @@ def error_codes() -> str:
         "`x-should-retry` says whether trying again is safe; the openai and cloudflare SDKs obey "
         "it. After the first byte of a stream the same error comes as the last event.\n",
         "Workers AI's codes 3039, 5016, 5019 and 5035 are never sent: they speak of things that "
-        "do not exist here. 3021 and 3036 are reserved for rate and quota limits.\n",
+        "do not exist here. 3021 is for rates, 3036 for quotas and for the limit of queued jobs.\n",
         "| code | `/v1` | `/client/v4` | retry | what it means |",
         "|---|---|---|---|---|",
         *(_error_row(kind) for kind in _tree(errors.Error)),

@@ -9,6 +9,8 @@ import pytest
 from penstock import errors
 from penstock.config import Config
 from penstock.ingress.openapi import document
+from penstock.queue import TRANSITIONS
+from penstock.records.job import JobState
 from penstock.telemetry.keeper_metrics import KEEPER_METRICS
 from penstock.telemetry.metrics import METRICS
 
@@ -85,3 +87,11 @@ def test_every_dependency_has_its_decision() -> None:
 def test_readme_and_architecture_stay_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
     assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 200
+
+
+def test_states_of_a_job_are_drawn_as_they_are() -> None:
+    drawn = re.findall(r"^ +(\w+) --> (\w+)", (DOCS / "flex.md").read_text(), re.MULTILINE)
+    allowed = [(one, other) for one, others in TRANSITIONS.items() for other in others]
+    assert sorted(drawn) == sorted(allowed)
+    ends = re.findall(r"^ +(\w+) --> \[\*\]", (DOCS / "flex.md").read_text(), re.MULTILINE)
+    assert sorted(ends) == sorted(state for state in JobState if state.is_final)

@@ -74,7 +74,9 @@ def _check_shape(answer: Answer, value: Any) -> str:
     if value.keys() != (_ENVELOPE_KEYS if is_envelope else {"error"}):
         raise Malformed(f"{answer.status} in the wrong shape: {value}")
     error = value["error"]
-    if error.keys() != _ERROR_KEYS or not error["message"] or not error["code"]:
+    # Where engines are busy, the asynchronous API is offered beside the error.
+    parts = error.keys() - {"async"} if error.get("code") == "out_of_capacity" else error.keys()
+    if parts != _ERROR_KEYS or not error["message"] or not error["code"]:
         raise Malformed(f"an error without its parts: {error}")
     if is_envelope:
         (first,) = value["errors"]

@@ -198,6 +198,20 @@ def test_a_batch_that_is_asked_for_wrongly_is_refused(
     assert why in answer.json()["error"]["message"]
 
 
+def test_a_batch_that_is_asked_for_twice_by_one_key_is_one(batch_cell: Cell) -> None:
+    client = sdk(batch_cell)
+    once = {"Idempotency-Key": "the same"}
+    first = start_batch(client, line("a"), extra_headers=once)
+    assert start_batch(client, line("a"), line("b"), extra_headers=once).id == first.id
+    assert start_batch(client, line("a"), extra_headers={"Idempotency-Key": "x"}).id != first.id
+    read = wait_for(client, first, "in_progress")
+    assert read.request_counts is not None
+    assert read.request_counts.total == 1
+    client.batches.cancel(first.id)
+    wait_for(client, first, "cancelled")
+    assert start_batch(client, line("a"), extra_headers=once).id == first.id
+
+
 def _events(cell: Cell, batch: str) -> list[str]:
     async def read(store: Store) -> list[str]:
         async with store.transaction() as tx:

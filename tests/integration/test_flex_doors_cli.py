@@ -1,5 +1,6 @@
 """`penstock jobs` on a real queue: list, show, cancel, watch."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -14,16 +15,17 @@ from penstock.records.account import AccountId, KeyId
 from penstock.records.job import BatchId, Door, JobId, NewJob, Submission, Ticket
 from penstock.records.model import ModelId
 from penstock.store import Settings, Store
+from penstock.wire.batches import public_id
 
 ACCOUNT, KEY, MODEL = AccountId("a" * 32), KeyId("k"), ModelId("@cf/x/m")
 
 
-async def _add(dsn: str, count: int) -> tuple[list[str], str]:
+async def _add(dsn: str, count: int, door: Door = Door.WORKERS_AI) -> tuple[list[str], str]:
     """Jobs of one batch, oldest first, and the batch."""
     batch = BatchId(new_id())
     ids = sorted(new_id() for _ in range(count))
     jobs = [NewJob(JobId(id), b"{}", Ticket(), item=place) for place, id in enumerate(ids)]
-    shared: Any = {"account": ACCOUNT, "key": KEY, "door": Door.WORKERS_AI, "model": MODEL}
+    shared: Any = {"account": ACCOUNT, "key": KEY, "door": door, "model": MODEL}
     submission = Submission(**shared, deadline=4e9, batch=batch)
     store, queue = Store(Settings(dsn=dsn)), Queue(QueueSettings())
     await store.open()
@@ -82,6 +84,21 @@ def test_one_job_is_shown_and_cancelled(run: Any, queued: tuple[list[str], str])
             failed = run(command, unknown)
             assert failed.exit_code != 0
             assert unknown in failed.stderr
+
+
+@pytest.mark.parametrize("door", [Door.WORKERS_AI, Door.BATCHES])
+def test_a_batch_is_shown_and_cancelled_by_the_id_that_its_caller_knows(
+    run: Any, dsn: str, door: Door
+) -> None:
+    jobs, batch = asyncio.run(_add(dsn, 3, door))
+    known = public_id(batch) if door is Door.BATCHES else batch
+    assert "3: 3 queued" in run("show", known).stdout
+    listed = json.loads(run("list", "--batch", known, "--json").stdout)
+    assert [(job["id"], job["batch"]) for job in listed] == [(id, known) for id in jobs[::-1]]
+    assert run("watch", "--batch", known, "--once").stdout.startswith(f"{batch}: 0/3 done")
+    cancelled = run("cancel", known)
+    assert "3: 3 cancelled" in cancelled.stdout, cancelled.output
+    assert json.loads(run("show", known, "--json").stdout)["cancelled"] == 3
 
 
 def test_queues_are_watched(run: Any, queued: tuple[list[str], str]) -> None:

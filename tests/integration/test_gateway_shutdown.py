@@ -66,6 +66,18 @@ def test_streams_finish_within_the_drain_and_nothing_new_is_taken(cell: Cell) ->
     assert cell.gateway.wait() in {0, -15}
 
 
+def test_streams_of_events_have_no_end_and_hold_up_no_drain(cell: Cell) -> None:
+    asking = f"GET /v1/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {cell.key}\r\n\r\n"
+    with RawClient(cell.gateway.port) as client:
+        client.send(asking.encode())
+        client.read_until(b": connected\n\n")
+        began = time.monotonic()
+        cell.gateway.terminate()
+        client.read_until(b"\r\n0\r\n\r\n")
+        assert time.monotonic() - began < 1.5
+    assert cell.gateway.wait() in {0, -15}
+
+
 def _is_refused(cell: Cell) -> bool:
     try:
         RawClient(cell.gateway.port).close()

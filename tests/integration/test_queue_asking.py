@@ -140,6 +140,6 @@ async def test_an_empty_queue_is_swept_and_measured_quietly(store: Store) -> Non
     async with store.transaction() as tx:
         await work.queue.measure(tx)
         assert await work.queue.stats(tx) == {}
-        assert await work.queue.delete_old(tx) == []
+        assert await work.queue.find_old(tx) == {}
     swept = await sweep(work)
     assert (swept.requeued, swept.expired, swept.woken, swept.is_full) == (0, 0, 0, False)

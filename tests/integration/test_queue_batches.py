@@ -159,11 +159,11 @@ async def test_a_job_is_kept_as_long_as_its_batch_is_open(store: Store) -> None:
     count = "select (select count(*) from jobs), (select count(*) from job_batches)"
 
     async with store.transaction() as tx:
-        await work.queue.delete_old(tx)
+        await work.queue.delete(tx, await work.queue.find_old(tx))
     assert await work.fetch(count) == [(1, 1)]
     await finalized(work)
     await work.execute("update job_batches set ended_at = now() - interval '8 days'")
     async with store.transaction() as tx:
-        await work.queue.delete_old(tx)
+        await work.queue.delete(tx, await work.queue.find_old(tx))
 
     assert await work.fetch(count) == [(0, 0)]

@@ -171,7 +171,7 @@ async def test_a_cancel_of_all_sets_the_tag_to_the_clock(store: Store) -> None:
 
 
 async def test_a_batch_of_ten_thousand_is_cancelled_sooner_than_submitted(store: Store) -> None:
-    work = Work(store)
+    work = Work(store, Settings(sweep_jobs_max=10_000))
     batches = Batches()
     batch = NewBatch(
         id=BatchId(new_id()), account=ANNA, key=KeyId("k"), door=Door.BATCHES, deadline=2e9
@@ -242,9 +242,11 @@ async def test_what_is_kept_no_longer_is_deleted_and_its_objects_named(store: St
     (claimed,) = await work.claim()
     async with store.transaction() as tx:
         await work.queue.finish(tx, [JobEnd(claimed.id, claimed.epoch, result_object="out")])
-        assert await work.queue.delete_old(tx) == []
+        assert await work.queue.find_old(tx) == {}
     await work.execute("update jobs set finished_at = now() - interval '8 days'")
 
     async with store.transaction() as tx:
-        assert sorted(await work.queue.delete_old(tx)) == ["in", "out"]
+        old = await work.queue.find_old(tx)
+        assert old == {claimed.id: ["in", "out"]}
+        await work.queue.delete(tx, old)
         assert await work.queue.find(tx, None, claimed.id) is None

@@ -51,14 +51,14 @@ def measured(*, has_flex: bool) -> FlexOutcome:
 
 def test_live_requests_hardly_wait_for_a_deep_queue_of_jobs() -> None:
     ratio = measured(has_flex=True).live.ttft_p95 / measured(has_flex=False).live.ttft_p95
-    # Recorded: RECORDED_TTFT.
-    assert ratio <= 1.25 * 1.10
+    # Recorded 1.15 here; the gate stands at 1.25 times that.
+    assert ratio <= 1.25 * 1.15
 
 
 def test_jobs_fill_what_live_requests_leave() -> None:
     beside, alone = measured(has_flex=True), measured(has_flex=False)
-    # Recorded: RECORDED_THR.
-    assert throughput_ratio(BESIDE, beside) >= 0.95 / 1.25
+    # Recorded 0.94 of what bare engines do that are flooded with the same; 0.78 without jobs.
+    assert throughput_ratio(BESIDE, beside) >= 0.94 / 1.25
     assert beside.tokens_per_engine_second > alone.tokens_per_engine_second
     assert beside.live.unfinished == 0
 

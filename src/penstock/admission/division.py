@@ -24,7 +24,7 @@ class Shortage(msgspec.Struct, frozen=True):
     left: int
     # The limit's amount as Postgres has it, which may be newer than the pot's.
     amount: int
-    # Others hold the rest without having used it: it may come back before the window ends.
+    # Other requests hold the rest without having used it: it may come back at any moment.
     is_held: bool
 
 
@@ -111,6 +111,6 @@ def _first_shortage(
             continue
         if reading is None:
             return None, True
-        is_held = reading.unspent(pot.used) >= amount
+        is_held = reading.may_come_back(pot.used) >= amount
         return Shortage(pot, amount, max(0, left), reading.amount, is_held), False
     return None, False

@@ -165,6 +165,5 @@ def _value(limit: Limit, job: Released) -> str:
 def _shortage(pot: Pot, needed: int, reading: Reading) -> Shortage | None:
     if not reading.is_binding or needed <= reading.free:
         return None
-    # What other jobs hold does not come back soon: it counts as used.
-    is_held = reading.unspent(reading.own_granted) >= needed
+    is_held = reading.may_come_back(reading.own_spent) >= needed
     return Shortage(pot, needed, max(0, reading.free), reading.amount, is_held)

@@ -11,6 +11,7 @@ from typing import Final
 
 from penstock.admission.pot import Pot, PotKey, Reading
 from penstock.errors import Superseded
+from penstock.records.limit import FLEX_HOLDER
 from penstock.store import Transaction
 from penstock.store.pool import Row
 
@@ -21,6 +22,7 @@ _READ = """
            coalesce(sum(greatest(h.granted, h.spent)), 0), coalesce(sum(h.spent), 0),
            coalesce(sum(h.granted) filter (where h.holder = %s::uuid), 0),
            coalesce(sum(h.spent) filter (where h.holder = %s::uuid), 0),
+           coalesce(sum(greatest(h.granted - h.spent, 0)) filter (where h.holder = %s::uuid), 0),
            coalesce(l.is_hard and not l.is_removed, false)
     from unnest(%s::bigint[], %s::text[], %s::float8[]) with ordinality
         as pot (limit_id, value, starts, place)
@@ -94,7 +96,9 @@ class LeaseTable:
         await transaction.execute(_LOCK, (sorted(_lock_of(pot.key) for pot in pots),))
 
     async def read(self, transaction: Transaction, pots: Sequence[Pot]) -> dict[PotKey, Reading]:
-        rows = await transaction.fetch(_READ, (self._holder, self._holder, *_columns(pots)))
+        rows = await transaction.fetch(
+            _READ, (self._holder, self._holder, FLEX_HOLDER, *_columns(pots))
+        )
         return {pots[row[0] - 1].key: _reading(row) for row in rows}
 
     async def write(self, transaction: Transaction, grants: Sequence[tuple[Pot, int]]) -> None:
@@ -126,8 +130,8 @@ class LeaseTable:
 
 
 def _reading(row: Row) -> Reading:
-    amount, base, charged, spent, own_granted, own_spent = map(int, row[1:7])
-    return Reading(amount, base, charged, spent, own_granted, own_spent, row[7])
+    amount, base, charged, spent, own_granted, own_spent, jobs_held = map(int, row[1:8])
+    return Reading(amount, base, charged, spent, own_granted, own_spent, jobs_held, row[8])
 
 
 def _columns(pots: Sequence[Pot]) -> tuple[list[int], list[str], list[float]]:

@@ -23,12 +23,18 @@ class Reading(msgspec.Struct, frozen=True):
     spent: int
     own_granted: int
     own_spent: int
+    # What jobs hold without having used it: it comes back when they have ended, not soon.
+    jobs_held: int = 0
     # Whether it is still there and still a hard one.
     is_binding: bool = True
 
     @property
     def free(self) -> int:
         return self.amount - self.base - self.charged
+
+    def may_come_back(self, used: int) -> int:
+        """What is left if all that requests hold comes back, which they do soon."""
+        return self.unspent(used) - self.jobs_held
 
     def unspent(self, used: int) -> int:
         """What is left if all that is held comes back. Our own use may not be booked yet."""

@@ -121,6 +121,7 @@ class GatewayWorker:
         ways = Ways(path, self.later.flex, self.later.queue)
         self.door = HotDoor(reader, ways, endings, config.ingress, self.wheel, clock)
         self.door.write_buffer_bytes = config.engine.write_buffer_bytes
+        self.door.on_drain = self.events.feed.end_all
         self.pages = self._build_pages(reader)
         self.exchange: Exchange | None = None
         self.is_loaded = False

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 
 from penstock.app.job_rooms import desk_rooms
 from penstock.catalogue import load_catalogue
@@ -11,6 +12,7 @@ from penstock.errors import StoreUnavailable
 from penstock.fleet.health import EngineProbe
 from penstock.fleet.progress import OnProgress
 from penstock.fleet.reconcile import Announce, Keeper
+from penstock.fleet.roster import RosterMirror
 from penstock.policy import cell_mark, read_cell_secret, signal_key
 from penstock.puller.station import Station, StationRooms, StationSettings
 from penstock.serving.submission import JobDesk
@@ -41,7 +43,15 @@ def station(config: Config, store: Store, objects: Objects, kept: Keeper, clock:
     """What runs flex work on the replicas of one keeper."""
     jobs = desk_rooms(store, objects, config)
     desk = JobDesk(jobs, config.admission, clock)
-    rooms = StationRooms(store, jobs.queue, jobs.values, desk, load_catalogue(config.catalogue))
+    host = config.fleet.host or socket.gethostname()
+
+    async def check_objects() -> None:
+        roster = RosterMirror(store, clock, config.fleet)
+        await roster.load()
+        objects.check_hosts(len({host, *(replica.host for replica in roster.all())}))
+
+    catalogue = load_catalogue(config.catalogue)
+    rooms = StationRooms(store, jobs.queue, jobs.values, desk, catalogue, check_objects)
     settings = StationSettings(
         puller=config.puller,
         admission=config.admission,

@@ -16,7 +16,7 @@ from penstock.telemetry import log
 
 
 def control(context: typer.Context, parent_pid: ParentOption = 0) -> None:
-    """Give up replicas whose keeper is lost. Run as many as you like: one leads, others wait."""
+    """Tend the queue, tell of events, give up what is lost. Run several: one leads, others wait."""
     config = invocation(context).load().config
     require_dsn(config)
     log.set_up(config.telemetry)

@@ -6,11 +6,11 @@ from typing import Annotated
 import msgspec
 import typer
 
-from penstock.catalogue import load_catalogue
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, print_json, print_table
 from penstock.cli.postgres import opened
+from penstock.cli.up.known_models import known_models
 from penstock.config import Config
 from penstock.queue import FlexControl, FlexStats, Queue
 from penstock.records.model import ModelId
@@ -98,7 +98,7 @@ def _change(
     context: typer.Context, name: str, state: StateOption, *, json: bool, **fields: object
 ) -> None:
     config = invocation(context).load().config
-    model = load_catalogue(config.catalogue).find(name).id
+    model = known_models(config, state).find(name).id
     control = asyncio.run(_set(config, state, model, fields))
     if json:
         print_json(Shown(model, control, None))

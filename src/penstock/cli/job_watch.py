@@ -3,7 +3,7 @@
 A queue has no end that is known, so a bar shows how much is done of the most that was seen to wait.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -71,8 +71,8 @@ def batch_row(batch: Batch, stats: FlexStats | None) -> WatchRow:
     )
 
 
-def watch_table(rows: Iterable[WatchRow]) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
+def watch_table(rows: Sequence[WatchRow]) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False, show_header=bool(rows))
     for number, title in enumerate(_TITLES):
         table.add_column(title, justify="left" if number < 2 else "right", no_wrap=number > 0)
     for row in rows:

@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.text import Text
 
 from penstock.cli.exit_codes import CommandFailed
+from penstock.cli.job_facts import batch_facts, job_facts, print_facts
 from penstock.cli.job_watch import (
     Backlog,
     WatchRow,
@@ -27,19 +28,22 @@ from penstock.clock import Clock, SystemClock
 from penstock.config import Config
 from penstock.errors import NotFound
 from penstock.ingress.job_answers import JobLookup, SeenJob, job_answer
-from penstock.queue import Batches, JobQuery, Queue
+from penstock.queue import Batch, Batches, JobQuery, Queue
 from penstock.records.account import AccountId
 from penstock.records.job import BatchId, Job, JobId, JobState
 from penstock.records.model import ModelId
 from penstock.serving.large_values import LargeValues
 from penstock.serving.submission import DeskRooms, JobDesk
 from penstock.store import Objects, Store
-from penstock.wire.jobs import is_id, read_id
+from penstock.wire.batches import batch_of
+from penstock.wire.jobs import read_batch, read_id
 
 app = typer.Typer(help="List, show, cancel and watch queued work.", no_args_is_help=True)
 
 _TITLES = ("id", "state", "account", "model", "waited", "ran", "cost")
-_Job = Annotated[str, typer.Argument(metavar="ID", help="The job's id.")]
+_Job = Annotated[
+    str, typer.Argument(metavar="ID", help="The id of a job, a batch or a request_id.")
+]
 _Answer = TypeVar("_Answer")
 
 
@@ -58,7 +62,7 @@ def list_(  # noqa: PLR0913 - each is an option of the command line
 ) -> None:
     """List jobs, newest first."""
     before = read_id(after, "after")
-    of_batch = read_id(batch, "batch")
+    of_batch = read_batch(batch)
     query = JobQuery(
         account=None if account is None else AccountId(account),
         model=None if model is None else ModelId(model),
@@ -81,23 +85,16 @@ def list_(  # noqa: PLR0913 - each is an option of the command line
 def show(
     context: typer.Context, id: _Job, state: StateOption = DEFAULT_STATE, json: JsonOption = False
 ) -> None:
-    """Show one job: its state, its place in line, and how it ended."""
-    seen = _ask(context, state, lambda desk: desk.find(id))
-    _print_job(seen, json=json)
+    """Show one job, or one batch: its state, its place in line, and how it ended."""
+    _print(_ask(context, state, lambda desk: desk.find(id)), json=json)
 
 
 @app.command()
 def cancel(
     context: typer.Context, id: _Job, state: StateOption = DEFAULT_STATE, json: JsonOption = False
 ) -> None:
-    """Cancel a job: at once if it waits; one that runs is stopped soon."""
-
-    async def run(desk: "_Desk") -> SeenJob:
-        if is_id(id):
-            await desk.jobs.cancel(None, JobId(id))
-        return await desk.find(id)
-
-    _print_job(_ask(context, state, run), json=json)
+    """Cancel a job or a batch: at once what waits; what runs is stopped soon."""
+    _print(_ask(context, state, lambda desk: desk.cancel(id)), json=json)
 
 
 @app.command()
@@ -114,7 +111,7 @@ def watch(  # noqa: PLR0913 - each is an option of the command line
     json: JsonOption = False,
 ) -> None:
     """Watch queues shrink until they are empty: depth, speed and time to go, model by model."""
-    of_batch = read_id(batch, "batch")
+    of_batch = read_batch(batch)
 
     async def run(desk: "_Desk") -> None:
         rounds = desk.rounds(model, of_batch, 0.0 if once else seconds)
@@ -134,13 +131,30 @@ class _Desk:
         values = LargeValues(Objects(config.store), config.serving)
         rooms = DeskRooms(store, self._queue, self._batches, values)
         self.lookup = JobLookup(store, self._queue)
-        self.jobs = JobDesk(rooms, config.admission, clock)
+        self._jobs = JobDesk(rooms, config.admission, clock)
 
-    async def find(self, job: str) -> SeenJob:
-        seen = await self.lookup.find(None, JobId(job))
-        if seen is None:
-            raise NotFound(f"There is no job {job}.")
-        return seen
+    async def find(self, id: str) -> SeenJob | Batch:
+        """A job, or what its caller knows instead: a batch, a `request_id`, a task."""
+        seen = await self.lookup.find(None, JobId(id))
+        found = seen or await self._find_batch(id)
+        if found is None:
+            raise NotFound(f"There is no job or batch {id}.")
+        return found
+
+    async def cancel(self, id: str) -> SeenJob | Batch:
+        found = await self.find(id)
+        if isinstance(found, Batch):
+            await self._jobs.cancel_batch(None, found.id)
+        else:
+            await self._jobs.cancel(None, found.job.id)
+        return await self.find(id)
+
+    async def _find_batch(self, id: str) -> Batch | None:
+        batch = batch_of(id)
+        if batch is None:
+            return None
+        async with self._store.transaction() as transaction:
+            return await self._batches.find(transaction, None, BatchId(batch))
 
     async def rounds(
         self, model: str | None, batch: str | None, seconds: float
@@ -219,32 +233,13 @@ def _row(job: Job, now: float) -> tuple[str, ...]:
     )
 
 
-def _print_job(seen: SeenJob, *, json: bool) -> None:
-    answer = job_answer(seen.job, seen)
-    if json:
-        print_json(answer)
-        return
-    job, usage = seen.job, answer.usage
-    facts: dict[str, object] = {
-        "job": job.id,
-        "state": "cancelling" if job.is_cancelling else job.state,
-        "account": job.account,
-        "model": job.model,
-        "door": job.door,
-        "batch": job.batch,
-        "reference": job.reference,
-        "created": answer.created_at,
-        "started": answer.started_at,
-        "finished": answer.finished_at,
-        "deadline": answer.deadline,
-        "attempts": job.attempts,
-        "position": seen.position,
-        "ETA": None if seen.eta_seconds is None else age(seen.eta_seconds),
-        "tokens": None if usage is None else f"{usage.prompt_tokens} + {usage.completion_tokens}",
-        "cost": f"${answer.cost_usd}" if usage is not None else None,
-        "error": None if answer.error is None else f"{answer.error.code}: {answer.error.message}",
-    }
-    out = console()
-    for name, value in facts.items():
-        if value is not None:
-            out.print(Text.assemble((f"{name:<10}", "bold"), str(value)), soft_wrap=True)
+def _print(found: SeenJob | Batch, *, json: bool) -> None:
+    if isinstance(found, Batch):
+        if json:
+            print_json(found)
+        else:
+            print_facts(batch_facts(found))
+    elif json:
+        print_json(job_answer(found.job, found))
+    else:
+        print_facts(job_facts(found))

@@ -3,6 +3,8 @@
 import asyncio
 import logging
 
+import msgspec
+
 from penstock.clock import Clock
 from penstock.fleet.gpu_use import Gpus
 from penstock.fleet.reconcile import Keeper
@@ -38,13 +40,9 @@ async def serve_metrics(
         gpus = await asyncio.to_thread(Gpus)
         while True:
             # Made here and only read by the server's thread.
-            snapshot = take_snapshot(kept.claims(clock.monotonic()), station)
-            snapshot = KeeperSnapshot(
-                snapshot.engines,
-                snapshot.jobs,
-                snapshot.failures,
-                await asyncio.to_thread(gpus.read),
-            )
+            taken = take_snapshot(kept.claims(clock.monotonic()), station)
+            gpu_use = await asyncio.to_thread(gpus.read)
+            snapshot = msgspec.structs.replace(taken, gpus=gpu_use)
             await asyncio.sleep(_LOOK_SECONDS)
     finally:
         await asyncio.to_thread(server.stop)
@@ -66,7 +64,12 @@ def take_snapshot(claims: list[EngineClaim], station: Station | None) -> KeeperS
         "cancelled": counts.cancelled,
         "lost": counts.lost,
     }
-    return KeeperSnapshot(rows, jobs, counts.failures)
+    tokens = {
+        "prompt": counts.prompt_tokens,
+        "cached": counts.cached_tokens,
+        "output": counts.output_tokens,
+    }
+    return KeeperSnapshot(rows, jobs, counts.failures, tokens)
 
 
 def _row(claim: EngineClaim, station: Station | None) -> EngineRow:

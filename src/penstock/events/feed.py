@@ -62,6 +62,11 @@ class Reader:
             self._new.append(event)
         self._something.set()
 
+    def cut(self) -> None:
+        """It gets no more; it may resume, here or elsewhere."""
+        self.is_cut = True
+        self._something.set()
+
     async def wait(self, seconds: float) -> bool:
         """Until there is something, or for so long; whether there is."""
         try:
@@ -124,6 +129,8 @@ class Feed:
         """What this reader gets next, after at most `keepalive_seconds`; empty if nothing came."""
         if not await reader.wait(self._settings.keepalive_seconds):
             return []
+        if reader.is_cut and reader.live_from is None:
+            return []
         position, live_from = reader.position, reader.live_from
         assert position is not None, "a reader that was woken has joined"
         assert live_from is not None, "a reader that was woken has joined"
@@ -136,6 +143,11 @@ class Feed:
         if events:
             reader.position = events[-1].sequence
         return events
+
+    def end_all(self) -> None:
+        """A worker that stops waits for its answers to end, and these have no end of their own."""
+        for reader in self._readers:
+            reader.cut()
 
     async def run(self) -> None:
         """Look until cancelled; while there is no reader, do nothing."""

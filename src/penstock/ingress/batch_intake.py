@@ -123,9 +123,10 @@ class BatchIntake:
             now = await self._batches.find(tx, None, batch.id)
             assert now is not None, "its row is kept until it has ended"
             if now.jobs:
-                rest = [refused_line(now.lines_read, None, why)]
+                number = await self._batches.first_unread(tx, batch.id)
+                rest = [refused_line(number, None, why)]
                 lease = self._settings.batch_lease_seconds
-                await self._batches.took(tx, batch, now.lines_read + 1, rest, lease)
+                await self._batches.took(tx, batch, number + 1, rest, lease)
                 await self._end_reading(tx, batch)
             else:
                 error = BatchError(why.code, why.message, param=why.param)

@@ -116,8 +116,6 @@ class BatchPages:
             async with self._store.transaction() as tx:
                 await self._batches.cancelling(tx, batch.id)
             await self._desk.cancel_batch(batch.account, batch.id)
-            # Once more: whoever reads its lines in may have added some before it could hear of it.
-            await self._desk.cancel_batch(batch.account, batch.id)
         return json_response(_shown(await self._find(request)))
 
     async def _find(self, request: Request) -> FileBatch:

@@ -150,6 +150,10 @@ class BatchReading:
         """Make a chunk's lines jobs; whether the batch was cancelled meanwhile."""
         account = self._key.account
         assert account is not None, "checked with the key"
+        lease = self._settings.batch_lease_seconds
+        async with self._rooms.store.transaction() as tx:
+            # A worker that slept through its lease must not add jobs to another's batch.
+            await self._batches.renew(tx, self._batch, lease)
         for model, jobs in chunk.jobs.items():
             submission = Submission(
                 account=self._batch.account,
@@ -162,7 +166,6 @@ class BatchReading:
                 batch=self._batch.id,
             )
             await self._submit_jobs(submission, jobs)
-        lease = self._settings.batch_lease_seconds
         async with self._rooms.store.transaction() as tx:
             await self._batches.took(tx, self._batch, lines_read, chunk.refused, lease)
             return await self._batches.is_cancelling(tx, self._batch.id)
@@ -199,6 +202,8 @@ def _read_line(number: int, text: bytes, endpoint: str) -> InputLine:
         line = _line_decoder.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as bad:
         raise InvalidRequest(f"Line {number + 1} is not a request: {bad}") from None
+    if "\0" in line.custom_id:
+        raise InvalidRequest(f"Line {number + 1}: a NUL is not allowed.", param="custom_id")
     if line.method != "POST" or line.url != endpoint:
         raise InvalidRequest(
             f"Line {number + 1}: `method` must be POST and `url` {endpoint}.", param="url"

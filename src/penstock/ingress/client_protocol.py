@@ -125,6 +125,10 @@ class ClientProtocol(HttpToolsProtocol):
         elif not self.pipeline:
             self.flow.resume_reading()
 
+    def shutdown(self) -> None:
+        self._door.on_drain()
+        super().shutdown()
+
     # httptools
 
     def on_message_begin(self) -> None:

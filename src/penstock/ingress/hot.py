@@ -48,7 +48,7 @@ _QUEUED: Final = (Wish.QUEUE, Wish.TASK)
 _EXPOSED: Final = b"access-control-expose-headers: %s\r\n" % ", ".join(EXPOSED_HEADERS).encode()
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from penstock.records.account import Key
     from penstock.records.usage import Usage
@@ -88,6 +88,8 @@ class HotDoor:
         self.write_buffer_bytes = 256 * 1024
         self.connections = 0
         self.body_bytes = 0
+        # Called when this worker takes nothing new: once for each of its connections.
+        self.on_drain: Callable[[], None] = lambda: None
 
     async def serve(self, exchange: Exchange) -> None:
         """Serve one request to its end, whatever that is."""

@@ -10,8 +10,9 @@ from penstock.ingress.job_failure import job_error
 from penstock.metering import usd
 from penstock.queue import JobQuery, Queue
 from penstock.records.account import AccountId
-from penstock.records.job import Job, JobId, JobState
+from penstock.records.job import Door, Job, JobId, JobState
 from penstock.store import Store
+from penstock.wire.batches import public_id
 from penstock.wire.jobs import JobAnswer, JobError, JobUsage, is_id
 
 
@@ -69,7 +70,7 @@ def job_answer(job: Job, seen: SeenJob | None = None) -> JobAnswer:
         state=job.state,
         door=job.door,
         priority=job.priority.name.lower(),
-        batch=job.batch,
+        batch=public_id(job.batch) if job.batch and job.door is Door.BATCHES else job.batch,
         reference=job.reference,
         created_at=_time(job.created_at),
         started_at=None if job.started_at is None else _time(job.started_at),

@@ -39,19 +39,7 @@ class UploadForm:
         self._field_name = ""
         self._pieces: deque[bytes] = deque()
         self._is_whole = False
-        self._parser = MultipartParser(
-            options[b"boundary"],
-            {
-                "on_part_begin": self._on_part_begin,
-                "on_header_field": self._on_header,
-                "on_header_value": self._on_header_value,
-                "on_header_end": self._on_header_end,
-                "on_headers_finished": self._on_headers_finished,
-                "on_part_data": self._on_part_data,
-                "on_part_end": self._on_part_end,
-                "on_end": self._on_end,
-            },
-        )
+        self._parser = self._parser_for(options[b"boundary"])
         self._value = bytearray()
 
     async def begin(self) -> str:
@@ -72,6 +60,24 @@ class UploadForm:
                 yield self._pieces.popleft()
         if not self._is_whole:
             raise InvalidRequest("The form did not come whole.")
+
+    def _parser_for(self, boundary: bytes) -> MultipartParser:
+        try:
+            return MultipartParser(
+                boundary,
+                {
+                    "on_part_begin": self._on_part_begin,
+                    "on_header_field": self._on_header,
+                    "on_header_value": self._on_header_value,
+                    "on_header_end": self._on_header_end,
+                    "on_headers_finished": self._on_headers_finished,
+                    "on_part_data": self._on_part_data,
+                    "on_part_end": self._on_part_end,
+                    "on_end": self._on_end,
+                },
+            )
+        except FormParserError as bad:
+            raise InvalidRequest(f"The form's boundary is not valid: {bad}") from None
 
     def _feed(self, chunk: bytes) -> None:
         try:

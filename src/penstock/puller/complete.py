@@ -105,7 +105,26 @@ async def _complete(rooms: CompletionRooms, completions: Sequence[Completion]) -
             *(admission.Settlement(held, 0) for held in finished.released),
         ]
         await admission.settle_jobs(transaction, settlements)
+    await _forget_lost(rooms, finished, ends)
     return finished
+
+
+async def _forget_lost(rooms: CompletionRooms, finished: Finished, ends: Sequence[JobEnd]) -> None:
+    """Delete results of runs whose lease was lost, where no row names them or ever will.
+
+    That is when the job has ended otherwise: one that runs elsewhere may yet answer the same.
+    """
+    ours = finished.done | finished.cancelled
+    lost = {end.id: end.result_object for end in ends if end.result_object and end.id not in ours}
+    if not lost:
+        return
+    try:
+        async with rooms.store.transaction() as transaction:
+            kept = await rooms.queue.results_kept(transaction, list(lost))
+        await rooms.values.delete([lost[job] for job, name in kept.items() if name != lost[job]])
+    except StoreUnavailable:
+        # They cost a little room, and no more: what was completed stays so.
+        logger.warning("lost results are kept", extra={"action": "lost_results_kept"})
 
 
 async def _ends(values: LargeValues, completions: Sequence[Completion]) -> list[JobEnd]:

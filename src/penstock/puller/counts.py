@@ -2,6 +2,8 @@
 
 import msgspec
 
+from penstock.records.usage import Usage
+
 
 class Counts(msgspec.Struct):
     """Jobs since the start."""
@@ -18,5 +20,14 @@ class Counts(msgspec.Struct):
     cancelled: int = 0
     # Another keeper's by now, or dropped because Postgres was away for longer than the lease.
     lost: int = 0
+    # Of the jobs that succeeded; cached ones are a part of the prompts.
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
     # Loops and jobs that failed by a fault of our own.
     failures: int = 0
+
+    def add_tokens(self, usage: Usage) -> None:
+        self.prompt_tokens += usage.prompt_tokens
+        self.cached_tokens += usage.cached_tokens or 0
+        self.output_tokens += usage.completion_tokens

@@ -1,5 +1,6 @@
 """All that the puller asks of Postgres: claims, leases, controls, and how jobs ended."""
 
+import logging
 from collections.abc import Sequence
 
 import msgspec
@@ -16,6 +17,8 @@ from penstock.records.job import ClaimedJob, JobId
 from penstock.records.model import ModelId
 from penstock.records.request import RequestEnd
 from penstock.serving.submission import JobDesk
+
+logger = logging.getLogger(__name__)
 
 _FINAL = (Ending.SUCCEEDED, Ending.FAILED, Ending.CANCELLED)
 
@@ -94,6 +97,8 @@ class JobBook:
                 counts.lost += 1
             elif each.ending is Ending.SUCCEEDED:
                 counts.succeeded += 1
+                if each.facts is not None and each.facts.usage is not None:
+                    counts.add_tokens(each.facts.usage)
             else:
                 counts.failed += 1
 
@@ -121,6 +126,8 @@ class JobBook:
             self.counts.failed += 1
         else:
             self.counts.retried += 1
+            extra = {"action": "job_retried", "job": ended.job.claimed.id}
+            logger.info("job tried again", extra={**extra, "reason": ended.failure.code})
 
 
 def _held(ended: Sequence[EndedJob]) -> list[tuple[JobId, int]]:

@@ -25,8 +25,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     cut_factor: Share = 0.5
     # The shortest time between two cuts: the first needs a while to show.
     cut_seconds: Seconds = 0.5
-    # The share of its KV cache beyond which a replica's flex work is cut.
-    kv_use_max: Share = 0.9
+    # The share of its KV cache beyond which a replica's flex work is cut. What is free of it is
+    # where the prefixes of live sessions are kept: a higher mark costs them their cache.
+    kv_use_max: Share = 0.45
     # Prompts of jobs that may be in reading at a replica while live requests come there, in seconds
     # of its prefill: a live prompt waits behind at most so much of them.
     unread_seconds: Seconds = 0.1

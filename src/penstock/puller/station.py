@@ -5,7 +5,7 @@ The keeper is not hurt by any of it: while this cannot run, its replicas serve w
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,7 +14,7 @@ from penstock import admission, metering, policy, routing
 from penstock.catalogue import Catalogue
 from penstock.clock import Clock, TimerWheel, new_id
 from penstock.engine.settings import Settings as EngineSettings
-from penstock.errors import StoreUnavailable
+from penstock.errors import InvalidRequest, StoreUnavailable
 from penstock.metering.journal_folder import claim_folder
 from penstock.puller.complete import CompletionRooms
 from penstock.puller.counts import Counts
@@ -58,6 +58,8 @@ class StationRooms(msgspec.Struct, frozen=True):
     values: LargeValues
     desk: JobDesk
     catalogue: Catalogue
+    # Raises InvalidRequest where this host cannot see what gateways put into the object store.
+    check_objects: Callable[[], Awaitable[None]]
 
 
 class Station:
@@ -111,6 +113,9 @@ class Station:
                 await self._live()
             except StoreUnavailable:
                 logger.warning("puller waits for postgres", extra={"action": "puller_waits"})
+            except InvalidRequest as wrong:
+                extra = {"action": "puller_refused", "reason": wrong.message}
+                logger.error("puller does not start", extra=extra)  # noqa: TRY400 - told to people
             except Exception:
                 # The loop's top: replicas are kept whatever becomes of flex work.
                 self.counts.failures += 1
@@ -125,6 +130,7 @@ class Station:
     async def _live(self) -> None:
         """One puller's life, with all that it stands on."""
         settings, rooms = self._settings, self._rooms
+        await rooms.check_objects()
         keys = policy.KeyMirror(rooms.store, self._clock, settings.policy)
         await keys.load()
         folder = Path(settings.metering.journal_folder)

@@ -41,6 +41,11 @@ async def ended(tx: Transaction, jobs: Sequence[JobId]) -> list[Job]:
     return [job_from(row) for row in rows]
 
 
+async def results_kept(tx: Transaction, jobs: Sequence[JobId]) -> dict[JobId, str]:
+    rows = await tx.fetch(_QUERIES["results_kept"], (list(jobs),))
+    return {JobId(id): name for id, name in rows}
+
+
 async def items(tx: Transaction, batch: BatchId, after_item: int, limit: int) -> list[Job]:
     rows = await tx.fetch(_WHOLE + _QUERIES["items"], (batch, after_item, limit))
     return [job_from(row) for row in rows]

@@ -4,6 +4,10 @@ from jobs where id = %s
 -- name: ended
 from jobs where id = any (%s::uuid[]) and state not in ('queued', 'running')
 
+-- name: results_kept
+select id::text, result_object from jobs
+where id = any (%s::uuid[]) and state not in ('queued', 'running')
+
 -- name: items
 from jobs where batch = %s and item > %s order by item limit %s
 

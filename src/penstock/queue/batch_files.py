@@ -140,8 +140,8 @@ class FileBatches:
     ) -> None:
         """Note how far the input is read, keep what was refused of it, and renew the lease."""
         if refused:
-            columns = zip(*(msgspec.structs.astuple(line) for line in refused), strict=True)
-            await tx.execute(_QUERIES["refuse"], (batch.id, *map(list, columns)))
+            columns = zip(*map(_storable, refused), strict=True)
+            await tx.execute(_QUERIES["refuse"], (batch.id, *map(list, columns), batch.id))
         figures = (lines_read, lease_seconds, batch.id, batch.id, batch.epoch)
         _held(await tx.execute(_QUERIES["took"], figures))
 
@@ -160,11 +160,23 @@ class FileBatches:
         event = NewEvent(batch.account, f"batch.{closing.outcome}", {"id": public_id(batch.id)})
         await add(tx, [event])
 
+    async def first_unread(self, tx: Transaction, batch: BatchId) -> int:
+        """The first line after all that are jobs or refused."""
+        row = await tx.fetch_one(_QUERIES["first_unread"], (batch,))
+        assert row is not None, "its row is kept until it has ended"
+        return int(row[0])
+
     async def refused_lines(
         self, tx: Transaction, batch: BatchId, after_item: int, limit: int
     ) -> list[RefusedLine]:
         rows = await tx.fetch(_QUERIES["refused_lines"], (batch, after_item, limit))
         return [RefusedLine(*row) for row in rows]
+
+
+def _storable(line: RefusedLine) -> tuple[object, ...]:
+    """Postgres has no text with a NUL in it, and a line that is refused may say anything."""
+    values = msgspec.structs.astuple(line)
+    return tuple(each.replace("\0", "") if isinstance(each, str) else each for each in values)
 
 
 def _held(rows: int) -> None:

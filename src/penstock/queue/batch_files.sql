@@ -30,7 +30,9 @@ returning file_batches.id::text
 insert into refused_lines (batch, item, custom_id, code, message, param, status)
 select %s::uuid, r.* from unnest(
     %s::integer[], %s::text[], %s::text[], %s::text[], %s::text[], %s::integer[]
-) as r
+) as r (item, custom_id, code, message, param, status)
+-- One that a worker made a job before it died is no refused line, whatever has become of it since.
+where not exists (select from jobs j where j.batch = %s::uuid and j.item = r.item)
 on conflict (batch, item) do nothing
 
 -- name: took
@@ -54,6 +56,13 @@ update file_batches set
     outcome = %s, closed_at = now(), lease_until = null, output_file = %s, error_file = %s,
     errors = %s::jsonb
 where id = %s and epoch = %s and outcome is null
+
+-- name: first_unread
+-- Jobs may be there of lines that are not noted as read: the worker died, or found no more room.
+select greatest(
+    f.lines_read, (select coalesce(max(j.item) + 1, 0) from jobs j where j.batch = f.id)
+)
+from file_batches f where f.id = %s
 
 -- name: refused_lines
 select item, custom_id, code, message, param, status from refused_lines

@@ -48,7 +48,7 @@ class Cancelled(msgspec.Struct, frozen=True):
 
 
 class CancelledBatch(msgspec.Struct, frozen=True):
-    """How many jobs of a batch were cancelled at once or asked to stop."""
+    """How many jobs of a batch were cancelled or asked to stop now; none when none is left."""
 
     count: int
     released: tuple[Released, ...]
@@ -90,9 +90,12 @@ async def cancel(tx: Transaction, account: AccountId | None, job: JobId) -> Canc
 
 
 async def cancel_batch(
-    tx: Transaction, account: AccountId | None, batch: BatchId
+    tx: Transaction, account: AccountId | None, batch: BatchId, limit: int
 ) -> CancelledBatch | None:
-    """End what of a batch waits, and have stopped what runs; what has ended stays as it is."""
+    """End what of a batch waits, and have stopped what runs; what has ended stays as it is.
+
+    Some thousand jobs at a time: what took too long for one statement would never be cancelled.
+    """
     found = await tx.fetch_one(
         "select from job_batches where id = %s and account = coalesce(%s, account)",
         (batch, account),
@@ -100,7 +103,7 @@ async def cancel_batch(
     if found is None:
         return None
     statement = _QUERIES["cancel_batch"] + _QUERIES["cancel_locked"] + _QUERIES["ended"]
-    touched = ended_from(await tx.fetch(statement, (batch, *told(JobCancelled))))
+    touched = ended_from(await tx.fetch(statement, (batch, limit, *told(JobCancelled))))
     ended = [job for job in touched if job.state.is_final]
     await close_books(tx, ended, pull_back=True)
     # After the jobs, as everywhere: locks are taken in one order.

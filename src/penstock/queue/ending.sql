@@ -46,8 +46,9 @@ with locked as materialized (
 -- name: cancel_batch
 with locked as materialized (
     select id, state as was, held as was_held from jobs
-    where batch = %s and state in ('queued', 'running')
+    where batch = %s and (state = 'queued' or (state = 'running' and not is_cancelling))
     order by id
+    limit %s
     for update
 )
 

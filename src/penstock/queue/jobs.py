@@ -4,7 +4,7 @@ It has no connection and no state: every call takes the caller's open transactio
 its money and its events commit together. Times are Postgres's own: hosts need not agree on them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from penstock.queue import asking, claims, controls, ending, leases, measuring, submitting, sweeping
 from penstock.queue.asking import JobQuery
@@ -83,8 +83,8 @@ class Queue:
     async def cancel_batch(
         self, tx: Transaction, account: AccountId | None, batch: BatchId
     ) -> CancelledBatch | None:
-        """Cancel what is left of a batch. None: no such batch of theirs."""
-        return await ending.cancel_batch(tx, account, batch)
+        """Cancel some of what is left of a batch; again until none is. None: no such batch."""
+        return await ending.cancel_batch(tx, account, batch, self.settings.sweep_jobs_max)
 
     async def find(self, tx: Transaction, account: AccountId | None, job: JobId) -> Job | None:
         """One job with its answer; `account` None finds anybody's."""
@@ -93,6 +93,10 @@ class Queue:
     async def ended(self, tx: Transaction, jobs: Sequence[JobId]) -> list[Job]:
         """Those of the jobs that have ended, with their answers; for those who wait for them."""
         return await asking.ended(tx, jobs)
+
+    async def results_kept(self, tx: Transaction, jobs: Sequence[JobId]) -> dict[JobId, str]:
+        """Those of the jobs that have ended, with the objects of their answers, if any."""
+        return await asking.results_kept(tx, jobs)
 
     async def list_jobs(self, tx: Transaction, query: JobQuery) -> list[Job]:
         """A page of jobs, newest first, without their answers."""
@@ -124,12 +128,13 @@ class Queue:
         """What was measured last."""
         return await measuring.stats(tx)
 
-    async def delete_old(self, tx: Transaction) -> list[str]:
-        """Delete what is kept no longer; the names of objects that belonged to it.
+    async def find_old(self, tx: Transaction) -> dict[JobId, list[str]]:
+        """Some of the jobs that are kept no longer, with the objects that belong to each."""
+        return await sweeping.find_old(tx, self.settings)
 
-        Delete those before this transaction commits: after a crash in between they are named again.
-        """
-        return await sweeping.delete_old(tx, self.settings)
+    async def delete(self, tx: Transaction, jobs: Collection[JobId]) -> None:
+        """Delete these jobs, once their objects are gone, and batches that have none left."""
+        await sweeping.delete(tx, jobs, self.settings)
 
     async def controls(self, tx: Transaction) -> dict[ModelId, FlexControl]:
         """What operators have said, by model."""

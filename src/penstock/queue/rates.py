@@ -15,9 +15,10 @@ def wait_seconds(
 ) -> float | None:
     """Until the job at `position` of its account begins: its account's share of the rate.
 
-    Never longer than all that is queued takes. None: nothing has been finished to go by.
+    Never longer than all that is queued takes. None: there is nothing to go by. Where nothing was
+    `queued` when the rate was measured, it tells how fast jobs came, not how fast they can end.
     """
-    if not finished_per_second:
+    if not finished_per_second or not queued:
         return None
     whole_queue = max(queued, position) / finished_per_second
     own_rate = finished_per_second * share

@@ -23,7 +23,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     look_ahead_jobs: Annotated[int, Meta(ge=0, le=1000)] = 32
     # How many jobs at the queue's front are looked through for old ones, in fair order.
     aged_look_jobs: Annotated[int, Meta(ge=1, le=100_000)] = 2000
-    # How many jobs one round of the sweep takes up of each kind: lapsed, past their deadline, due.
+    # How many jobs one transaction sweeps up of each kind (lapsed, late, due), or cancels.
     sweep_jobs_max: Annotated[int, Meta(ge=1, le=100_000)] = 5000
     # How far a job's position in its account's queue is counted.
     position_max: Annotated[int, Meta(ge=1, le=10**7)] = 100_000

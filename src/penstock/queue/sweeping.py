@@ -4,6 +4,7 @@ The leading control process does this, a bounded number at a time. Nothing here 
 done the jobs stand still, and none is lost.
 """
 
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -14,20 +15,16 @@ from penstock.queue.claims import wake
 from penstock.queue.ending import told
 from penstock.queue.queries import read_queries
 from penstock.queue.settings import Settings
-from penstock.records.job import JobState, Released
+from penstock.records.job import JobId, JobState, Released
 from penstock.store import Transaction
 
 _QUERIES: Final = read_queries("ending.sql")
-_DELETE_JOBS: Final = """
-    delete from jobs where id = any (array(
-        select j.id from jobs j
-        where j.finished_at < now() - make_interval(secs => %s) and not exists (
-            select from job_batches b where b.id = j.batch and b.state = 'open'
-        )
-        order by j.finished_at limit %s
-        for update skip locked
-    ))
-    returning payload_object, result_object
+_OLD_JOBS: Final = """
+    select j.id::text, j.payload_object, j.result_object from jobs j
+    where j.finished_at < now() - make_interval(secs => %s) and not exists (
+        select from job_batches b where b.id = j.batch and b.state = 'open'
+    )
+    order by j.finished_at limit %s
 """
 _DELETE_BATCHES: Final = """
     delete from job_batches where id = any (array(
@@ -73,12 +70,19 @@ async def sweep(tx: Transaction, settings: Settings) -> Swept:
     )
 
 
-async def delete_old(tx: Transaction, settings: Settings) -> list[str]:
-    """Delete jobs that are kept no longer, then batches that have none left."""
+async def find_old(tx: Transaction, settings: Settings) -> dict[JobId, list[str]]:
+    """Jobs that are kept no longer, with the objects that belong to them."""
+    rows = await tx.fetch(_OLD_JOBS, (settings.results_kept_seconds, settings.delete_jobs_max))
+    return {JobId(id): [name for name in names if name] for id, *names in rows}
+
+
+async def delete(tx: Transaction, jobs: Collection[JobId], settings: Settings) -> None:
+    """Delete jobs that have ended, then batches that have none left."""
+    await tx.execute(
+        "delete from jobs where id = any (%s::uuid[]) and finished_at is not null", (list(jobs),)
+    )
     kept, limit = settings.results_kept_seconds, settings.delete_jobs_max
-    rows = await tx.fetch(_DELETE_JOBS, (kept, limit))
     await tx.execute(_DELETE_BATCHES, (kept, limit))
-    return [name for row in rows for name in row if name]
 
 
 async def _take_lapsed(tx: Transaction, settings: Settings) -> list[EndedJob]:

@@ -139,7 +139,7 @@ class Chooser:
         if request.is_affinity_strict:
             return True
         is_short = tokens < self._settings.block_tokens and bool(request.session)
-        return is_short and last.in_flight < last.replica.slots_live
+        return is_short and last.live_in_flight < last.replica.slots_live
 
     def _prompt_tokens(self, request: InferenceRequest, held: Held) -> int:
         sizes = request.chain.sizes
@@ -194,6 +194,6 @@ class Chooser:
                 continue
             if table is not None:
                 known.note_host(table.others(replica.id))
-            if known.own.in_flight + known.others_in_flight < replica.slots_live:
+            if known.live_in_flight < replica.slots_live:
                 found.append(known)
         return found

@@ -100,6 +100,11 @@ class KnownReplica:
         """Requests there, by all that are heard."""
         return self.own.in_flight + self.others_in_flight
 
+    @property
+    def live_in_flight(self) -> int:
+        """The same without flex work, which makes room: only what is wanted now takes slots."""
+        return self.own.in_flight + self.others_in_flight - self.flex_in_flight
+
     def note_host(self, load: HostLoad | None) -> None:
         """What the other workers of this host have there now."""
         self.host_load = load or NO_LOAD

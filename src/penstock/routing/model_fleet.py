@@ -41,7 +41,7 @@ class ModelFleet:
         self.pace = sum(m.seconds_per_token for m in members) / len(members)
         if len(members) > _LEAST_LOADED:
             waits = sorted(
-                (m.seconds_per_token * m.queue(now), m.in_flight, at)
+                (m.seconds_per_token * m.queue(now), m.live_in_flight, at)
                 for at, m in enumerate(members)
             )
             self.least_loaded = tuple(members[at] for _, _, at in waits[:_LEAST_LOADED])

@@ -102,4 +102,4 @@ def choose(
     if is_silent:
         return ranked[0]
     first, second = ranked[0], ranked[1]
-    return second if second.in_flight < first.in_flight else first
+    return second if second.live_in_flight < first.live_in_flight else first

@@ -104,7 +104,7 @@ class Router:
         for known in members:
             self._look(known)
             # Flex work gives way, and inside the engine it comes last: it makes nobody wait here.
-            if known.in_flight - known.flex_in_flight < known.replica.slots_live:
+            if known.live_in_flight < known.replica.slots_live:
                 return True
         return False
 

@@ -11,6 +11,13 @@ from penstock.records.model import ModelId
 from penstock.store import Store
 
 _READ_SECONDS: Final = 5.0
+_QUEUE_FIGURES: Final = (
+    "penstock_flex_queued",
+    "penstock_flex_running",
+    "penstock_flex_oldest_seconds",
+    "penstock_flex_jobs_per_second",
+    "penstock_flex_started_soon_ratio",
+)
 Figures = dict[str, dict[str, float]]
 
 
@@ -40,19 +47,20 @@ class CellFigures:
 
 
 def _of_queue(stats: dict[ModelId, FlexStats], now: float) -> Figures:
-    figures: Figures = {}
+    # Named even where there is no job yet: a page that lacks them looks like an older version's.
+    figures: Figures = {name: {} for name in _QUEUE_FIGURES}
     for model, stat in stats.items():
         oldest = stat.oldest_created_at
-        known = {
-            "penstock_flex_queued": stat.queued,
-            "penstock_flex_running": stat.running,
-            "penstock_flex_oldest_seconds": 0.0 if oldest is None else max(0.0, now - oldest),
-            "penstock_flex_jobs_per_second": stat.finished_per_second,
-            "penstock_flex_started_soon_ratio": stat.started_soon,
-        }
-        for name, value in known.items():
+        known = (
+            stat.queued,
+            stat.running,
+            0.0 if oldest is None else max(0.0, now - oldest),
+            stat.finished_per_second,
+            stat.started_soon,
+        )
+        for name, value in zip(_QUEUE_FIGURES, known, strict=True):
             if value is not None:
-                figures.setdefault(name, {})[f"model {model}"] = value
+                figures[name][f"model {model}"] = value
     return figures
 
 

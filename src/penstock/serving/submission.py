@@ -81,6 +81,9 @@ class JobDesk:
                     opened = await self._batches.open(transaction, batch)
                     submission = msgspec.structs.replace(submission, batch=opened)
                 submitted = await self._submit(transaction, submission, jobs)
+                if batch is not None and 0 < submitted.added < len(set(submitted.ids)):
+                    # It may have ended, and been told of: nothing is added to it any more.
+                    raise InvalidRequest("This `Idempotency-Key` was sent with other requests.")
         except Refused:
             await self._values.delete(list(uploads))
             raise
@@ -101,12 +104,18 @@ class JobDesk:
 
     async def cancel_batch(self, account: AccountId | None, batch: BatchId) -> int | None:
         """Cancel what is left of a batch: how many jobs. None: no such batch of theirs."""
-        async with self._store.transaction() as transaction:
-            cancelled = await self._queue.cancel_batch(transaction, account, batch)
-            if cancelled is None:
-                return None
-            await admission.release_jobs(transaction, cancelled.released)
-        return cancelled.count
+        count = 0
+        while True:
+            async with self._store.transaction() as transaction:
+                cancelled = await self._queue.cancel_batch(transaction, account, batch)
+                if cancelled is None:
+                    return None
+                await admission.release_jobs(transaction, cancelled.released)
+            # Until a round finds nothing: whoever reads the batch in may have added some meanwhile,
+            # and what is added after that is added by one who knows.
+            if not cancelled.count:
+                return count
+            count += cancelled.count
 
     async def retry(self, job: ClaimedJob, failure: JobFailure) -> JobState:
         """Try a job again later, or let it fail for good; LeaseLost when it is another's now."""
@@ -123,12 +132,15 @@ class JobDesk:
         return swept
 
     async def delete_old(self) -> int:
-        """Delete jobs that are kept no longer, and what they have in object storage."""
+        """Delete jobs that are kept no longer, and what they have in object storage: how many."""
         async with self._store.transaction() as transaction:
-            names = await self._queue.delete_old(transaction)
-            # Before the commit: after a kill in between, the rows name them again.
-            await self._values.delete(names)
-        return len(names)
+            old = await self._queue.find_old(transaction)
+        # Before the rows: after a kill in between, these name them again. Outside of a transaction:
+        # thousands may take longer than one may last, and would never be done.
+        await self._values.delete([name for names in old.values() for name in names])
+        async with self._store.transaction() as transaction:
+            await self._queue.delete(transaction, old)
+        return len(old)
 
     async def find(self, account: AccountId | None, job: JobId) -> Job | None:
         """One job; `account` None finds anybody's."""

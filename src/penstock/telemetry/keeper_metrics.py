@@ -23,6 +23,9 @@ KEEPER_METRICS: Final = {
         "Jobs by what became of them: started, started_reserved, succeeded, failed, retried,"
         " handed_back, cancelled, lost."
     ),
+    "penstock_flex_tokens_total": (
+        "Tokens of jobs that succeeded: prompt, cached (a part of the prompt), output."
+    ),
     "penstock_flex_failures_total": "Loops and jobs that failed by a fault of the puller's own.",
     "penstock_gpu_use": "The share of the last moments in which a GPU worked.",
     "penstock_gpu_memory_used_bytes": "Memory of a GPU that is in use.",
@@ -62,6 +65,8 @@ class KeeperSnapshot(msgspec.Struct, frozen=True):
     # By what became of them.
     jobs: dict[str, int] = {}
     failures: int = 0
+    # By kind.
+    tokens: dict[str, int] = {}
     gpus: tuple[GpuUse, ...] = ()
 
 
@@ -85,16 +90,19 @@ class _Page:
         yield self._of_engines("penstock_engine_healthy", "is_healthy")
         yield self._of_engines("penstock_flex_in_flight", "flex")
         yield self._of_engines("penstock_flex_allowed", "allowed")
-        name = "penstock_flex_jobs_total"
-        jobs = CounterMetricFamily(name, KEEPER_METRICS[name], labels=["outcome"])
-        for outcome, count in self._snapshot.jobs.items():
-            jobs.add_metric([outcome], count)
-        yield jobs
+        yield self._counted("penstock_flex_jobs_total", "outcome", self._snapshot.jobs)
+        yield self._counted("penstock_flex_tokens_total", "kind", self._snapshot.tokens)
         name = "penstock_flex_failures_total"
         yield CounterMetricFamily(name, KEEPER_METRICS[name], value=self._snapshot.failures)
         yield self._of_gpus("penstock_gpu_use", "use")
         yield self._of_gpus("penstock_gpu_memory_used_bytes", "memory_used_bytes")
         yield self._of_gpus("penstock_gpu_memory_bytes", "memory_bytes")
+
+    def _counted(self, name: str, label: str, counts: dict[str, int]) -> Metric:
+        family = CounterMetricFamily(name, KEEPER_METRICS[name], labels=[label])
+        for value, count in counts.items():
+            family.add_metric([value], count)
+        return family
 
     def _of_engines(self, name: str, field: str) -> Metric:
         family = GaugeMetricFamily(name, KEEPER_METRICS[name], labels=_REPLICA)

@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 
 from penstock.errors import InvalidRequest
 from penstock.records.job import JobState
+from penstock.wire.batches import batch_of
 from penstock.wire.usage_query import read_parameters, read_value
 
 JOBS_DEFAULT: Final = 20
@@ -91,7 +92,7 @@ def read_jobs_asked(given: Iterable[tuple[str, str]], account: str | None) -> Jo
         account=account if account is not None else params.get("account"),
         model=params.get("model"),
         state=_state(params.get("state")),
-        batch=read_id(params.get("batch"), "batch"),
+        batch=read_batch(params.get("batch")),
         after=read_id(params.get("after"), "after"),
         limit=_limit(params.get("limit")),
     )
@@ -104,6 +105,11 @@ def read_id(text: str | None, name: str) -> str | None:
     if not is_id(text):
         raise InvalidRequest(f"`{name}` must be an id.", param=name)
     return text
+
+
+def read_batch(text: str | None) -> str | None:
+    """A batch's id as its caller knows it: `batch_…` of `/v1/batches`, or a `request_id`."""
+    return None if text is None else read_id(batch_of(text) or text, "batch")
 
 
 def is_id(text: str) -> bool:

@@ -61,6 +61,13 @@ def test_a_shortage_says_whether_the_rest_may_come_back(spent: int, is_held: boo
     assert division.refused[0][1].is_held is is_held
 
 
+def test_what_jobs_hold_does_not_come_back_soon() -> None:
+    pot = a_pot()
+    reading = a_reading(charged=100, spent=50, jobs_held=41)
+    division = divide([a_demand((pot, 10))], [pot], {pot.key: reading})
+    assert not division.refused[0][1].is_held
+
+
 def test_our_own_use_that_is_not_booked_yet_will_not_come_back() -> None:
     pot = a_pot(is_read=True, used=95, granted=100)
     reading = a_reading(charged=100, own_granted=100)

@@ -37,7 +37,8 @@ def test_entry_says_what_the_engine_said(tmp_path: Path) -> None:
     assert path.parent == tmp_path
     assert model.family is Family.OPENAI
     assert model.context_tokens == 32768
-    assert model.capabilities == {Capability.TOOLS, Capability.STRUCTURED_OUTPUT}
+    can = {Capability.TOOLS, Capability.STRUCTURED_OUTPUT, Capability.ASYNC_QUEUE}
+    assert model.capabilities == can
     assert model.recipe.served_name == "acme/answers"
 
 

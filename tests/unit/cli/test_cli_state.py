@@ -4,8 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from penstock.catalogue import Settings
 from penstock.cli.exit_codes import CommandFailed, ExitCode
+from penstock.cli.up.attached import ServedModel, write_entry
+from penstock.cli.up.known_models import known_models
 from penstock.cli.up.state import Credentials, ProcessMark, Running, UpState
+from penstock.config import Config
 
 
 def test_key_is_kept_for_the_owner_alone(tmp_path: Path) -> None:
@@ -45,6 +49,16 @@ def test_present_run_is_written_down_and_forgotten(tmp_path: Path) -> None:
     state.forget_running()
     state.forget_running()
     assert state.read_running() is None
+
+
+def test_commands_know_the_models_of_the_run_that_they_ask(tmp_path: Path) -> None:
+    state = UpState(tmp_path)
+    state.models.mkdir()
+    write_entry(state.models, ServedModel("acme/answers"))
+    state.write_running(Running("127.0.0.1", 8787, 8788, (), "acme/answers"))
+    assert known_models(Config(), tmp_path).find("default").id == "acme/answers"
+    set_otherwise = Config(catalogue=Settings(default_model="smollm2"))
+    assert "smollm2" in known_models(set_otherwise, tmp_path).find("default").aliases
 
 
 def test_file_that_was_cut_in_the_middle_counts_as_none(tmp_path: Path) -> None:

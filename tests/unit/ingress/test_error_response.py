@@ -64,6 +64,7 @@ def test_codes_are_unique_and_in_the_drawn_tree() -> None:
         (errors.DeadlinePassed(), 408, 3007),
         (errors.Aborted(), 408, 3008),
         (errors.QuotaSpent(), 429, 3036),
+        (errors.QueueFull(), 429, 3036),
         (errors.OutOfCapacity(), 429, 3040),
         (errors.RateLimited(), 429, 3021),
         (errors.InvalidRequest(), 400, 5006),

@@ -53,7 +53,7 @@ def test_the_first_sample_stands_alone_and_an_old_average_fades() -> None:
     assert blend(1, 0, 60, 60) == pytest.approx(1 / math.e)
 
 
-@given(st.integers(1, 10**6), st.integers(0, 10**6), st.floats(0, 1), POSITIVE)
+@given(st.integers(1, 10**6), st.integers(1, 10**6), st.floats(0, 1), POSITIVE)
 def test_nobody_waits_longer_than_the_whole_queue_takes(
     position: int, queued: int, share: float, rate: float
 ) -> None:
@@ -65,6 +65,8 @@ def test_nobody_waits_longer_than_the_whole_queue_takes(
 def test_without_a_rate_no_wait_is_promised() -> None:
     assert wait_seconds(1, 1, 1, None) is None
     assert wait_seconds(1, 1, 1, 0.0) is None
+    # Nobody waited when it was measured: the rate is that at which jobs came.
+    assert wait_seconds(1, 0, 1, 0.1) is None
 
 
 @given(st.integers(0, 2**64 - 1))

@@ -10,10 +10,10 @@ from penstock.records.signal import EngineClaim, Signal
 from penstock.routing import Router, Settings
 
 
-def told_by_a_keeper(router: Router, replica: str, jobs: int) -> None:
+def told_by_a_keeper(router: Router, replica: str, jobs: int, tokens: int = 1000) -> None:
     claim = EngineClaim(
         replica, is_healthy=True, running=jobs, kv_tokens=100_000,
-        own_requests=jobs, own_tokens=1000 * jobs,
+        own_requests=jobs, own_tokens=tokens * jobs,
     )  # fmt: skip
     router.hear(Signal(9, 1, "keeper", engines=[claim]), [], 1.0)
 
@@ -43,10 +43,22 @@ def test_live_requests_make_it_busy_whatever_flex_work_it_has() -> None:
     assert not router.free(MODEL.id)
 
 
-def test_of_two_equal_replicas_the_one_with_flex_work_is_the_second_choice() -> None:
+def test_flex_work_breaks_no_tie() -> None:
+    """It makes room; sessions that were moved for it would lose their cache."""
     router = a_router(2, slots=8)
+    asked = [
+        msgspec.structs.replace(a_request("t", "s", f"u{n}"), session_key=n + 1) for n in range(16)
+    ]
+    without = [router.pick(request, [], 1.0).replica.id for request in asked]
     told_by_a_keeper(router, "r0", 8)
-    picked = {router.pick(a_request("t", "s", f"u{n}"), [], 1.0).replica.id for n in range(8)}
+    assert [router.pick(request, [], 1.0).replica.id for request in asked] == without
+    assert set(without) == {"r0", "r1"}
+
+
+def test_flex_work_that_fills_the_kv_cache_sends_requests_elsewhere() -> None:
+    router = a_router(2, slots=8)
+    told_by_a_keeper(router, "r0", 8, tokens=12_400)
+    picked = {router.pick(a_request("t", "s", f"u{n}"), [], 1.0).replica.id for n in range(16)}
     assert picked == {"r1"}
 
 

@@ -83,7 +83,7 @@ def _entry(name: str, served: ServedModel) -> str:
         'family = "openai"\n'
         f"context_tokens = {context}\n"
         f"default_output_tokens = {output}\n"
-        'capabilities = ["tools", "structured_output"]\n'
+        'capabilities = ["tools", "structured_output", "async_queue"]\n'
         "\n[recipe]\n"
         f"served_name = {toml(served.id)}\n"
         f"command = {toml(command)}\n"

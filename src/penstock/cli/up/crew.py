@@ -116,10 +116,10 @@ class Crew:
 
     def _note(self) -> None:
         """Write down who runs, for `doctor` and for the run after a kill -9."""
-        ingress = self._config.ingress
+        ingress, default = self._config.ingress, self._config.catalogue.default_model
         marks = [ProcessMark(name, pid, start_ticks(pid)) for name, pid in self.pids.items() if pid]
         self._state.write_running(
-            Running(ingress.host, ingress.port, ingress.metrics_port, tuple(marks))
+            Running(ingress.host, ingress.port, ingress.metrics_port, tuple(marks), default)
         )
 
     def _give_up(self, message: str, code: int) -> None:

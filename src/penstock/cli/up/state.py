@@ -47,6 +47,8 @@ class Running(msgspec.Struct, frozen=True):
     port: int
     metrics_port: int
     processes: tuple[ProcessMark, ...] = ()
+    # What `default` means there.
+    default_model: str = ""
 
 
 class UpState:

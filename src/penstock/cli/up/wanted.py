@@ -76,8 +76,8 @@ class Chooser:
             )
         path = write_entry(self._own_folder, served)
         self._notes.append(
-            f"{told}, so {path} now describes it: family openai, tools and structured output,"
-            f" context {served.max_model_len or 'not told, so a guess'}, no prices."
+            f"{told}, so {path} now describes it: family openai, tools, structured output and flex"
+            f" work, context {served.max_model_len or 'not told, so a guess'}, no prices."
             " Edit it as you like."
         )
 

@@ -48,10 +48,10 @@ class FlexOutcome(msgspec.Struct, frozen=True):
     live: Figures
     jobs: int
     jobs_handed_back: int
-    # Of prompts and answers that ended in the window. What came from a cache counts, so that an
+    # Of prompts and answers that began in the window. What came from a cache counts, so that an
     # engine which has to compute a prompt again does not look busier for it.
     tokens_per_engine_second: float
-    # By replica: everything that it has finished, in order of the first token.
+    # By replica: everything that it has begun to answer, in that order.
     served: dict[int, list[Flight]]
 
 
@@ -73,8 +73,8 @@ def run_flex_cell(flex: FlexCell, requests: Sequence[TraceRequest]) -> FlexOutco
     if keepers:
         _join(simulation, gateways, keepers, flex)
     simulation.run(flights, until)
-    done = [job for keeper in keepers for job in keeper.done]
-    return _outcome(flex, flights, done, queue.handed_back)
+    jobs = [job for keeper in keepers for job in keeper.sent.values()]
+    return _outcome(flex, flights, jobs, queue.handed_back)
 
 
 def throughput_ratio(flex: FlexCell, outcome: FlexOutcome) -> float:
@@ -89,16 +89,16 @@ def throughput_ratio(flex: FlexCell, outcome: FlexOutcome) -> float:
 
 def _flood_share(flex: FlexCell, served: Sequence[Flight], constants: EngineConstants) -> float:
     """Of one engine. It gets all that it ever had, in order, so that its cache is as warm and it is
-    as full at the window's start and end.
+    as full at the window's start and end. Work is counted when it begins to be answered.
     """
-    before = sum(_ended(flight) <= flex.start for flight in served)
-    within = sum(_ended(flight) <= flex.end for flight in served)
-    ends = _flood(served, constants)
-    return (ends[within - 1] - ends[before - 1]) / (flex.end - flex.start)
+    before = sum(_begun(flight) <= flex.start for flight in served)
+    within = sum(_begun(flight) <= flex.end for flight in served)
+    begun = _flood(served, constants)
+    return (begun[within - 1] - begun[before - 1]) / (flex.end - flex.start)
 
 
 def _flood(served: Sequence[Flight], constants: EngineConstants) -> list[float]:
-    """When a bare engine that is given all of it at once finishes one after the other."""
+    """When a bare engine that is given all of it at once has read one prompt after the other."""
     engine = SimulatedEngine(constants)
     for flight in served:
         again = Flight(
@@ -109,11 +109,11 @@ def _flood(served: Sequence[Flight], constants: EngineConstants) -> list[float]:
             reusable_blocks=flight.reusable_blocks,
         )
         engine.submit(again, 0.0)
-    ends: list[float] = []
-    while engine.next_at is not None:
+    begun: list[float] = []
+    while engine.next_at is not None and len(begun) < len(served):
         now = engine.next_at
-        ends += [now] * len(engine.advance(now)[1])
-    return ends
+        begun += [now] * len(engine.advance(now)[0])
+    return begun
 
 
 def _join(
@@ -143,21 +143,21 @@ def _tell_keepers(
 
 
 def _outcome(
-    flex: FlexCell, flights: Sequence[Flight], done: Sequence[Flight], handed_back: int
+    flex: FlexCell, flights: Sequence[Flight], jobs: Sequence[Flight], handed_back: int
 ) -> FlexOutcome:
     served: dict[int, list[Flight]] = defaultdict(list)
-    tokens = jobs = 0
-    for flight in sorted((*flights, *done), key=_begun):
-        if flight.finished_at is None:
+    tokens = jobs_begun = 0
+    for flight in sorted((*flights, *jobs), key=_begun):
+        if flight.first_at is None:
             continue
         served[flight.replica].append(flight)
-        if flex.start < flight.finished_at <= flex.end:
+        if flex.start < flight.first_at <= flex.end:
             request = flight.request
             tokens += request.prompt_tokens + request.output_tokens
-            jobs += flight.is_flex
+            jobs_begun += flight.is_flex
     return FlexOutcome(
         live=figures_of(flights, flex.start, flex.end),
-        jobs=jobs,
+        jobs=jobs_begun,
         jobs_handed_back=handed_back,
         tokens_per_engine_second=tokens / (flex.end - flex.start) / flex.cell.replicas,
         served=dict(served),
@@ -166,7 +166,3 @@ def _outcome(
 
 def _begun(flight: Flight) -> float:
     return float("inf") if flight.first_at is None else flight.first_at
-
-
-def _ended(flight: Flight) -> float:
-    return float("inf") if flight.finished_at is None else flight.finished_at

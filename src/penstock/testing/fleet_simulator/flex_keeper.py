@@ -56,7 +56,8 @@ class FlexKeeper:
         self._claim = EngineClaim(replica_id(replica), is_healthy=True)
         self._jobs: dict[int, PulledFlight] = {}
         self._mean_tokens = 256.0
-        self.done: list[Flight] = []
+        # All that it sent and did not take back.
+        self.sent: dict[int, Flight] = {}
 
     # As the simulation sees it
 
@@ -69,8 +70,7 @@ class FlexKeeper:
 
     def finished(self, flight: Flight, now: float) -> None:
         del now
-        if self._jobs.pop(flight.number, None) is not None:
-            self.done.append(flight)
+        self._jobs.pop(flight.number, None)
 
     def failed(self, flight: Flight, now: float) -> None:
         del now
@@ -104,7 +104,7 @@ class FlexKeeper:
         room = self._headroom.look(self._observe(unbegun, now), now)
         spare = [job for job in reversed(unbegun) if not job.is_reserved]
         for job in spare[: room.give_back]:
-            del self._jobs[job.flight.number]
+            del self._jobs[job.flight.number], self.sent[job.flight.number]
             simulation.give_up(job.flight, now)
             self._queue.put_back(job.flight)
         for _ in range(room.start):
@@ -121,6 +121,7 @@ class FlexKeeper:
         begins_at = now + (ahead + tokens) / self._rate
         self._jobs[flight.number] = PulledFlight(flight, begins_at, is_reserved=is_reserved)
         self._mean_tokens += _MEAN_RATE * (tokens - self._mean_tokens)
+        self.sent[flight.number] = flight
         simulation.send(flight, now)
 
     @property

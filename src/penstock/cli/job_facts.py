@@ -1,0 +1,78 @@
+"""One job, or one batch, as people read it: a fact on each line, and none that says nothing."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from rich.text import Text
+
+from penstock.cli.job_watch import age
+from penstock.cli.output import console
+from penstock.ingress.job_answers import SeenJob, job_answer
+from penstock.queue import Batch
+
+Facts = Mapping[str, object]
+_NAME_WIDTH: Final = 10
+
+
+def job_facts(seen: SeenJob) -> Facts:
+    job, answer = seen.job, job_answer(seen.job)
+    usage, error = answer.usage, answer.error
+    return {
+        "job": job.id,
+        "state": "cancelling" if job.is_cancelling else job.state,
+        "account": job.account,
+        "model": job.model,
+        "door": job.door,
+        "batch": answer.batch,
+        "reference": job.reference,
+        "created": _time(job.created_at),
+        "started": _time(job.started_at),
+        "finished": _time(job.finished_at),
+        "deadline": _time(job.deadline),
+        "attempts": job.attempts,
+        "position": seen.position,
+        "ETA": None if seen.eta_seconds is None else age(seen.eta_seconds),
+        "tokens": None
+        if usage is None
+        else f"{usage.prompt_tokens} prompt, {usage.completion_tokens} output",
+        "cost": None if usage is None else f"${answer.cost_usd}",
+        "error": None if error is None else f"{error.code}: {error.message}",
+    }
+
+
+def batch_facts(batch: Batch) -> Facts:
+    counts = {
+        "queued": batch.open_jobs - batch.running,
+        "running": batch.running,
+        "succeeded": batch.succeeded,
+        "failed": batch.failed,
+        "cancelled": batch.cancelled,
+        "expired": batch.expired,
+    }
+    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    return {
+        "batch": batch.id,
+        "state": "cancelling" if batch.is_cancelling and batch.open_jobs else batch.state,
+        "account": batch.account,
+        "model": batch.model,
+        "door": batch.door,
+        "created": _time(batch.created_at),
+        "finished": _time(batch.ended_at),
+        "deadline": _time(batch.deadline),
+        "jobs": f"{batch.total}: {told}" if told else batch.total,
+    }
+
+
+def print_facts(facts: Facts) -> None:
+    out = console()
+    for name, value in facts.items():
+        if value is not None:
+            line = Text.assemble((f"{name:<{_NAME_WIDTH}}", "bold"), str(value))
+            out.print(line, soft_wrap=True)
+
+
+def _time(seconds: float | None) -> str | None:
+    if seconds is None:
+        return None
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
