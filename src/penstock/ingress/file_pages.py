@@ -1,7 +1,6 @@
 """`/v1/files`: input files of batches in, their answers out. Each account sees its own only."""
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from typing import Final
 
 import msgspec
@@ -13,9 +12,9 @@ from penstock.errors import (
     BodyTooLarge,
     Forbidden,
     InvalidRequest,
-    Overloaded,
 )
 from penstock.ingress.json_pages import json_response
+from penstock.ingress.places import Places
 from penstock.ingress.reading import CallerHeaders, RequestReader
 from penstock.ingress.settings import Settings
 from penstock.ingress.upload_form import UploadForm
@@ -36,7 +35,9 @@ class FilePages:
         self._reader = reader
         self._files = files
         self._settings = settings
-        self._uploads = 0
+        self._uploads = Places(
+            "files coming in", settings.uploads_max, settings.uploads_per_account_max
+        )
 
     async def create(self, request: Request) -> Response:
         account = await account_of(self._reader, request)
@@ -47,7 +48,7 @@ class FilePages:
             _body(request),
             self._settings.file_bytes_max,
         )
-        with self._one_more_upload():
+        with self._uploads.take(account.id):
             filename = await form.begin()
             received = await self._files.receive(account.id, filename, _for_a_batch(form))
             file = await self._files.accept(received, self._keep_seconds(form.fields))
@@ -111,16 +112,6 @@ class FilePages:
             return float(msgspec.convert(asked, ExpiresAfter, strict=False).seconds)
         except msgspec.ValidationError as bad:
             raise InvalidRequest(f"`expires_after`: {bad}", param="expires_after") from None
-
-    @contextmanager
-    def _one_more_upload(self) -> Iterator[None]:
-        if self._uploads >= self._settings.uploads_max:
-            raise Overloaded("Too many files are coming in.", retry_after_seconds=5)
-        self._uploads += 1
-        try:
-            yield
-        finally:
-            self._uploads -= 1
 
 
 async def key_of(reader: RequestReader, request: Request) -> Key:

@@ -63,7 +63,7 @@ class FlexDoor:
         """Wait in line and answer, as if it had been served now; what it used."""
         may_come_back = caller.headers.idempotency_key() is not None
         job_id = JobId(request.id)
-        with self._waits.place():
+        with self._waits.place(request.account):
             try:
                 job_id = await self._submit(request, caller)
                 job = await self._waits.wait(job_id)
@@ -82,7 +82,7 @@ class FlexDoor:
         """The answer if it is there in time, else 202 and where it will be."""
         preference = caller.headers.preference() or Preference()
         seconds = min(preference.wait_seconds or 0, self._settings.prefer_wait_seconds_max)
-        with self._waits.place():
+        with self._waits.place(request.account):
             job_id = await self._submit(request, caller)
             if seconds:
                 await self._waits.wait(job_id, seconds)

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from penstock.errors import Overloaded, StoreUnavailable
+from penstock.errors import StoreUnavailable
+from penstock.ingress.places import Places
 from penstock.ingress.settings import Settings
 from penstock.records.account import AccountId
 from penstock.records.job import Job, JobId
@@ -35,23 +36,20 @@ class JobWaits:
         self._settings = settings
         self._waiting: dict[JobId, list[asyncio.Future[Job]]] = {}
         self._given_up: dict[JobId, AccountId] = {}
-        self._reserved = 0
+        self._places = Places(
+            "requests that wait for their jobs",
+            settings.job_waits_max,
+            settings.job_waits_per_account_max,
+        )
         self.failures = 0
         self.forgotten = 0
 
     def __len__(self) -> int:
-        return self._reserved
+        return len(self._places)
 
-    @contextlib.contextmanager
-    def place(self) -> Iterator[None]:
+    def place(self, account: AccountId) -> contextlib.AbstractContextManager[None]:
         """Hold one of the bounded places: before a job is submitted, which cannot be undone."""
-        if self._reserved >= self._settings.job_waits_max:
-            raise Overloaded("Too many requests wait for their jobs here.", retry_after_seconds=5)
-        self._reserved += 1
-        try:
-            yield
-        finally:
-            self._reserved -= 1
+        return self._places.take(account)
 
     async def wait(self, job: JobId, seconds: float | None = None) -> Job | None:
         """The job when it has ended; None when that takes longer than `seconds`."""

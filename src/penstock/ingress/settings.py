@@ -55,6 +55,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     job_seconds_max: Annotated[int, Meta(ge=1, le=30 * 86400)] = 86_400
     # How many requests of one worker may wait for their job's end; more are answered 503.
     job_waits_max: Annotated[int, Meta(ge=1, le=10**6)] = 10_000
+    # How many of these may be one account's; more are answered 429.
+    job_waits_per_account_max: Annotated[int, Meta(ge=1, le=10**6)] = 2000
     # How often a worker asks Postgres which of the jobs that are waited for have ended.
     job_poll_seconds: Annotated[float, Meta(ge=0.01, le=60)] = 0.2
     # The longest wait that `Prefer: wait=N` gets, in seconds.
@@ -65,6 +67,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     file_bytes_max: Annotated[int, Meta(ge=1024, le=2**40)] = 200 * 2**20
     # Files that one worker takes in at a time; more are answered 503.
     uploads_max: Annotated[int, Meta(ge=1, le=10_000)] = 16
+    # How many of these may be one account's; more are answered 429.
+    uploads_per_account_max: Annotated[int, Meta(ge=1, le=10_000)] = 4
     # How long files are kept, unless their owner says otherwise.
     files_keep_days: Annotated[int, Meta(ge=1, le=3650)] = 30
     # Lines that the input file of a batch may have.

@@ -137,10 +137,10 @@ async def test_worker_that_stops_cancels_all_that_was_given_up() -> None:
 
 def test_places_are_bounded_and_given_back() -> None:
     waits = make(Desk(), waits_max=2)
-    with waits.place(), waits.place():
+    with waits.place(ACME), waits.place(ACME):
         assert len(waits) == 2
-        with pytest.raises(Overloaded), waits.place():
+        with pytest.raises(Overloaded), waits.place(ACME):
             pass
     assert len(waits) == 0
-    with waits.place():
+    with waits.place(ACME):
         assert len(waits) == 1

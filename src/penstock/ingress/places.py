@@ -1,0 +1,49 @@
+"""Bounded places for what is held for long, such as an upload or a wait: in all, and per account.
+
+Without the second bound one account could take them all, and nobody else would be served.
+"""
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from penstock.errors import OverLimit, Overloaded
+from penstock.records.account import AccountId
+
+_RETRY_SECONDS: Final = 5
+
+
+class Places:
+    """One worker's, of one kind. `what` they are is said to whoever finds none."""
+
+    def __init__(self, what: str, places_max: int, per_account_max: int) -> None:
+        self._what = what
+        self._max = places_max
+        self._per_account_max = per_account_max
+        self._taken: Counter[AccountId] = Counter()
+
+    def __len__(self) -> int:
+        return self._taken.total()
+
+    @contextlib.contextmanager
+    def take(self, account: AccountId) -> Iterator[None]:
+        """Hold one until the block ends."""
+        if self._taken[account] >= self._per_account_max:
+            raise OverLimit(
+                f"This account has {self._per_account_max} {self._what} here, which is as many as "
+                "it may have at a time.",
+                retry_after_seconds=_RETRY_SECONDS,
+            )
+        if len(self) >= self._max:
+            raise Overloaded(
+                f"This gateway has as many {self._what} as it may.",
+                retry_after_seconds=_RETRY_SECONDS,
+            )
+        self._taken[account] += 1
+        try:
+            yield
+        finally:
+            self._taken[account] -= 1
+            if not self._taken[account]:
+                del self._taken[account]
