@@ -124,7 +124,7 @@ class KnownReplica:
         self.flex_in_flight = requests if self.keeper else 0
         unheard = self.engine.unheard
         if unheard.requests:
-            requests, tokens = max(requests, unheard.requests), max(tokens, unheard.tokens)
+            requests, tokens = requests + unheard.requests, tokens + unheard.tokens
         self.others_in_flight = int(host.in_flight) + claims.in_flight + requests
         self.others_decoding = int(host.decoding) + claims.decoding + unheard.decoding
         self.others_tokens = int(host.prompt_tokens) + claims.prompt_tokens + tokens
@@ -193,17 +193,20 @@ class KnownReplica:
         self.add_up()
 
     def hear_engine(self, claim: EngineClaim, now: float, unheard: Unheard) -> None:
-        self.engine = EngineFigures(now, claim.running + claim.waiting, unheard)
+        requests = claim.running + claim.waiting - claim.own_requests
+        self.engine = EngineFigures(now, requests, unheard)
 
     def count_unheard(self, claim: EngineClaim, mean_tokens: float) -> Unheard:
         """What runs there that neither this host sent nor anybody told: of gateways not heard."""
         own, host = self.own, self.host_load
-        requests = claim.running + claim.waiting - own.in_flight - int(host.in_flight)
+        requests = claim.running + claim.waiting - claim.own_requests
+        requests -= own.in_flight + int(host.in_flight)
         if requests <= 0:
             return NOTHING_UNHEARD
         sent_waiting = own.in_flight - own.decoding + int(host.in_flight - host.decoding)
         waiting = min(requests, max(0, claim.waiting - sent_waiting))
-        tokens = int(claim.kv_use * self.kv_tokens) - own.prompt_tokens - int(host.prompt_tokens)
+        tokens = int(claim.kv_use * self.kv_tokens) - claim.own_tokens
+        tokens -= own.prompt_tokens + int(host.prompt_tokens)
         return Unheard(requests, requests - waiting, max(0, tokens), waiting * mean_tokens)
 
     def _is_denied_by_engine(self) -> bool:

@@ -6,7 +6,7 @@ from tests.unit.routing.routing_samples import MODEL, Roster, a_request, replica
 
 from penstock.errors import NoReplica
 from penstock.records.replica import ReplicaId
-from penstock.records.signal import EngineClaim, Signal
+from penstock.records.signal import EngineClaim, PeerState, Signal
 from penstock.routing import Router, Settings
 
 
@@ -60,6 +60,17 @@ def test_flex_work_that_fills_the_kv_cache_sends_requests_elsewhere() -> None:
     told_by_a_keeper(router, "r0", 8, tokens=12_400)
     picked = {router.pick(a_request("t", "s", f"u{n}"), [], 1.0).replica.id for n in range(16)}
     assert picked == {"r1"}
+
+
+def test_flex_work_is_not_taken_for_requests_of_gateways_that_are_silent() -> None:
+    router = a_router(1, slots=8)
+    router.note_peers(PeerState.SILENT)
+    told_by_a_keeper(router, "r0", 5)
+    known = router.knowledge.find(ReplicaId("r0"))
+    assert known is not None
+    assert known.in_flight == 5
+    assert known.live_in_flight == 0
+    assert known.others_decoding == 0
 
 
 def test_a_job_runs_where_it_was_pulled_for_or_not_at_all() -> None:
