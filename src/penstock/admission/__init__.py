@@ -23,6 +23,7 @@ from penstock.admission.lost_leases import (
     release_lost,
 )
 from penstock.admission.no_limits import NoLimits
+from penstock.admission.places import Places
 from penstock.admission.quantity import quantity
 from penstock.admission.settings import Settings
 
@@ -38,6 +39,7 @@ __all__ = [
     "LostLeases",
     "Moment",
     "NoLimits",
+    "Places",
     "Settings",
     "Settlement",
     "estimate_nanousd",

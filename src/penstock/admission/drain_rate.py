@@ -29,13 +29,14 @@ class DrainRate:
 
     def measure(self, now: float, *, is_busy: bool) -> None:
         """Take what has ended since the last time into the average, if it was as fast as it can."""
-        passed = 0.0 if self._looked_at is None else now - self._looked_at
-        if self._looked_at is not None and passed < _SHORTEST_SECONDS:
+        before = self._looked_at
+        if before is not None and now - before < _SHORTEST_SECONDS:
             return
         ended, self._ended = self._ended, 0
-        is_first, self._looked_at = self._looked_at is None, now
-        if is_first or not is_busy:
+        self._looked_at = now
+        if before is None or not is_busy:
             return
+        passed = now - before
         kept = math.exp(-passed / self._memory_seconds)
         self._rate = self._rate * kept + ended / passed * (1 - kept)
         self._weight = self._weight * kept + (1 - kept)

@@ -6,12 +6,13 @@ in order, from where it left off: what it missed comes in pages, what is new fro
 
 import asyncio
 import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from penstock.errors import OverLimit, Overloaded, StoreUnavailable
+from penstock.admission import Places
+from penstock.errors import StoreUnavailable
 from penstock.events.event import Event
 from penstock.events.settings import Settings
 from penstock.records.account import AccountId
@@ -27,7 +28,6 @@ _MISSED: Final = """
 select id, account, type, extract(epoch from created_at)::float8, data, sequence from events
 where account = %s and sequence > %s and sequence <= %s order by sequence limit %s
 """
-_RETRY_SECONDS: Final = 5
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,9 @@ class Feed:
         self._store = store
         self._settings = settings
         self._readers: set[Reader] = set()
-        self._per_account: Counter[AccountId] = Counter()
+        self._places = Places(
+            "event streams", settings.streams_max, settings.streams_per_account_max
+        )
         self._position: int | None = None
         self._somebody = asyncio.Event()
 
@@ -102,28 +104,14 @@ class Feed:
     @contextmanager
     def reader(self, account: AccountId, after: int | None) -> Iterator[Reader]:
         """A place among the readers, for the block; refused where there is none."""
-        if len(self._readers) >= self._settings.streams_max:
-            raise Overloaded(
-                "This gateway has as many event streams as it may.",
-                retry_after_seconds=_RETRY_SECONDS,
-            )
-        if self._per_account[account] >= self._settings.streams_per_account_max:
-            raise OverLimit(
-                f"This account has {self._per_account[account]} event streams open here, which is"
-                " as many as it may have: close one first.",
-                retry_after_seconds=_RETRY_SECONDS,
-            )
-        reader = Reader(account, after, self._settings.stream_events_max)
-        self._readers.add(reader)
-        self._per_account[account] += 1
-        self._somebody.set()
-        try:
-            yield reader
-        finally:
-            self._readers.discard(reader)
-            self._per_account[account] -= 1
-            if not self._per_account[account]:
-                del self._per_account[account]
+        with self._places.take(account):
+            reader = Reader(account, after, self._settings.stream_events_max)
+            self._readers.add(reader)
+            self._somebody.set()
+            try:
+                yield reader
+            finally:
+                self._readers.discard(reader)
 
     async def next(self, reader: Reader) -> list[Event]:
         """What this reader gets next, after at most `keepalive_seconds`; empty if nothing came."""

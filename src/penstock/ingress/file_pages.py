@@ -7,6 +7,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
+from penstock.admission import Places
 from penstock.errors import (
     AccountBlocked,
     BodyTooLarge,
@@ -14,7 +15,6 @@ from penstock.errors import (
     InvalidRequest,
 )
 from penstock.ingress.json_pages import json_response
-from penstock.ingress.places import Places
 from penstock.ingress.reading import CallerHeaders, RequestReader
 from penstock.ingress.settings import Settings
 from penstock.ingress.upload_form import UploadForm

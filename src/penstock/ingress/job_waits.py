@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+from penstock.admission import Places
 from penstock.errors import StoreUnavailable
-from penstock.ingress.places import Places
 from penstock.ingress.settings import Settings
 from penstock.records.account import AccountId
 from penstock.records.job import Job, JobId

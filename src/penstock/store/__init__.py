@@ -7,6 +7,7 @@ from penstock.store.lock import HeldLock
 from penstock.store.migrate import migrate, pending
 from penstock.store.objects import Objects
 from penstock.store.pool import Store, Transaction
+from penstock.store.queries import read_queries
 from penstock.store.settings import Settings
 
 __all__ = [
@@ -17,4 +18,5 @@ __all__ = [
     "Transaction",
     "migrate",
     "pending",
+    "read_queries",
 ]

@@ -29,15 +29,15 @@ class Places:
     @contextlib.contextmanager
     def take(self, account: AccountId) -> Iterator[None]:
         """Hold one until the block ends."""
+        if len(self) >= self._max:
+            raise Overloaded(
+                f"This gateway has as many {self._what} as it may.",
+                retry_after_seconds=_RETRY_SECONDS,
+            )
         if self._taken[account] >= self._per_account_max:
             raise OverLimit(
                 f"This account has {self._per_account_max} {self._what} here, which is as many as "
                 "it may have at a time.",
-                retry_after_seconds=_RETRY_SECONDS,
-            )
-        if len(self) >= self._max:
-            raise Overloaded(
-                f"This gateway has as many {self._what} as it may.",
                 retry_after_seconds=_RETRY_SECONDS,
             )
         self._taken[account] += 1

@@ -4,8 +4,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from penstock.admission import Places
 from penstock.errors import OverLimit, Overloaded
-from penstock.ingress.places import Places
 from penstock.records.account import AccountId
 
 ACME, OTHER, THIRD = AccountId("acme"), AccountId("other"), AccountId("third")
