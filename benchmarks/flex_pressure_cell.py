@@ -7,12 +7,10 @@ last inside, as vLLM does with `--scheduling-policy priority`.
 import asyncio
 import shutil
 import tempfile
-from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from tests.chaos.flex_process import PenstockProcess
+from tests.chaos.started import Started
 from tests.integration.flex_keeper import MODEL, write_catalogue
 from tests.integration.gateway_process import GatewayProcess, eventually
 
@@ -30,28 +28,12 @@ WAIT_TARGET_SECONDS = 20.0
 _READY_SECONDS = 60.0
 
 
-class PressureCell:
+class PressureCell(Started):
     """`with PressureCell() as cell:`; `live_key` and `job_key` are of different accounts."""
 
     def __init__(self) -> None:
-        self._stack = ExitStack()
+        super().__init__()
         self.engines: list[ScriptedEngine] = []
-
-    def __enter__(self) -> Self:
-        try:
-            self._start()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
 
     def running(self) -> int:
         """Requests of any kind in the slots of all engines."""

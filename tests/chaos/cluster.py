@@ -5,14 +5,12 @@ import os
 import shutil
 import signal
 import tempfile
-from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import msgspec
 import psycopg
 from tests.chaos.process_tree import kill_tree
+from tests.chaos.started import Started
 from tests.integration.gateway_cell import CHAT, Cell
 from tests.integration.gateway_process import GatewayProcess, Settings
 
@@ -27,47 +25,34 @@ SLOTS = 2000
 _LOG_LIMIT = 100_000
 
 
-class Cluster:
+class Cluster(Started):
     """`with Cluster({"ingress.workers": 2}) as cluster:` and everything in it ends with the block.
 
     `cell.gateway` is started by the part that uses it; `cell.key` is an account's key.
     """
 
     def __init__(self, settings: Settings) -> None:
+        super().__init__()
         self._settings = settings
-        self._stack = ExitStack()
         self._gateways = 1
 
-    def __enter__(self) -> Self:
+    def _start(self) -> None:
         # Not below a folder that only we may enter: as root, Postgres runs as somebody else.
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-chaos-"))
         self._stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
         self.postgres = EmbeddedPostgres(self.folder / "postgres", fast_unsafe=True)
-        try:
-            self._stack.callback(self.postgres.stop)
-            self.dsn = self.postgres.start()
-            asyncio.run(migrate(self.dsn))
-            folder = self.folder / "first"
-            folder.mkdir()
-            self.cell = Cell(self.dsn, folder, self._settings)
-            self._stack.callback(self.cell.close)
-            self.cell.account, self.cell.key_id, self.cell.key = self.cell.add_account("first")
-            self.engine = self.cell.add_engine(log_limit=_LOG_LIMIT, slots=SLOTS)
-            self.cell.enroll(self.engine.url, CHAT, slots_live=SLOTS)
-            self.gateway = self.cell.gateway
-            self._stack.callback(self.gateway.stop)
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
+        self._stack.callback(self.postgres.stop)
+        self.dsn = self.postgres.start()
+        asyncio.run(migrate(self.dsn))
+        folder = self.folder / "first"
+        folder.mkdir()
+        self.cell = Cell(self.dsn, folder, self._settings)
+        self._stack.callback(self.cell.close)
+        self.cell.account, self.cell.key_id, self.cell.key = self.cell.add_account("first")
+        self.engine = self.cell.add_engine(log_limit=_LOG_LIMIT, slots=SLOTS)
+        self.cell.enroll(self.engine.url, CHAT, slots_live=SLOTS)
+        self.gateway = self.cell.gateway
+        self._stack.callback(self.gateway.stop)
 
     def add_gateway(self) -> GatewayProcess:
         """One more gateway on the same Postgres, as on a host of its own: with its own journals."""

@@ -11,13 +11,11 @@ import shutil
 import signal
 import sys
 import tempfile
-from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import msgspec
 from tests.chaos.flex_process import PenstockProcess
+from tests.chaos.started import Started
 from tests.integration.gateway_process import GatewayProcess, Settings, eventually, free_port
 
 from penstock.admission import LimitBook
@@ -75,34 +73,18 @@ class Customer(msgspec.Struct, frozen=True):
     key: str
 
 
-class FlexCell:
+class FlexCell(Started):
     """`with FlexCell(dsn, accounts=50, slots=16) as cell:`; all of it ends with the block."""
 
     def __init__(self, dsn: str, *, accounts: int, slots: int, keeps_logs: bool = False) -> None:
+        super().__init__()
         self.dsn = dsn
         self._slots = slots
         self._keeps_logs = keeps_logs
         self._accounts = accounts
-        self._stack = ExitStack()
         self.customers: list[Customer] = []
         self.gateways: list[GatewayProcess] = []
         self.keepers: list[PenstockProcess] = []
-
-    def __enter__(self) -> Self:
-        try:
-            self._start()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
 
     def start_gateway(self, number: int) -> None:
         """Somebody may have taken Postgres away while it starts; then it is started again."""

@@ -9,13 +9,11 @@ import importlib.util
 import shutil
 import tempfile
 import time
-from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from psycopg.conninfo import make_conninfo
 from tests.chaos.postgres_server import PostgresServer
+from tests.chaos.started import Started
 from tests.integration.gateway_process import eventually
 
 from penstock.store.system_user import let_in, system_user_for
@@ -24,35 +22,19 @@ _NAMES = ("alder", "birch", "cedar")
 _SETTLE_SECONDS = 60.0
 
 
-class PostgresCluster:
+class PostgresCluster(Started):
     """`with PostgresCluster() as cluster:` starts three servers and always ends them."""
 
     def __init__(self, binaries: Path | None = None) -> None:
         """`binaries` of another Postgres than the one in our packages."""
+        super().__init__()
         self._binaries = _packaged() if binaries is None else binaries
-        self._stack = ExitStack()
         self.failovers = 0
         self._killed_at = 0.0
         self._servers: list[PostgresServer] = []
         self._primary: PostgresServer
         # How long it was from each kill until there was a primary again.
         self.seconds_without: list[float] = []
-
-    def __enter__(self) -> Self:
-        try:
-            self._start()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
 
     @property
     def primary(self) -> PostgresServer:
