@@ -1,6 +1,7 @@
 # Every target stands on `make setup` alone. Caches live outside the checkout:
 #   $(CACHE)/cpu-engine    vLLM for CPU with real weights (deploy/cpu-engine)
-#   $(CACHE)/vllm-router   the peer that `make bench-overhead` measures against
+#   $(CACHE)/clients-*     the real clients that `make acceptance` runs, at pinned versions
+#   $(CACHE)/vllm-router   and sglang-router, litellm: what `make bench-overhead` measures beside us
 #   uv's own cache         wheels, so that a second `make setup` takes seconds
 CACHE := $(or $(PENSTOCK_CACHE),$(HOME)/.cache/penstock)
 PYTHON ?= python3
@@ -10,7 +11,7 @@ BIN := .venv/bin
 AGAIN = || { echo "once more, alone:"; $(BIN)/python -m pytest -q --last-failed --lfnf=none
 export PENSTOCK_CACHE := $(CACHE)
 
-.PHONY: setup check test unit integration simulation engine acceptance up docs clean pin bench-overhead bench-routing bench-queue \
+.PHONY: setup check test unit integration simulation engine acceptance up docs site clean pin bench-overhead bench-routing bench-queue \
 	bench-flex bench-pressure chaos chaos-metering soak
 
 setup: .venv/.ready
@@ -25,7 +26,7 @@ setup: .venv/.ready
 check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy src tests benchmarks docs deploy
+	$(BIN)/mypy src tests benchmarks docs deploy examples
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_docs.py
 
@@ -46,7 +47,11 @@ engine: setup
 	deploy/cpu-engine/setup
 	$(BIN)/python -m pytest -q tests/engine $(AGAIN) tests/engine; }
 
+# Real clients against a real `penstock up`, the docs' own commands, and pictures of what people see.
 acceptance: setup
+	deploy/cpu-engine/setup
+	tests/acceptance/clients/setup-python
+	tests/acceptance/clients/setup-node
 	$(BIN)/python -m pytest -q tests/acceptance $(AGAIN) tests/acceptance; }
 
 up: setup
@@ -55,6 +60,10 @@ up: setup
 
 docs: setup
 	$(BIN)/python docs/docs_generate.py
+
+# The docs as a site, in site/; warnings are errors, which --quiet would hide.
+site: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench-overhead: setup
 	$(BIN)/python benchmarks/overhead.py
@@ -93,6 +102,7 @@ soak: setup
 pin: setup
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements/runtime.txt
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --extra dev pyproject.toml -o requirements/dev.txt
+	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header requirements/clients.in -o requirements/clients.txt
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf .venv site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -3,7 +3,6 @@
 import http.client
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,6 @@ import process_tree
 CANDIDATE_CORE = 0
 LOAD_CORE = 1
 UPSTREAM_PORTS = 4
-ROUTER_VERSION = "0.1.16"
 _READY_SECONDS = 60.0
 _STOP_SECONDS = 15.0
 
@@ -65,22 +63,6 @@ def start_upstream(program: Path) -> tuple[subprocess.Popen[bytes], list[int]]:
 
 def start_bare(ports: list[int]) -> Candidate:
     return Candidate(name="bare upstream", port=ports[0])
-
-
-def start_vllm_router(ports: list[int], cache: Path) -> Candidate:
-    """vllm-router by consistent hash, as it comes: it logs each request, as the gateway does."""
-    port = free_ports_in_a_row(2)
-    command = [str(_installed_router(cache)), "--host", "127.0.0.1", "--port", str(port)]
-    command += ["--prometheus-host", "127.0.0.1", "--prometheus-port", str(port + 1)]
-    command += ["--policy", "consistent_hash", "--worker-urls"]
-    command += [f"http://127.0.0.1:{upstream}" for upstream in ports]
-    candidate = Candidate(
-        name=f"vllm-router {ROUTER_VERSION}",
-        port=port,
-        process=start_pinned(command, CANDIDATE_CORE),
-    )
-    wait_ready(candidate)
-    return candidate
 
 
 def start_pinned(
@@ -167,15 +149,3 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
         return True
-
-
-def _installed_router(cache: Path) -> Path:
-    """vllm-router's program, installed on first use into a venv of its own."""
-    venv = cache / "vllm-router"
-    program = venv / "bin" / "vllm-router"
-    if not program.exists():
-        print(f"installing vllm-router {ROUTER_VERSION} into {venv}", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
-        install = [str(venv / "bin" / "pip"), "install", "-q", f"vllm-router=={ROUTER_VERSION}"]
-        subprocess.run(install, check=True, timeout=900)
-    return program

@@ -4,7 +4,17 @@ import statistics
 
 import msgspec
 
-from scenarios import BODY_1MB, CHUNK, SINGLE, SMALL, Cost, Scenario
+from scenarios import (
+    AGENT,
+    BODY_1MB,
+    BODY_300KB,
+    CHUNK,
+    FIRST_TOKEN,
+    SINGLE,
+    SMALL,
+    Cost,
+    Scenario,
+)
 
 # Cost by scenario's name, then by candidate's key, one per round.
 Rounds = dict[str, dict[str, list[Cost]]]
@@ -38,65 +48,60 @@ def cpu_ratio(rounds: Rounds, scenario: Scenario, ours: str, theirs: str) -> Spr
     return spread([our.cpu / their.cpu for our, their in pairs])
 
 
-def added_p50(rounds: Rounds, scenario: Scenario, candidate: str, bare: str) -> Spread:
-    """Microseconds of median latency more than without the candidate, round by round."""
+def added_p50(rounds: Rounds, scenario: Scenario, candidate: str, bare: str) -> list[float]:
+    """Microseconds of median latency more than without the candidate, round by round.
+
+    Of a stream it is the time to its first token.
+    """
     costs = rounds[scenario.name]
     pairs = zip(costs[candidate], costs[bare], strict=True)
-    return spread([one.latency_p50_us - none.latency_p50_us for one, none in pairs])
+    if scenario.is_timed_to_first_token:
+        return [one.first_token_p50_us - none.first_token_p50_us for one, none in pairs]
+    return [one.latency_p50_us - none.latency_p50_us for one, none in pairs]
 
 
-def table(
-    rounds: Rounds, names: dict[str, str], memory_megabytes: dict[str, float], bare: str
-) -> str:
-    """One row per candidate: median (quartiles) over the rounds."""
-    header = (
-        "candidate",
-        "CPU µs/request, c=64",
-        "CPU µs/chunk",
-        "at chunks/s",
-        "CPU ms, 1 MB",
-        "added p50 ms, 1 MB",
-        "added p50 µs, c=1",
-        "memory MB/worker",
+def added_ratio(
+    rounds: Rounds, scenario: Scenario, ours: str, theirs: str, bare: str
+) -> Spread | None:
+    """The spread of the per-round ratios of added time; rounds lost in the noise are left out."""
+    costs = rounds[scenario.name]
+    if ours not in costs or theirs not in costs:
+        return None
+    pairs = zip(
+        added_p50(rounds, scenario, ours, bare),
+        added_p50(rounds, scenario, theirs, bare),
+        strict=True,
     )
+    ratios = [our / their for our, their in pairs if their > 0]
+    return spread(ratios) if ratios else None
+
+
+def table(rounds: Rounds, names: dict[str, str], memory: dict[str, float], bare: str) -> str:
+    """One row per candidate: median (quartiles) over the rounds; "-" where it was not run."""
+    cpu = (SMALL, CHUNK, BODY_300KB, BODY_1MB, AGENT)
+    header = ("candidate", *(scenario.title for scenario in cpu))
+    header += ("added first token µs", "added p50 µs, c=1", "memory MB/worker")
     rows: list[tuple[str, ...]] = [header]
     for key, name in names.items():
         if key == bare:
-            rows.append((name, "-", "-", _rate(rounds, bare), "-", *_latencies(rounds, bare), "-"))
             continue
-        rows.append(
-            (
-                name,
-                _cpu(rounds, SMALL, key),
-                _cpu(rounds, CHUNK, key),
-                _rate(rounds, key),
-                _cpu(rounds, BODY_1MB, key, digits=2),
-                _milliseconds(added_p50(rounds, BODY_1MB, key, bare)),
-                added_p50(rounds, SINGLE, key, bare).shown(0),
-                f"{memory_megabytes[key]:.0f}",
-            )
-        )
-    return _aligned(rows)
+        cells = [_cpu(rounds, scenario, key) for scenario in cpu]
+        cells += [_added(rounds, scenario, key, bare) for scenario in (FIRST_TOKEN, SINGLE)]
+        rows.append((name, *cells, f"{memory[key]:.0f}"))
+    chunks = spread([cost.rate for cost in rounds[CHUNK.name][bare]]).median
+    return f"{_aligned(rows)}\n\nThe bare upstream sends {chunks:,.0f} chunks/s."
 
 
-def _cpu(rounds: Rounds, scenario: Scenario, key: str, digits: int = 1) -> str:
-    return spread([cost.cpu for cost in rounds[scenario.name][key]]).shown(digits)
+def _cpu(rounds: Rounds, scenario: Scenario, key: str) -> str:
+    costs = rounds[scenario.name].get(key)
+    digits = 2 if scenario.scale < 1e6 else 1
+    return spread([cost.cpu for cost in costs]).shown(digits) if costs else "-"
 
 
-def _rate(rounds: Rounds, key: str) -> str:
-    return f"{spread([cost.rate for cost in rounds[CHUNK.name][key]]).median:.0f}"
-
-
-def _latencies(rounds: Rounds, bare: str) -> tuple[str, str]:
-    """The bare upstream's own medians, to which the others' are added."""
-    large = spread([cost.latency_p50_us for cost in rounds[BODY_1MB.name][bare]])
-    single = spread([cost.latency_p50_us for cost in rounds[SINGLE.name][bare]])
-    return f"itself {large.median / 1000:.2f}", f"itself {single.median:.0f}"
-
-
-def _milliseconds(microseconds: Spread) -> str:
-    low, median, high = microseconds.low, microseconds.median, microseconds.high
-    return Spread(low=low / 1000, median=median / 1000, high=high / 1000).shown(2)
+def _added(rounds: Rounds, scenario: Scenario, key: str, bare: str) -> str:
+    if not rounds[scenario.name].get(key):
+        return "-"
+    return spread(added_p50(rounds, scenario, key, bare)).shown(0)
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> str:

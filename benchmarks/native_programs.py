@@ -9,7 +9,7 @@ _SOURCES = Path(__file__).parent / "native"
 _OVERTIME_SECONDS = 30.0
 _PROGRAMS = {
     "upstream": ["upstream.c", "vllm_answer.c"],
-    "loadgen": ["loadgen.c", "answer_reader.c", "samples.c"],
+    "loadgen": ["loadgen.c", "answer_reader.c", "conversation.c", "samples.c"],
 }
 
 

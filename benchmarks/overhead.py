@@ -1,9 +1,10 @@
-"""What the gateway costs, beside vllm-router and a bare upstream, in one interleaved run.
+"""What the gateway costs, beside its peers and a bare upstream, in one interleaved run.
 
 `python benchmarks/overhead.py [--rounds 9] [--quick]` builds the C upstream and load generator,
 pins each candidate to core 0 and them to core 1, and measures round by round. It prints a table
-and, as its last line, JSON with the median ratios to vllm-router, and of the gateway to itself with
-a null meter. Needs gcc, taskset, two cores.
+and, as its last line, JSON with the median ratios to vllm-router by consistent hash, and of the
+gateway to itself with a null meter. Needs gcc, taskset, nginx, two cores. `--gate FILE` fails where
+a ratio is above 1.25 times the one recorded in FILE.
 """
 
 import argparse
@@ -11,23 +12,37 @@ import os
 import platform
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from candidates import (
-    Candidate,
-    start_bare,
-    start_upstream,
-    start_vllm_router,
-    stop_process,
-)
-from figures import Rounds, Spread, cpu_ratio, table
+from candidates import Candidate, start_bare, start_upstream, stop_process
+from figures import Rounds, Spread, added_ratio, cpu_ratio, table
 from native_programs import build
+from peers import start_litellm, start_nginx, start_sglang_router, start_vllm_router
 from penstock_candidate import start_penstock
 from process_tree import pss_megabytes
-from scenarios import BODY_1MB, CHUNK, SCENARIOS, SMALL, run_once
+from scenarios import (
+    AGENT,
+    BODY_1MB,
+    BODY_300KB,
+    CHUNK,
+    FIRST_TOKEN,
+    SCENARIOS,
+    SMALL,
+    Scenario,
+    run_once,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 BARE, OURS, UNMETERED, THEIRS = "bare", "penstock", "null-meter", "vllm-router"
+CACHE_AWARE, SGLANG, LITELLM, NGINX = "vllm-router-cache-aware", "sglang-router", "litellm", "nginx"
+ALL = (BARE, OURS, UNMETERED, THEIRS, CACHE_AWARE, SGLANG, NGINX, LITELLM)
+# It makes about a thousand chunks a second: its streams would not end in time.
+_NOT_STREAMED = frozenset({LITELLM})
+_GATE = 1.25
 _WARM_UP_SECONDS = 1.0
 _QUICK_ROUNDS = 3
 
@@ -39,6 +54,7 @@ class Plan(msgspec.Struct, frozen=True):
     seconds: float
     wanted: list[str]
     cache: Path
+    gate: Path | None
 
 
 def read_plan() -> Plan:
@@ -46,7 +62,8 @@ def read_plan() -> Plan:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each run")
     parser.add_argument("--quick", action="store_true", help="3 short rounds, to see that it works")
-    parser.add_argument("--candidates", default=f"{BARE},{OURS},{UNMETERED},{THEIRS}")
+    parser.add_argument("--candidates", default=",".join(ALL))
+    parser.add_argument("--gate", type=Path, help="JSON with recorded ratios to be held")
     home = os.environ.get("PENSTOCK_CACHE")  # noqa: TID251 - the cache's place, as in the Makefile
     default_cache = Path(home) if home else Path.home() / ".cache" / "penstock"
     parser.add_argument("--cache", type=Path, default=default_cache)
@@ -54,30 +71,41 @@ def read_plan() -> Plan:
     return Plan(
         rounds=_QUICK_ROUNDS if options.quick else min(max(options.rounds, 1), 100),
         seconds=0.7 if options.quick else min(max(options.seconds, 0.5), 60.0),
-        wanted=[
-            BARE,
-            *(key for key in (OURS, UNMETERED, THEIRS) if key in options.candidates.split(",")),
-        ],
+        wanted=[key for key in ALL if key == BARE or key in options.candidates.split(",")],
         cache=options.cache,
+        gate=options.gate,
     )
 
 
 def start(key: str, ports: list[int], cache: Path) -> Candidate:
-    if key == BARE:
-        return start_bare(ports)
-    if key == THEIRS:
-        return start_vllm_router(ports, cache)
-    return start_penstock(ports, is_metered=key == OURS)
+    starts: dict[str, Callable[[], Candidate]] = {
+        BARE: lambda: start_bare(ports),
+        OURS: lambda: start_penstock(ports),
+        UNMETERED: lambda: start_penstock(ports, is_metered=False),
+        THEIRS: lambda: start_vllm_router(ports, cache),
+        CACHE_AWARE: lambda: start_vllm_router(ports, cache, "cache_aware"),
+        SGLANG: lambda: start_sglang_router(ports, cache),
+        LITELLM: lambda: start_litellm(ports, cache),
+        NGINX: lambda: start_nginx(ports),
+    }
+    return starts[key]()
+
+
+def is_run(scenario: Scenario, key: str) -> bool:
+    return key not in _NOT_STREAMED or scenario not in (CHUNK, AGENT)
 
 
 def measure(plan: Plan, candidates: dict[str, Candidate], loadgen: Path) -> Rounds:
     """All rounds. The order of the candidates turns, so that none is always first."""
-    rounds: Rounds = {scenario.name: {key: [] for key in candidates} for scenario in SCENARIOS}
+    rounds: Rounds = {
+        scenario.name: {key: [] for key in candidates if is_run(scenario, key)}
+        for scenario in SCENARIOS
+    }
     keys = list(candidates)
     for number in range(-1, plan.rounds):
         turned = keys[number % len(keys) :] + keys[: number % len(keys)]
         for scenario in SCENARIOS:
-            for key in turned:
+            for key in filter(rounds[scenario.name].__contains__, turned):
                 is_warm_up = number < 0
                 seconds = _WARM_UP_SECONDS if is_warm_up else plan.seconds
                 cost = run_once(scenario, candidates[key], loadgen, seconds)
@@ -109,11 +137,26 @@ def main() -> None:
         for candidate in candidates.values():
             candidate.stop()
         stop_process(upstream)
-    report(plan, rounds, {key: candidates[key].name for key in candidates}, memory)
+    ratios = report(plan, rounds, {key: candidates[key].name for key in candidates}, memory)
+    if plan.gate is not None:
+        hold(ratios, msgspec.json.decode(plan.gate.read_bytes(), type=dict[str, float | None]))
 
 
-def report(plan: Plan, rounds: Rounds, names: dict[str, str], memory: dict[str, float]) -> None:
-    """The machine, the table, the ratios, and the line of JSON."""
+def hold(ratios: dict[str, float | None], recorded: dict[str, float | None]) -> None:
+    """End with an error where a ratio has grown beyond the noise of a run."""
+    grown = [
+        f"{name}: {ratio} is above {_GATE} x {before}"
+        for name, before in recorded.items()
+        if before is not None and (ratio := ratios.get(name)) is not None and ratio > _GATE * before
+    ]
+    if grown:
+        raise SystemExit("\n".join(grown))
+
+
+def report(
+    plan: Plan, rounds: Rounds, names: dict[str, str], memory: dict[str, float]
+) -> dict[str, float | None]:
+    """The machine, the table, the ratios, and the line of JSON, which is also returned."""
     print(f"\n{time.strftime('%Y-%m-%d')}, {_processor()}, {os.cpu_count()} cores, ", end="")
     print(f"{platform.system()} {platform.release()}, Python {platform.python_version()}; ", end="")
     print(f"{plan.rounds} rounds of {plan.seconds} s; median (quartiles)\n")
@@ -121,7 +164,10 @@ def report(plan: Plan, rounds: Rounds, names: dict[str, str], memory: dict[str, 
     ratios = {
         "small_cpu_ratio": cpu_ratio(rounds, SMALL, OURS, THEIRS),
         "chunk_cpu_ratio": cpu_ratio(rounds, CHUNK, OURS, THEIRS),
+        "body_300kb_cpu_ratio": cpu_ratio(rounds, BODY_300KB, OURS, THEIRS),
         "body_1mb_cpu_ratio": cpu_ratio(rounds, BODY_1MB, OURS, THEIRS),
+        "agent_cpu_ratio": cpu_ratio(rounds, AGENT, OURS, THEIRS),
+        "ttft_ratio": added_ratio(rounds, FIRST_TOKEN, OURS, THEIRS, BARE),
         "metering_cpu_ratio": cpu_ratio(rounds, SMALL, OURS, UNMETERED),
         "metering_chunk_cpu_ratio": cpu_ratio(rounds, CHUNK, OURS, UNMETERED),
     }
@@ -132,7 +178,9 @@ def report(plan: Plan, rounds: Rounds, names: dict[str, str], memory: dict[str, 
     has_both = OURS in memory and THEIRS in memory
     memory_ratio = round(memory[OURS] / memory[THEIRS], 3) if has_both else None
     line = {name: _rounded(ratio) for name, ratio in ratios.items()}
-    print(msgspec.json.encode({**line, "memory_ratio": memory_ratio}).decode(), flush=True)
+    line["memory_ratio"] = memory_ratio
+    print(msgspec.json.encode(line).decode(), flush=True)
+    return line
 
 
 def _rounded(ratio: Spread | None) -> float | None:

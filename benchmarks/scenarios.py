@@ -17,10 +17,12 @@ class Scenario(msgspec.Struct, frozen=True):
     """Arguments of the load generator, and what the CPU time is divided by."""
 
     name: str
+    title: str
     arguments: list[str]
     # 1e6 for microseconds of CPU, 1e3 for milliseconds, per request or streamed event.
     scale: float
     counts_events: bool = False
+    is_timed_to_first_token: bool = False
 
 
 class Cost(msgspec.Struct, frozen=True):
@@ -28,15 +30,21 @@ class Cost(msgspec.Struct, frozen=True):
 
     cpu: float
     latency_p50_us: float
+    first_token_p50_us: float
     rate: float
 
 
 _INTERVAL_MICROSECONDS = STREAMS * 1_000_000 // CHUNKS_PER_SECOND
 
-SMALL = Scenario(name="small", arguments=["-c", "64", "-b", "1900"], scale=1e6)
-SINGLE = Scenario(name="single", arguments=["-c", "1", "-b", "1900"], scale=1e6)
+SMALL = Scenario(
+    name="small", title="CPU µs/request, c=64", arguments=["-c", "64", "-b", "1900"], scale=1e6
+)
+SINGLE = Scenario(
+    name="single", title="CPU µs/request, c=1", arguments=["-c", "1", "-b", "1900"], scale=1e6
+)
 CHUNK = Scenario(
     name="chunk",
+    title="CPU µs/chunk",
     arguments=[
         *("-s", "-c", str(STREAMS), "-b", "1900"),
         *("-t", str(STREAM_TOKENS), "-i", str(_INTERVAL_MICROSECONDS)),
@@ -44,8 +52,31 @@ CHUNK = Scenario(
     scale=1e6,
     counts_events=True,
 )
-BODY_1MB = Scenario(name="body_1mb", arguments=["-c", "1", "-b", "1000000"], scale=1e3)
-SCENARIOS = (SMALL, SINGLE, CHUNK, BODY_1MB)
+# One stream at a time: when does its first token come?
+FIRST_TOKEN = Scenario(
+    name="first_token",
+    title="CPU µs/request, one stream of 8 chunks",
+    arguments=["-s", "-c", "1", "-b", "1900", "-t", "8"],
+    scale=1e6,
+    is_timed_to_first_token=True,
+)
+BODY_300KB = Scenario(
+    name="body_300kb", title="CPU ms, 300 KB", arguments=["-c", "1", "-b", "300000"], scale=1e3
+)
+BODY_1MB = Scenario(
+    name="body_1mb", title="CPU ms, 1 MB", arguments=["-c", "1", "-b", "1000000"], scale=1e3
+)
+# A turn of an agent that has worked for a while: 40 messages in 120 KB, tools, a long stream.
+AGENT = Scenario(
+    name="agent",
+    title="CPU ms/agent's turn",
+    arguments=[
+        *("-s", "-T", "-c", "16", "-b", "120000", "-l", "2920"),
+        *("-t", "200", "-i", "1000"),
+    ],
+    scale=1e3,
+)
+SCENARIOS = (SMALL, SINGLE, CHUNK, FIRST_TOKEN, BODY_300KB, BODY_1MB, AGENT)
 
 
 def run_once(scenario: Scenario, candidate: Candidate, loadgen: Path, seconds: float) -> Cost:
@@ -59,6 +90,7 @@ def run_once(scenario: Scenario, candidate: Candidate, loadgen: Path, seconds: f
     return Cost(
         cpu=(after - before) * scenario.scale / units,
         latency_p50_us=report.latency_us.p50,
+        first_token_p50_us=report.first_token_us.p50,
         rate=units / report.elapsed_seconds,
     )
 

@@ -1,4 +1,4 @@
-"""The gateway that is soaked: two workers with everything on, and accounts with and without limits.
+"""The gateway that is soaked: everything is on, and there are accounts with and without limits.
 
 Its journal files are small: their pages count as the worker's memory while a file is written, and
 files of the usual size would draw a saw of 16 MB over the slope that is looked for.
@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from urllib.request import urlopen
 
 from candidates import Candidate, free_ports_in_a_row, stop_process, wait_ready
 from penstock.admission import LimitBook
@@ -24,6 +25,7 @@ from penstock.store.migrate import migrate
 from penstock_candidate import ENTRY, enroll_upstreams
 
 WORKERS = 2
+_REQUESTS = "penstock_requests_total{"
 # High enough that nobody is refused in half an hour; low enough that leases go back and forth.
 _LIMITS = (
     (Scope.ACCOUNT, "", Measure.REQUESTS, Period.MINUTE, 100_000),
@@ -37,7 +39,9 @@ _LIMITS = (
 class SoakGateway:
     """`free_key` is of an account without limits, `limited_key` of one with many."""
 
-    def __init__(self, upstream_ports: list[int]) -> None:
+    def __init__(self, upstream_ports: list[int], workers: int = WORKERS) -> None:
+        self.upstream_ports = upstream_ports
+        self._workers = workers
         self._folder = Path(tempfile.mkdtemp(prefix="penstock-soak-"))
         self._postgres = EmbeddedPostgres(self._folder / "postgres")
         self._process: subprocess.Popen[bytes] | None = None
@@ -60,7 +64,7 @@ class SoakGateway:
             "INGRESS_PORT": str(self.port),
             "INGRESS_METRICS_PORT": str(self.port + 1),
             "INGRESS_RUN_FOLDER": str(self._folder / "run"),
-            "INGRESS_WORKERS": str(WORKERS),
+            "INGRESS_WORKERS": str(self._workers),
             "METERING_JOURNAL_FOLDER": str(self._folder / "journal"),
             "SIGNALS_FOLDER": str(self._folder / "signals"),
             "METERING_SEGMENT_BYTES": str(2**20),
@@ -74,10 +78,26 @@ class SoakGateway:
                 stderr=log,
                 env={"PATH": os.defpath, **environment},
             )
-        wait_ready(Candidate("penstock", self.port, self._process, key=self.free_key))
+        wait_ready(self.candidate())
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def candidate(self) -> Candidate:
+        """As the benchmarks that compare see it."""
+        return Candidate("penstock", self.port, self._process, self._workers, key=self.free_key)
 
     def worker_pids(self) -> list[int]:
         return sorted(int(path.stem) for path in (self._folder / "run").glob("*.sock"))
+
+    def requests_ended(self) -> int:
+        """All requests that have had their answer, by the gateway's own count."""
+        with urlopen(f"http://127.0.0.1:{self.port + 1}/metrics", timeout=10) as page:
+            lines = page.read().decode().splitlines()
+        counts = [line.split()[-1] for line in lines if line.startswith(_REQUESTS)]
+        return sum(int(float(count)) for count in counts)
 
     def ledger_rows(self) -> int:
         return asyncio.run(_count(self.dsn))

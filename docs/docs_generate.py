@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import get_type_hints
 
 import msgspec
+from docs_api import anchor, api_pages, kind_of
+from docs_cli import command_page
+from docs_errors import error_page
 
-from penstock import errors
 from penstock.config import SECRET, Config
 from penstock.fleet.settings import WantedReplicas
-from penstock.ingress.error_response import WORKERS_AI
 from penstock.ingress.openapi import document
 from penstock.telemetry.keeper_metrics import KEEPER_METRICS
 from penstock.telemetry.metrics import METRICS
@@ -85,8 +86,10 @@ def pages() -> dict[str, str]:
     made = {
         "configuration.md": configuration(),
         "metrics.md": metrics(),
-        "errors.md": error_codes(),
+        "errors.md": error_page(),
         "endpoints.md": endpoints(),
+        "cli.md": command_page(),
+        **{f"api/{name}": text for name, text in api_pages().items()},
     }
     return {name: _MADE + text.rstrip() + "\n" for name, text in made.items()}
 
@@ -160,42 +163,16 @@ def metrics() -> str:
     )
 
 
-def error_codes() -> str:
-    parts = [
-        "# Errors\n",
-        "Every error names one of these codes, in `error.code` (OpenAI's shape, on all surfaces). "
-        "Under `/client/v4` the number in `errors[0].code` is Workers AI's own. "
-        "`x-should-retry` says whether trying again is safe; the openai and cloudflare SDKs obey "
-        "it. After the first byte of a stream the same error comes as the last event.\n",
-        "Workers AI's codes 3039, 5016, 5019 and 5035 are never sent: they speak of things that "
-        "do not exist here. 3021 is for rates, 3036 for quotas and for the limit of queued jobs.\n",
-        "| code | `/v1` | `/client/v4` | retry | what it means |",
-        "|---|---|---|---|---|",
-        *(_error_row(kind) for kind in _tree(errors.Error)),
-    ]
-    return "\n".join(parts)
-
-
-def _error_row(kind: type[errors.Error]) -> str:
-    status, number = next(WORKERS_AI[k] for k in kind.__mro__ if k in WORKERS_AI)
-    retry = "yes" if kind.retryable else "no"
-    cells = (f"`{kind.code}`", kind.status, f"{status} / {number}", retry, _first_line(kind))
-    return f"| {' | '.join(map(str, cells))} |"
-
-
-def _tree(kind: type[errors.Error]) -> list[type[errors.Error]]:
-    return [kind, *(found for child in kind.__subclasses__() for found in _tree(child))]
-
-
 def endpoints() -> str:
     rows = ["| method | path | what it does |", "|---|---|---|"]
     for path, methods in document()["paths"].items():
-        rows += [f"| {m.upper()} | `{path}` | {about['summary']} |" for m, about in methods.items()]
+        for method, about in methods.items():
+            place = f"api/{kind_of(path).file}#{anchor(method, path)}"
+            rows.append(f"| {method.upper()} | [`{path}`]({place}) | {about['summary']} |")
     return (
-        "# Endpoints\n\nThe whole description, with request and answer types, is at "
-        "`/openapi.json`. Keys go in `Authorization: Bearer` or `x-api-key`.\n\n"
-        + "\n".join(rows)
-        + _HEADERS
+        "# Endpoints and headers\n\nEach path leads to what it takes and answers, field by field; "
+        "tools read the same at `/openapi.json`. Keys go in `Authorization: Bearer` or "
+        "`x-api-key`. [Which API to use](../apis.md).\n\n" + "\n".join(rows) + _HEADERS
     )
 
 
@@ -204,8 +181,8 @@ def _first_line(thing: object) -> str:
 
 
 def main() -> None:
-    REFERENCE.mkdir(exist_ok=True)
     for name, text in pages().items():
+        (REFERENCE / name).parent.mkdir(exist_ok=True, parents=True)
         (REFERENCE / name).write_text(text)
         sys.stdout.write(f"docs/reference/{name}\n")
 

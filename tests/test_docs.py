@@ -1,10 +1,20 @@
-"""What is not documented fails here: settings, commands, endpoints, metrics, error codes."""
+"""What is not documented fails here: settings, commands, endpoints, metrics, error codes.
+
+And what leads nowhere: links, anchors, pages that the site's navigation leaves out.
+"""
 
 import re
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 from typing import get_type_hints
 
 import pytest
+from docs_api import anchor, kind_of
+from docs_cli import commands
+from docs_errors import WHAT_TO_DO, error_tree
+from docs_generate import pages
 
 from penstock import errors
 from penstock.config import Config
@@ -17,11 +27,16 @@ from penstock.telemetry.metrics import METRICS
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
-MARKDOWN = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "deploy").rglob("*.md")])
+PLACES = (DOCS, ROOT / "deploy", ROOT / "examples")
+MARKDOWN = sorted([*ROOT.glob("*.md"), *(page for place in PLACES for page in place.rglob("*.md"))])
+_LINK = re.compile(r"\]\((?P<target>[^)\s#]*)(?:#(?P<anchor>[^)\s]*))?\)")
+_FENCED = re.compile(r"^( *)(```+|~~~+).*?^\1\2$", re.MULTILINE | re.DOTALL)
 
 
-def all_errors(kind: type[errors.Error] = errors.Error) -> list[type[errors.Error]]:
-    return [kind, *(found for child in kind.__subclasses__() for found in all_errors(child))]
+def anchors(page: Path) -> set[str]:
+    """What headings can be linked to by, as GitHub and the site spell it."""
+    found = re.findall(r"^#+ (.*)$", _FENCED.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", words.lower()).replace(" ", "-") for words in found}
 
 
 @pytest.mark.parametrize("room", Config.__struct_fields__)
@@ -39,39 +54,63 @@ def test_every_metric_is_documented() -> None:
 
 def test_every_error_code_is_documented() -> None:
     page = (REFERENCE / "errors.md").read_text()
-    for kind in all_errors():
-        assert f"`{kind.code}`" in page, kind.__name__
+    for kind in error_tree():
+        assert f"### `{kind.code}`\n" in page, kind.__name__
 
 
-def test_every_endpoint_is_documented() -> None:
-    page = (REFERENCE / "endpoints.md").read_text()
-    for path in document()["paths"]:
-        assert f"`{path}`" in page, path
+def test_every_error_code_says_what_to_do_and_none_is_gone() -> None:
+    assert set(WHAT_TO_DO) == {kind.code for kind in error_tree()}
+
+
+def test_every_endpoint_is_documented_with_its_fields() -> None:
+    listed = (REFERENCE / "endpoints.md").read_text()
+    for path, methods in document()["paths"].items():
+        page = REFERENCE / "api" / kind_of(path).file
+        assert f"`{path}`" in listed, path
+        assert {anchor(method, path) for method in methods} <= anchors(page), path
+
+
+def test_every_command_is_documented_with_its_options() -> None:
+    page = (REFERENCE / "cli.md").read_text()
+    for path, command in commands():
+        section = page.partition(f"\n## `{path}`\n")[2].partition("\n## ")[0]
+        assert section, path
+        for parameter in command.params:
+            assert parameter.name == "help" or f"{parameter.help}" in section, parameter.name
 
 
 def test_error_tree_is_drawn_whole() -> None:
     drawn = errors.__doc__ or ""
-    for kind in all_errors():
+    for kind in error_tree():
         assert kind.__name__ in drawn, kind.__name__
 
 
 def test_error_codes_are_unique() -> None:
-    codes = [kind.code for kind in all_errors()]
+    codes = [kind.code for kind in error_tree()]
     assert len(codes) == len(set(codes))
 
 
 def test_generated_reference_is_up_to_date() -> None:
-    from docs_generate import pages
-
     for name, text in pages().items():
         assert (REFERENCE / name).read_text() == text, f"{name} is old: run `make docs`"
 
 
 @pytest.mark.parametrize("page", MARKDOWN, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
-        if "://" not in target and not target.startswith("mailto:"):
-            assert (page.parent / target).exists(), target
+    for link in _LINK.finditer(_FENCED.sub("", page.read_text())):
+        target = link["target"]
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        there = page.parent / target if target else page
+        assert there.exists(), target
+        if link["anchor"] and there.suffix == ".md":
+            assert link["anchor"] in anchors(there), f"{target}#{link['anchor']}"
+
+
+def test_site_builds_without_a_warning(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_every_dependency_has_its_decision() -> None:
@@ -95,3 +134,18 @@ def test_states_of_a_job_are_drawn_as_they_are() -> None:
     assert sorted(drawn) == sorted(allowed)
     ends = re.findall(r"^ +(\w+) --> \[\*\]", (DOCS / "flex.md").read_text(), re.MULTILINE)
     assert sorted(ends) == sorted(state for state in JobState if state.is_final)
+
+
+@pytest.mark.parametrize("page", ["flex", "replicas"])
+def test_picture_of_states_has_the_page_s_own_arrows(page: str) -> None:
+    written = re.findall(r"^ +(\w+ --> \w+)", (DOCS / f"{page}.md").read_text(), re.MULTILINE)
+    picture = (DOCS / "assets" / f"{page}-states.svg").read_text()
+    drawn = re.findall(r'data-edge="(\w+) (\w+)"', picture)
+    assert sorted(f"{one} --> {other}" for one, other in drawn) == sorted(written)
+
+
+def test_picture_of_rooms_has_every_layer_in_its_order() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    layers = " ".join(contracts["contracts"][0]["layers"]).replace("|", " ").split()
+    picture = (DOCS / "assets" / "rooms.svg").read_text()
+    assert re.findall(r'<text class="p-text"[^>]*>(\w+)</text>', picture) == layers

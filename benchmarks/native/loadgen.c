@@ -3,10 +3,10 @@
  * request when the last answer is complete. Prints one line of JSON. Exits 1 if any request
  * failed, was cut, had wrong usage, or was unfinished.
  *
- *   loadgen -p PORT -c CONNECTIONS -d SECONDS [-n REQUESTS_MAX] [-b BODY_BYTES] [-t MAX_TOKENS]
- *           [-i SEED_MICROSECONDS] [-s] [-k KEY] [-m MODEL] [-u PATH] [-x SESSIONS] [-h HEADER]
+ *   loadgen -p PORT -c CONNECTIONS -d SECONDS [-n REQUESTS_MAX] [-b BODY_BYTES] [-l MESSAGE_BYTES]
+ *           [-T] [-t MAX_TOKENS] [-i SEED_MICROSECONDS] [-s] [-k KEY] [-m MODEL] [-u PATH] [-x SESSIONS] [-h HEADER]
  *
- * -s asks for a stream, with usage. -x sends a session id of SESSIONS rotating ones in HEADER.
+ * -s asks for a stream, with usage; -T sends an agent's tools. -x sends a session id of SESSIONS rotating ones in HEADER.
  * -t and -i mean to the upstream what upstream.c says. At most SAMPLES_MAX samples are kept.
  */
 #define _GNU_SOURCE
@@ -21,14 +21,13 @@
 
 #include "answer_reader.h"
 #include "buffer.h"
+#include "conversation.h"
 #include "samples.h"
 
 #define LINE_BYTES_MAX 4096
 #define EVENTS_MAX 256
 #define FAILURES_MAX 1000
 #define OVERTIME_NS 15000000000LL
-#define MESSAGE_BYTES 20000
-#define TAIL_BYTES 220
 
 struct options {
     int port;
@@ -36,6 +35,8 @@ struct options {
     double seconds;
     long requests_max;
     size_t body_bytes;
+    size_t message_bytes;
+    bool has_tools;
     long max_tokens;
     long long seed;
     bool is_stream;
@@ -51,6 +52,7 @@ static struct options options = {
     .connections = 1,
     .seconds = 2,
     .body_bytes = 2048,
+    .message_bytes = 20000,
     .max_tokens = 16,
     .key = "sk-test",
     .model = "m",
@@ -86,34 +88,18 @@ static struct buffer body;
 
 /* Requests. */
 
-/* A conversation of about the wanted size, with quotes, escapes and some UTF-8 in it. */
 static void make_body(void)
 {
-    static const char *words[] = {
-        "the ",   "quick ", "function ", "return ", "value ", "of ",       "\\\"quoted\\\" ",
-        "def ",   "class ", "self.",     "import ", "token ", "response ", "router ",
-        "\\n    ", "caf\xc3\xa9 ",
+    struct conversation wanted = {
+        .model = options.model,
+        .body_bytes = options.body_bytes,
+        .message_bytes = options.message_bytes,
+        .has_tools = options.has_tools,
+        .max_tokens = options.max_tokens,
+        .seed = options.seed,
+        .is_stream = options.is_stream,
     };
-    unsigned random = 12345;
-    buffer_format(&body,
-                  "{\"model\":\"%s\",\"messages\":[{\"role\":\"system\","
-                  "\"content\":\"You are a helpful coding agent.\"}",
-                  options.model);
-    for (int message = 0; body.length + TAIL_BYTES < options.body_bytes; message++) {
-        size_t begin = body.length;
-        buffer_format(&body, ",{\"role\":\"%s\",\"content\":\"", message % 2 ? "assistant" : "user");
-        while (body.length + TAIL_BYTES < options.body_bytes &&
-               body.length - begin < MESSAGE_BYTES) {
-            random = random * 1103515245 + 12345;
-            buffer_text(&body, words[(random >> 16) & 15]);
-        }
-        buffer_text(&body, "\"}");
-    }
-    buffer_format(&body, "],\"max_tokens\":%ld,\"seed\":%lld,\"temperature\":0.7%s}",
-                  options.max_tokens, options.seed,
-                  options.is_stream
-                      ? ",\"stream\":true,\"stream_options\":{\"include_usage\":true}"
-                      : "");
+    write_conversation(&wanted, &body);
 }
 
 static void make_request(struct connection *connection)
@@ -340,13 +326,15 @@ static void print_report(double elapsed)
 static void read_options(int argc, char **argv)
 {
     int option;
-    while ((option = getopt(argc, argv, "p:c:d:n:b:t:i:sk:m:u:x:h:")) > 0) {
+    while ((option = getopt(argc, argv, "p:c:d:n:b:l:t:i:sTk:m:u:x:h:")) > 0) {
         switch (option) {
         case 'p': options.port = atoi(optarg); break;
         case 'c': options.connections = atoi(optarg); break;
         case 'd': options.seconds = atof(optarg); break;
         case 'n': options.requests_max = atol(optarg); break;
         case 'b': options.body_bytes = strtoul(optarg, NULL, 10); break;
+        case 'l': options.message_bytes = strtoul(optarg, NULL, 10); break;
+        case 'T': options.has_tools = true; break;
         case 't': options.max_tokens = atol(optarg); break;
         case 'i': options.seed = atoll(optarg); break;
         case 's': options.is_stream = true; break;

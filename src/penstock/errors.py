@@ -5,7 +5,9 @@ Error
 │   ├── InvalidRequest        400  the request itself is wrong
 │   │   ├── MissingBody           400  there is no body, or a required header is missing
 │   │   ├── BadBase64             400  an inline image or file is not valid base64
-│   │   └── MissingCapability     400  the model cannot do what was asked
+│   │   ├── MissingCapability     400  the model cannot do what was asked
+│   │   ├── PromptTooLong         400  the prompt is longer than the model's context
+│   │   └── StateUnavailable      400  it refers to what would have to be kept here
 │   ├── Unauthenticated       401  no key, or one we do not know
 │   ├── Forbidden             403  the key may not do this
 │   │   ├── AccountBlocked        403  the whole account is stopped
@@ -111,6 +113,19 @@ class MissingCapability(InvalidRequest):
     """The model does not have a capability that the request needs."""
 
     code = "missing_capability"
+
+
+class PromptTooLong(InvalidRequest):
+    """The prompt does not fit into the model's context."""
+
+    # OpenAI's word: agents look for it, and shorten their conversation.
+    code = "context_length_exceeded"
+
+
+class StateUnavailable(InvalidRequest):
+    """Nothing is kept between requests: send `store: false`, and the whole input."""
+
+    code = "stored_state_unavailable"
 
 
 class Unauthenticated(Refused):

@@ -36,6 +36,7 @@ PAIR = "@cf/test/pair"
 PRIVATE = "@cf/test/private"
 ABSENT = "@cf/test/absent"
 THINKER = "@cf/test/thinker"
+REPLIES = "@cf/test/replies"
 
 _ALL = ["tools", "vision", "reasoning", "structured_output", "async_queue"]
 _ENTRIES: dict[str, tuple[str, list[str], list[str]]] = {
@@ -46,6 +47,7 @@ _ENTRIES: dict[str, tuple[str, list[str], list[str]]] = {
     PRIVATE: ("openai", [], ["0" * 32]),
     ABSENT: ("openai", [], []),
     THINKER: ("openai", ["reasoning"], []),
+    REPLIES: ("responses", _ALL, []),
 }
 
 T = TypeVar("T")

@@ -109,6 +109,7 @@ def test_the_description_is_true_of_anything(
     assert statuses.keys() <= {200, 400, 401, 403, 404, 405}, statuses
 
 
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("model", [CHAT, NATIVE])
 def test_the_description_is_true_of_what_an_engine_answers(
     hostile: HostileCell, session: requests.Session, model: str

@@ -23,6 +23,9 @@ from penstock.cli import (
     models,
     route,
 )
+from penstock.cli.bench import command as bench
+from penstock.cli.chat import command as chat
+from penstock.cli.demo import command as demo
 from penstock.cli.doctor import command as doctor
 from penstock.cli.exit_codes import KNOWN, code_of, line_of, the_one_in
 from penstock.cli.options import Invocation
@@ -98,4 +101,7 @@ app.add_typer(usage.app, name="usage")
 app.add_typer(cache.app, name="cache")
 app.add_typer(route.app, name="route")
 app.add_typer(config_show.app, name="config")
+app.command(name="chat")(chat.chat)
 app.command(name="doctor")(doctor.doctor)
+app.command(name="bench")(bench.bench)
+app.command(name="demo")(demo.demo)

@@ -9,12 +9,11 @@ import msgspec
 import typer
 from rich.text import Text
 
-from penstock.cli.exit_codes import CommandFailed, ExitCode
+from penstock.cli.exit_codes import CommandFailed
 from penstock.cli.http_call import HttpAnswer, HttpCaller
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, print_json, print_table
-from penstock.cli.up.state import UpState
-from penstock.config import Config
+from penstock.cli.running_gateway import KeyFileOption, UrlOption, gateway_url, read_secret
 from penstock.wire.errors import OpenAIErrorAnswer
 from penstock.wire.routing import Candidate, RoutingAnswer
 
@@ -35,23 +34,18 @@ def explain(  # noqa: PLR0913 - each is an option of the command line
     account: Annotated[
         str, typer.Option(help="Whose request it is; needed with an operator key.")
     ] = "",
-    url: Annotated[
-        str, typer.Option(help="The gateway; that of --state or of ingress.port if not given.")
-    ] = "",
-    key_file: Annotated[
-        Path | None,
-        typer.Option(help="A file with the key's secret; the key of --state if not given."),
-    ] = None,
+    url: UrlOption = "",
+    key_file: KeyFileOption = None,
     state: StateOption = DEFAULT_STATE,
     json: JsonOption = False,
 ) -> None:
     """Show where a request would go now: each candidate's cost, part by part, and the choice."""
     config = invocation(context).load().config
     body = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    caller = HttpCaller(api_keys={"*": _secret(key_file, state)})
+    caller = HttpCaller(api_keys={"*": read_secret(key_file, state)})
     path = f"{_PATH}?account={quote(account, safe='')}" if account else _PATH
     headers = {"x-session-affinity": session} if session else {}
-    answer = _read(caller.post(url or _gateway(config, state), path, body, headers))
+    answer = _read(caller.post(url or gateway_url(config, state), path, body, headers))
     if json:
         print_json(answer)
     else:
@@ -92,25 +86,6 @@ def _row(answer: RoutingAnswer, each: Candidate) -> tuple[str | Text, ...]:
 
 def _seconds(seconds: float) -> str:
     return f"{seconds * 1000:.1f}ms" if seconds < 1 else f"{seconds:.2f}s"
-
-
-def _gateway(config: Config, state: Path) -> str:
-    running = UpState(state).read_running()
-    if running is not None:
-        return f"http://{running.host}:{running.port}"
-    return f"http://{config.ingress.host}:{config.ingress.port}"
-
-
-def _secret(key_file: Path | None, state: Path) -> str:
-    if key_file is not None:
-        return key_file.read_text().strip()
-    credentials = UpState(state).read_credentials()
-    if credentials is None:
-        raise CommandFailed(
-            f"There is no key: {state} is not the folder of a `penstock up`. Pass --key-file.",
-            ExitCode.USAGE,
-        )
-    return credentials.secret
 
 
 def _read(answer: HttpAnswer) -> RoutingAnswer:

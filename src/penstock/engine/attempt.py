@@ -11,26 +11,20 @@ import msgspec
 from msgspec import Raw
 
 from penstock.clock import Clock, Timer, TimerWheel
+from penstock.engine.answer_stream import AnswerStream
 from penstock.engine.connection import Connection
-from penstock.engine.event_stream import EventStream
 from penstock.engine.refusal import error_for
 from penstock.engine.settings import Settings
 from penstock.engine.sink import Sink
 from penstock.engine.tally import Tally
 from penstock.errors import DeadlinePassed, EngineFailed, EngineLost, Error
-from penstock.wire.engine_usage import WireUsage
+from penstock.records.request import Api
+from penstock.wire.engine_usage import usage_of_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.records.usage import Usage
-
-
-class _Answer(msgspec.Struct):
-    usage: WireUsage | None = None
-
-
-_answer_decoder = msgspec.json.Decoder(_Answer)
 
 
 class Pulse:
@@ -62,6 +56,7 @@ class Attempt:
         "_tally",
         "_timer",
         "_wheel",
+        "api",
         "first_data_at",
         "load",
         "pulse",
@@ -74,12 +69,14 @@ class Attempt:
     _timer: Timer
     # Given by the replica's client, which all its attempts share.
     pulse: Pulse
+    # In which of the engine's APIs the answer is written.
+    api: Api
 
     def __init__(
         self,
         sink: Sink,
         tally: Tally,
-        stream: EventStream | None,
+        stream: AnswerStream | None,
         settings: Settings,
         wheel: TimerWheel,
         clock: Clock,
@@ -215,7 +212,7 @@ class Attempt:
         wait = min(self._settings.first_byte_seconds, left) if self._stream else left
         return self._wheel.after(wait, self._on_deadline)
 
-    def _stream_end(self, stream: EventStream) -> Error | None:
+    def _stream_end(self, stream: AnswerStream) -> Error | None:
         if not self._is_event_stream:
             return EngineFailed("The engine did not answer with a stream.")
         if stream.is_done or stream.has_error:
@@ -225,15 +222,13 @@ class Attempt:
     def _whole(self) -> Error | None:
         body = b"".join(self._body)
         try:
-            wire = _answer_decoder.decode(body).usage
+            self.usage = usage_of_answer(self.api, body)
         except (msgspec.DecodeError, RecursionError):
             return EngineFailed("The engine's answer is not JSON.")
-        if wire is not None:
-            self.usage = wire.counts()
         try:
             shaped = self._sink.shape(body)
         except EngineFailed as failure:
-            # The answer is JSON, but not a chat completion: the caller gets nothing of it.
+            # The answer is JSON, but not what was asked for: the caller gets nothing of it.
             return failure
         self.first_data_at = self._clock.monotonic()
         self._tally.settle(self.usage)
@@ -251,6 +246,8 @@ class Attempt:
         usage = stream.latest()
         if usage is not None:
             self._tally.note(usage)
+        else:
+            self._tally.note_uncounted()
 
     def _resume(self) -> None:
         if self._connection is not None and not self._done.done():

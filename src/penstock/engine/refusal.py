@@ -2,9 +2,12 @@
 
 import msgspec
 
-from penstock.errors import EngineFailed, Error, InvalidRequest, OutOfCapacity
+from penstock.errors import EngineFailed, Error, InvalidRequest, OutOfCapacity, PromptTooLong
 
 _MESSAGE_CHARS_MAX = 2000
+# How vLLM names what is too long; other engines have its sentence without the name.
+_TOO_LONG_PARAM = "input_tokens"
+_TOO_LONG_WORDS = "maximum context length"
 
 
 class _EngineError(msgspec.Struct):
@@ -26,6 +29,8 @@ def error_for(status: int, body: bytes) -> Error:
     if status == 503:
         # "engine is currently busy": nothing ran, and another replica may have room.
         return OutOfCapacity(retry_after_seconds=1)
+    if status == 400 and (param == _TOO_LONG_PARAM or _TOO_LONG_WORDS in message):
+        return PromptTooLong(message, param=param)
     if status in (400, 404, 413, 422):
         return InvalidRequest(message or f"The engine refused the request ({status}).", param=param)
     return EngineFailed(f"Model execution failed: the engine answered {status}.")

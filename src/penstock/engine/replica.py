@@ -7,11 +7,13 @@ import msgspec
 from msgspec import Raw
 
 from penstock.clock import Clock, TimerWheel
+from penstock.engine.answer_stream import AnswerStream
 from penstock.engine.attempt import Attempt, Pulse
 from penstock.engine.connection import Connection
 from penstock.engine.dialects import vllm
 from penstock.engine.event_stream import EventStream, Fingerprint
 from penstock.engine.load_header import read_load
+from penstock.engine.named_events import MessagesEvents, NamedEvents, ResponsesEvents
 from penstock.engine.pool import ConnectionPool
 from penstock.engine.settings import Settings
 from penstock.engine.sink import Sink
@@ -19,12 +21,16 @@ from penstock.engine.tally import Tally
 from penstock.errors import Error, ReplicaUnreachable
 from penstock.records.engine_load import EngineLoad
 from penstock.records.replica import Replica
-from penstock.records.request import InferenceRequest
+from penstock.records.request import Api, InferenceRequest
 
 _ONE_WRITE_BYTES = 16 * 1024
 # An engine's word on its load is read at most so often, and is worth nothing when it is older.
 _LOAD_EVERY_SECONDS = 0.1
 _LOAD_KEPT_SECONDS = 0.5
+_NAMED_EVENTS: dict[Api, type[NamedEvents]] = {
+    Api.MESSAGES: MessagesEvents,
+    Api.RESPONSES: ResponsesEvents,
+}
 
 
 class ReplicaClient:
@@ -46,7 +52,10 @@ class ReplicaClient:
             f" HTTP/1.1\r\nhost: {self._pool.host_header}\r\n{credentials}"
             "content-type: application/json\r\nendpoint-load-metrics-format: JSON\r\n"
         )
-        self._chat_start = f"POST {self._pool.path}{vllm.CHAT_PATH}{self._headers}".encode()
+        self._starts = {
+            api: f"POST {self._pool.path}{call.path}{self._headers}".encode()
+            for api, call in vllm.CALLS.items()
+        }
         self._pulse = Pulse()
         self._in_flight = 0
         self._reads_seen = -1
@@ -86,18 +95,23 @@ class ReplicaClient:
 
     def attempt(self, request: InferenceRequest, sink: Sink, tally: Tally) -> Attempt:
         """A new try; hand it to `run`, and read its usage when that ends, however it ends."""
-        stream = None
-        if request.is_stream:
-            stream = EventStream(
-                wants_usage=request.wants_usage,
-                wants_continuous_usage=request.wants_continuous_usage,
-                choices=request.choices,
-                fingerprint=self._fingerprint,
-                event_bytes_max=self._settings.event_bytes_max,
-            )
+        stream = self._stream(request) if request.is_stream else None
         attempt = Attempt(sink, tally, stream, self._settings, self._wheel, self._clock)
         attempt.pulse = self._pulse
+        attempt.api = request.api
         return attempt
+
+    def _stream(self, request: InferenceRequest) -> AnswerStream:
+        named = _NAMED_EVENTS.get(request.api)
+        if named is not None:
+            return named(self._settings.event_bytes_max)
+        return EventStream(
+            wants_usage=request.wants_usage,
+            wants_continuous_usage=request.wants_continuous_usage,
+            choices=request.choices,
+            fingerprint=self._fingerprint,
+            event_bytes_max=self._settings.event_bytes_max,
+        )
 
     async def run(self, request: InferenceRequest, attempt: Attempt) -> None:
         """Run the request here. Raises the error it ended with; cancelling stops the engine."""
@@ -113,12 +127,12 @@ class ReplicaClient:
             self._note_load(attempt.load)
 
     async def _run(self, request: InferenceRequest, attempt: Attempt) -> None:
-        opening, messages, rest = vllm.chat_body(request, self._served_name)
-        length = len(opening) + len(memoryview(messages)) + len(rest)
-        head = self._chat_start + (
+        opening, prompt, rest = vllm.request_body(request, self._served_name)
+        length = len(opening) + len(memoryview(prompt)) + len(rest)
+        head = self._starts[request.api] + (
             b"x-request-id: %s\r\ncontent-length: %d\r\n\r\n" % (request.id.encode(), length)
         )
-        pieces = _packed([head, opening, messages, rest], length)
+        pieces = _packed([head, opening, prompt, rest], length)
         connection = self._pool.take_idle()
         if connection is not None:
             try:

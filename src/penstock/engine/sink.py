@@ -31,7 +31,7 @@ class Sink(Protocol):
         """One or more whole events of a stream."""
 
     def shape(self, answer: bytes) -> bytes:
-        """A whole answer as the caller wants it; EngineFailed if it is no chat completion."""
+        """A whole answer as the caller wants it; EngineFailed if it has no known shape."""
 
     def whole(self, shaped: bytes, usage: Usage | None) -> None:
         """The whole answer of a request that is not streamed, and what the engine counted."""

@@ -9,8 +9,9 @@ from penstock.errors import InvalidRequest
 from penstock.ingress.routes import Route, Surface
 from penstock.records.account import Account, Grant
 from penstock.records.model import Model
-from penstock.wire.chat import OPTIONS
+from penstock.records.request import Api
 from penstock.wire.json_body import Field, Fields
+from penstock.wire.prompt_request import OPTIONS
 from penstock.wire.queued import wants_queue
 
 if TYPE_CHECKING:
@@ -34,13 +35,14 @@ class Wish(Enum):
 
 
 class Asked(msgspec.Struct):
-    """What is known before the chat itself is read. `wish` is None for what is wanted now."""
+    """What is known before the prompt itself is read. `wish` is None for what is wanted now."""
 
     route: Route
     model: Model
     grant: Grant
     account: Account
     fields: Fields
+    api: Api = Api.CHAT
     body_bytes: int = 0
     messages: list[Fields] | None = None
     wish: Wish | None = None

@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 from penstock.errors import Error, OutOfCapacity
 from penstock.ingress.routes import Surface, surface_of
 from penstock.records.model import Capability
-from penstock.records.request import InferenceRequest
+from penstock.records.request import Api, InferenceRequest
 from penstock.wire.errors import AsyncOffer
 
 _CHAT_TAIL: Final = b"/chat/completions"
@@ -17,10 +17,10 @@ _PREFER: Final = {"Prefer": "respond-async"}
 def async_offer(
     error: Error, request: InferenceRequest | None, target: bytes
 ) -> AsyncOffer | UnsetType:
-    """Nothing unless capacity is what is missing and the model takes queued requests."""
+    """Nothing unless capacity is what is missing and such a request can be queued."""
     if not isinstance(error, OutOfCapacity) or request is None:
         return UNSET
-    if not request.model.has(Capability.ASYNC_QUEUE):
+    if request.api is not Api.CHAT or not request.model.has(Capability.ASYNC_QUEUE):
         return UNSET
     path = target.partition(b"?")[0]
     href = path.decode("latin-1")

@@ -141,7 +141,7 @@ class BatchReading:
                 f"{asked.model.id} does not have the capability `{Capability.ASYNC_QUEUE}`.",
                 param="model",
             )
-        request = self._rooms.reader.chat(RequestId(new_id()), _NO_HEADERS, asked, Tier.BATCH)
+        request = self._rooms.reader.prompt(RequestId(new_id()), _NO_HEADERS, asked, Tier.BATCH)
         if request.is_stream:
             raise InvalidRequest("`stream` is not available in a batch.", param="stream")
         return asked.model.id, new_job(request, reference=line.custom_id, item=number)

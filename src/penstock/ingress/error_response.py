@@ -8,13 +8,17 @@ from msgspec import UNSET, UnsetType
 from penstock import errors
 from penstock.errors import Error
 from penstock.wire.errors import (
+    AnthropicError,
+    AnthropicErrorAnswer,
     AsyncOffer,
     EnvelopeError,
     EnvelopeErrorAnswer,
     OpenAIError,
     OpenAIErrorAnswer,
+    anthropic_type,
     openai_type,
 )
+from penstock.wire.failed_response import failed_response
 
 # Workers AI's status and internal code. One that is not listed uses its nearest ancestor's.
 WORKERS_AI: Final[dict[type[Error], tuple[int, int]]] = {
@@ -24,6 +28,7 @@ WORKERS_AI: Final[dict[type[Error], tuple[int, int]]] = {
     errors.MissingBody: (400, 3003),
     errors.BadBase64: (400, 5004),
     errors.MissingCapability: (400, 8001),
+    errors.StateUnavailable: (400, 8001),
     errors.Unauthenticated: (401, 10000),
     errors.Forbidden: (403, 10000),
     errors.AccountBlocked: (403, 3023),
@@ -85,6 +90,12 @@ def body(
     return _encoder.encode(EnvelopeErrorAnswer([EnvelopeError(message, number, offer)], openai))
 
 
+def messages_body(error: Error, request_id: str) -> bytes:
+    """The error as JSON, in the shape of Anthropic's Messages."""
+    told = AnthropicError(anthropic_type(error.status), error.message, error.code)
+    return _encoder.encode(AnthropicErrorAnswer(told, request_id))
+
+
 def headers(error: Error) -> Headers:
     """What tells a client whether to come again. Work that began says no."""
     retry = b"true" if error.is_retryable else b"false"
@@ -101,7 +112,7 @@ def headers(error: Error) -> Headers:
 
 
 def event(error: Error, request_id: str) -> bytes:
-    """The error as the last event of a stream that has already begun."""
+    """The error as an event of a stream that has already begun; its end mark is the caller's."""
     kind = openai_type(error.status)
     fields = {
         "message": error.message,
@@ -110,4 +121,14 @@ def event(error: Error, request_id: str) -> bytes:
         "param": error.param,
         "request_id": request_id,
     }
-    return b"data: %s\n\ndata: [DONE]\n\n" % _encoder.encode({"error": fields})
+    return b"data: %s\n\n" % _encoder.encode({"error": fields})
+
+
+def messages_event(error: Error, request_id: str) -> bytes:
+    """The same at the end of a Messages stream."""
+    return b"event: error\ndata: %s\n\n" % messages_body(error, request_id)
+
+
+def responses_event(error: Error, request_id: str, first: bytes, last: bytes) -> bytes:
+    """The same at the end of a Responses stream, whose first and last events are given."""
+    return failed_response(f"resp_{request_id}", (error.code, error.message), first, last)

@@ -13,7 +13,7 @@ from penstock.metering import usd
 from penstock.records.model import Model
 from penstock.records.price import Price, cost_nanousd
 from penstock.records.usage import Usage
-from penstock.wire.chat import ChatRequest
+from penstock.wire.prompt_request import PromptRequest
 
 _HEADER = "x-penstock-max-cost-usd"
 _USD_MAX = 10**6
@@ -35,12 +35,13 @@ class Estimate(msgspec.Struct, frozen=True):
         return cost_nanousd(Usage(self.prompt_tokens, self.output_tokens, 0), price)
 
 
-def estimate(chat: ChatRequest, model: Model, bytes_per_token: float) -> Estimate:
-    """What a request of these bytes may use; never more than the model's context."""
-    prompt = math.ceil(chat.prompt_bytes / bytes_per_token) + chat.images * model.image_tokens_max
-    given = model.default_output_tokens if chat.max_tokens is None else chat.max_tokens
+def estimate(asked: PromptRequest, model: Model, bytes_per_token: float) -> Estimate:
+    """What a request of these bytes may use; never more than the model's context for each text."""
+    prompt = math.ceil(asked.prompt_bytes / bytes_per_token) + asked.images * model.image_tokens_max
+    given = model.default_output_tokens if asked.max_tokens is None else asked.max_tokens
     context = model.context_tokens
-    return Estimate(min(prompt, context), min(given, context), chat.choices)
+    most = context * asked.prompts
+    return Estimate(min(prompt, most), min(given, context), asked.choices)
 
 
 def within_cap(wanted: Estimate, price: Price, cap: str, *, may_shorten: bool) -> Estimate:

@@ -1,4 +1,4 @@
-"""The hot door: chat on all three surfaces. Reads a request, hands it to the path, sees it out.
+"""The hot door: inference on all surfaces. Reads a request, hands it to the path, sees it out.
 
 It knows no ASGI: it takes an `Exchange` (headers, body, and a way to write) and leaves no request
 without an answer, a log line and a count.
@@ -16,13 +16,15 @@ from penstock.errors import Aborted, Error, InternalError
 from penstock.ingress import error_response
 from penstock.ingress.asked import Asked, Wish
 from penstock.ingress.async_offer import async_offer
+from penstock.ingress.embeddings_sink import EmbeddingsRunSink
 from penstock.ingress.endings import Endings
 from penstock.ingress.exchange import JSON, Exchange
 from penstock.ingress.flex_door import FlexCaller, FlexDoor
+from penstock.ingress.named_sinks import MessagesSink, ResponsesRunSink, ResponsesSink
 from penstock.ingress.queue_door import QueueDoor
 from penstock.ingress.reading import CallerHeaders, RequestReader
 from penstock.ingress.route_headers import NAMES as ROUTE_HEADERS
-from penstock.ingress.routes import Route, Surface, find_route, surface_of
+from penstock.ingress.routes import Route, Surface, find_route, is_messages, surface_of
 from penstock.ingress.settings import Settings
 from penstock.ingress.sinks import (
     ClientSink,
@@ -33,7 +35,7 @@ from penstock.ingress.sinks import (
 )
 from penstock.records.model import Family
 from penstock.records.price import Tier
-from penstock.records.request import InferenceRequest, Outcome, RequestEnd, RequestId
+from penstock.records.request import Api, InferenceRequest, Outcome, RequestEnd, RequestId
 from penstock.serving.request_path import RequestPath
 from penstock.wire.response_format import is_structured
 
@@ -62,6 +64,16 @@ class Ways(msgspec.Struct, frozen=True):
     now: RequestPath
     flex: FlexDoor
     queue: QueueDoor
+
+
+class Call(msgspec.Struct):
+    """One request while it is served: what is known of it grows as it is read."""
+
+    id: RequestId
+    exchange: Exchange
+    end: RequestEnd
+    request: InferenceRequest | None = None
+    sink: ClientSink | None = None
 
 
 class HotDoor:
@@ -93,10 +105,8 @@ class HotDoor:
 
     async def serve(self, exchange: Exchange) -> None:
         """Serve one request to its end, whatever that is."""
-        request_id = RequestId(new_id())
+        call = Call(RequestId(new_id()), exchange, RequestEnd())
         started = self.clock.monotonic()
-        end = RequestEnd()
-        request: InferenceRequest | None = None
         key: Key | None = None
         try:
             route = find_route(exchange.target)
@@ -104,41 +114,41 @@ class HotDoor:
             key = await self._reader.authenticate(headers)
             asked = self._reader.open(route, headers, key, exchange.take_body())
             if asked.wish in _QUEUED:
-                body = await self._queue.serve(request_id, asked, headers)
-                own = self._headers(request_id, exchange, headers.caller_request_id())
+                body = await self._queue.serve(call.id, asked, headers)
+                own = self._headers(call.id, exchange, headers.caller_request_id())
                 exchange.answer(200, JSON + own, body)
                 return
             tier = Tier.NOW if asked.wish is None else Tier.FLEX
-            request = self._reader.chat(request_id, headers, asked, tier)
-            self._endings.begin(request)
-            await self._run(request, asked, headers, exchange, end)
+            call.request = self._reader.prompt(call.id, headers, asked, tier)
+            self._endings.begin(call.request)
+            await self._run(call, call.request, asked, headers)
         except Error as error:
-            self._fail(exchange, error, request_id, end, request)
+            self._fail(call, error)
         except asyncio.CancelledError:
             if exchange.disconnected:
-                end.outcome = Outcome.CLIENT_LEFT
+                call.end.outcome = Outcome.CLIENT_LEFT
             else:
                 # uvicorn cancels what is still open when `drain_seconds` have passed.
-                self._fail(exchange, Aborted(), request_id, end)
+                self._fail(call, Aborted())
             raise
         except Exception:
-            logger.exception("request crashed", extra={"action": "crash", "request": request_id})
-            self._fail(exchange, InternalError(), request_id, end)
+            logger.exception("request crashed", extra={"action": "crash", "request": call.id})
+            self._fail(call, InternalError())
         finally:
+            end = call.end
             end.total_seconds = self.clock.monotonic() - started
             end.status = exchange.status
-            self._endings.finish(request_id, exchange.target, request, end)
+            self._endings.finish(call.id, exchange.target, call.request, end)
             if not end.attempts and end.outcome is Outcome.FAILED:
                 self._endings.count_refusal(key, end)
 
     def refuse(self, exchange: Exchange, error: Error) -> None:
         """Answer a request that could not even be read."""
-        request_id = RequestId(new_id())
-        end = RequestEnd()
-        self._fail(exchange, error, request_id, end)
-        end.status = exchange.status
-        self._endings.finish(request_id, exchange.target, None, end)
-        self._endings.count_refusal(None, end)
+        call = Call(RequestId(new_id()), exchange, RequestEnd())
+        self._fail(call, error)
+        call.end.status = exchange.status
+        self._endings.finish(call.id, exchange.target, None, call.end)
+        self._endings.count_refusal(None, call.end)
 
     def render_default_headers(self, default_headers: list[tuple[bytes, bytes]]) -> bytes:
         """uvicorn renews this list once a second; it is rendered once for each renewal."""
@@ -148,22 +158,19 @@ class HotDoor:
         return self._default_headers[1]
 
     async def _run(
-        self,
-        request: InferenceRequest,
-        asked: Asked,
-        headers: CallerHeaders,
-        exchange: Exchange,
-        end: RequestEnd,
+        self, call: Call, request: InferenceRequest, asked: Asked, headers: CallerHeaders
     ) -> None:
+        exchange, end = call.exchange, call.end
         shape = Shape(
             headers=self._headers(request.id, exchange, request.caller_request_id),
             price=request.price,
             asked_at=request.asked_at,
             is_chunked=exchange.speaks_chunked,
-            renames_reasoning=request.model.reasoning_field == "reasoning_content",
+            renames_reasoning=request.api is Api.CHAT
+            and request.model.reasoning_field == "reasoning_content",
             tells_cost=request.is_stream and headers.wants_cost(),
         )
-        sink = _sink_for(request, asked.route)(exchange, shape, end)
+        sink = call.sink = _sink_for(request, asked.route)(exchange, shape, end)
         running: Coroutine[Any, Any, Usage | None]
         if asked.wish is None:
             running = self._path.run(request, sink, end)
@@ -192,30 +199,29 @@ class HotDoor:
 
         sink.keepalive = self.wheel.after(self.settings.keepalive_seconds, comment)
 
-    def _fail(
-        self,
-        exchange: Exchange,
-        error: Error,
-        request_id: str,
-        end: RequestEnd,
-        request: InferenceRequest | None = None,
-    ) -> None:
-        end.outcome = Outcome.FAILED
-        end.error_code = error.code
+    def _fail(self, call: Call, error: Error) -> None:
+        exchange, request_id = call.exchange, call.id
+        call.end.outcome = Outcome.FAILED
+        call.end.error_code = error.code
         if exchange.response_complete:
             # The answer was out when this came: nothing more may be written behind it.
             return
         if exchange.is_started:
-            exchange.write(error_response.event(error, request_id))
+            assert call.sink is not None, "only a sink begins a stream"
+            exchange.write(call.sink.failure(error, request_id))
             exchange.end_stream()
+            return
+        lines = b"".join(b"%s: %s\r\n" % pair for pair in error_response.headers(error))
+        caller_id = CallerHeaders(exchange.headers).caller_request_id()
+        lines = self._headers(request_id, exchange, caller_id) + lines
+        if is_messages(exchange.target):
+            body = error_response.messages_body(error, request_id)
+            exchange.answer(error.status, JSON + lines, body)
             return
         is_workers_ai = surface_of(exchange.target) is not Surface.OPENAI
         status, _ = error_response.status_and_number(error, is_workers_ai=is_workers_ai)
-        lines = b"".join(b"%s: %s\r\n" % pair for pair in error_response.headers(error))
-        offer = async_offer(error, request, exchange.target) if self.settings.flex else UNSET
+        offer = async_offer(error, call.request, exchange.target) if self.settings.flex else UNSET
         body = error_response.body(error, request_id, is_workers_ai=is_workers_ai, offer=offer)
-        caller_id = CallerHeaders(exchange.headers).caller_request_id()
-        lines = self._headers(request_id, exchange, caller_id) + lines
         exchange.answer(status, JSON + lines, body)
 
     def _headers(self, request_id: str, exchange: Exchange, caller_request_id: str) -> bytes:
@@ -230,8 +236,14 @@ class HotDoor:
 
 
 def _sink_for(request: InferenceRequest, route: Route) -> type[ClientSink]:
+    if request.api is Api.RESPONSES:
+        return ResponsesRunSink if route.surface is Surface.WORKERS_RUN else ResponsesSink
+    if request.api is Api.MESSAGES:
+        return MessagesSink
     if route.surface is not Surface.WORKERS_RUN:
         return ClientSink
+    if request.api is Api.EMBEDDINGS:
+        return EmbeddingsRunSink
     if request.model.family is not Family.NATIVE:
         return EnvelopeSink
     return NativeJsonSink if is_structured(request.body) else NativeSink

@@ -5,10 +5,21 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.ingress.openapi_apis import API_TYPES, api_paths
 from penstock.ingress.openapi_events import EVENT_TYPES, event_paths
 from penstock.records.job import JobState
 from penstock.records.model import Family
-from penstock.wire import batches, errors, jobs, models, queued, routing, schemas, usage
+from penstock.wire import (
+    api_schemas,
+    batches,
+    errors,
+    jobs,
+    models,
+    queued,
+    routing,
+    schemas,
+    usage,
+)
 from penstock.wire.jobs import JOBS_DEFAULT, JOBS_MAX
 from penstock.wire.usage_query import ROWS_DEFAULT, ROWS_MAX, Label, Step
 
@@ -30,6 +41,7 @@ _TYPES: Final = (
     queued.FinalAnswer, queued.TaskAnswer,
     batches.FileObject, batches.FileList, batches.FileDeleted, batches.CreateBatch,
     batches.BatchObject, batches.BatchList,
+    *API_TYPES,
     *EVENT_TYPES,
 )  # fmt: skip
 
@@ -40,7 +52,7 @@ def document() -> Schema:
     _, components = msgspec.json.schema_components(_TYPES, ref_template=_REF)
     # msgspec cannot tell two object shapes of one union apart when decoding, but clients can.
     queue_answers = ("QueuedAnswer", "PendingAnswer", "FinalAnswer", "TaskAnswer")
-    run_answers = ("ChatCompletion", "NativeResult", *queue_answers)
+    run_answers = ("ChatCompletion", "NativeResult", "Response", "Vectors", *queue_answers)
     components["RunEnvelope"] = _envelope({"anyOf": [_ref(name) for name in run_answers]})
     components["JobEnvelope"] = _envelope(_ref("JobAnswer"))
     components["TaskEnvelope"] = _envelope(_ref("TaskAnswer"))
@@ -64,26 +76,43 @@ def document() -> Schema:
 
 @cache
 def input_schema(family: Family) -> Schema:
-    """What a model takes on `/ai/run`; both families read the same fields."""
-    del family
-    (prompt, messages), components = msgspec.json.schema_components(
-        (schemas.RunPromptRequest, schemas.RunMessagesRequest), ref_template="#/$defs/{name}"
+    """What a model takes on `/ai/run`."""
+    forms, components = msgspec.json.schema_components(
+        _TAKEN[family], ref_template="#/$defs/{name}"
     )
-    return {"type": "object", "oneOf": [prompt, messages], "$defs": components}
+    return {"type": "object", "oneOf": list(forms), "$defs": components}
 
 
 @cache
 def output_schema(family: Family) -> Schema:
     """What it answers."""
-    kind = schemas.NativeResult if family is Family.NATIVE else schemas.ChatCompletion
-    return msgspec.json.schema(kind)
+    forms, components = msgspec.json.schema_components(_MADE[family], ref_template="#/$defs/{name}")
+    return {"type": "object", "oneOf": list(forms), "$defs": components}
+
+
+_CHAT_FORMS: Final = (schemas.RunPromptRequest, schemas.RunMessagesRequest)
+_TAKEN: Final = {
+    Family.OPENAI: _CHAT_FORMS,
+    Family.NATIVE: _CHAT_FORMS,
+    Family.RESPONSES: (api_schemas.RunInputRequest, *_CHAT_FORMS),
+    Family.EMBEDDINGS: (api_schemas.RunTextRequest,),
+}
+_MADE: Final = {
+    Family.OPENAI: (schemas.ChatCompletion,),
+    Family.NATIVE: (schemas.NativeResult,),
+    Family.RESPONSES: (api_schemas.Response, schemas.ChatCompletion),
+    Family.EMBEDDINGS: (api_schemas.Vectors,),
+}
 
 
 def _paths() -> Schema:
     account = {"name": "account_id", "in": "path", "required": True, "schema": {"type": "string"}}
     model = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
     named_model = {"name": "model", "in": "query", "required": True, "schema": {"type": "string"}}
-    forms = ("RunMessagesRequest", "RunPromptRequest", "RunQueuedRequest", "RunPollRequest")
+    forms = (
+        "RunMessagesRequest", "RunPromptRequest", "RunInputRequest", "RunTextRequest",
+        "RunQueuedRequest", "RunPollRequest",
+    )  # fmt: skip
     run = {"anyOf": [_ref(form) for form in forms]}
     base = "/client/v4/accounts/{account_id}/ai"
     chat = _ref("ChatCompletionRequest")
@@ -113,6 +142,7 @@ def _paths() -> Schema:
         f"{base}/models/schema": _get(
             "A model's input and output", _ref("SchemaAnswer"), [account, named_model], _V4
         ),
+        **api_paths(),
         **_usage_paths(),
         **_job_paths(),
         **event_paths(),

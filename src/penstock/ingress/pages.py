@@ -21,6 +21,7 @@ from penstock.ingress.job_pages import JobPages
 from penstock.ingress.json_pages import RequestIds, crash_page, error_page, json_response
 from penstock.ingress.model_pages import ModelPages
 from penstock.ingress.openapi import document
+from penstock.ingress.routes import API_PATHS
 from penstock.ingress.routing_pages import RoutingPages
 from penstock.ingress.settings import Settings
 from penstock.ingress.usage_pages import UsagePages
@@ -30,8 +31,8 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 _ACCOUNT = "/client/v4/accounts/{account_id}"
 _NOT_POST = ["GET", "PUT", "DELETE", "PATCH"]
 _HOT_PATHS = (
-    "/v1/chat/completions",
-    f"{_ACCOUNT}/ai/v1/chat/completions",
+    *API_PATHS,
+    *(f"{_ACCOUNT}/ai{path}" for path in API_PATHS),
     f"{_ACCOUNT}/ai/run",
     f"{_ACCOUNT}/ai/run/{{model:path}}",
 )

@@ -112,7 +112,7 @@ class QueueDoor:
 
     def _read(self, item: QueueItem, asked: Asked, headers: CallerHeaders) -> InferenceRequest:
         own = msgspec.structs.replace(asked, fields=item.fields, messages=None)
-        return self._reader.chat(RequestId(new_id()), headers, own, Tier.FLEX)
+        return self._reader.prompt(RequestId(new_id()), headers, own, Tier.FLEX)
 
 
 def _batch_id(request_id: RequestId, asked: Asked, key: str | None) -> BatchId:

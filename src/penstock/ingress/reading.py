@@ -11,6 +11,7 @@ from msgspec import Raw
 from penstock.catalogue import Catalogue
 from penstock.clock import timestamp_of
 from penstock.errors import InvalidRequest, MissingCapability, Unauthenticated
+from penstock.ingress.apis import READERS, api_of
 from penstock.ingress.asked import Asked, Wish, wish_of
 from penstock.ingress.estimate import Estimate, estimate, within_cap
 from penstock.ingress.labels import retry_number, workflow_label
@@ -22,12 +23,14 @@ from penstock.records.account import Key
 from penstock.records.model import Capability, Family, Model
 from penstock.records.price import Price, Tier
 from penstock.records.prompt_chain import PromptChain
-from penstock.records.request import InferenceRequest, RequestId
-from penstock.wire.chat import MODEL, ChatRequest, read_chat
+from penstock.records.request import Api, InferenceRequest, RequestId
+from penstock.wire.chat import read_chat
+from penstock.wire.hosted_tools import drop_namespaces
 from penstock.wire.json_body import Fields
 from penstock.wire.large_body import read_body
 from penstock.wire.prefer import Preference, read_prefer
 from penstock.wire.prompt_chain import digest, prompt_chain
+from penstock.wire.prompt_request import MODEL, PromptRequest
 from penstock.wire.workers_ai import chat_fields
 
 _BEARER: Final = b"bearer "
@@ -147,10 +150,10 @@ class RequestReader:
         self, request_id: RequestId, route: Route, headers: CallerHeaders, key: Key, body: bytes
     ) -> InferenceRequest:
         """A request that is wanted now, whatever it says of later."""
-        return self.chat(request_id, headers, self.open(route, headers, key, body))
+        return self.prompt(request_id, headers, self.open(route, headers, key, body))
 
     def open(self, route: Route, headers: CallerHeaders, key: Key, body: bytes) -> Asked:
-        """Whose it is, for which model, and whether it is wanted now; the chat is not read yet."""
+        """Whose it is, for which model, and whether it is wanted now; its prompt is not read."""
         headers.refuse_encoding()
         parsed = read_body(body)
         fields = parsed.fields
@@ -162,47 +165,45 @@ class RequestReader:
             fields = _unwrapped(route, fields)
         # What came one level down has its own messages, whatever stands beside it.
         messages = parsed.messages if fields is parsed.fields else None
+        api = api_of(route, model, fields)
         wish = wish_of(route, headers, fields)
         if wish is not None:
-            self._require_queue(model, wish)
-        return Asked(route, model, grant, key.account, fields, len(body), messages, wish)
+            self._require_queue(model, wish, api)
+        return Asked(route, model, grant, key.account, fields, api, len(body), messages, wish)
 
-    def chat(
+    def prompt(
         self, request_id: RequestId, headers: CallerHeaders, asked: Asked, tier: Tier = Tier.NOW
     ) -> InferenceRequest:
-        """The chat itself, priced by how soon it is wanted."""
-        route, model, grant, fields = asked.route, asked.model, asked.grant, asked.fields
-        if route.surface is Surface.WORKERS_RUN:
-            fields = chat_fields(fields, model)
-        # Taken out: what is asked is held as long as the request is open, and this may be long.
-        messages, asked.messages = asked.messages, None
-        chat = read_chat(fields, self._media_hosts, messages)
-        _require(model, chat)
+        """The prompt itself, priced by how soon it is wanted."""
+        route, model, grant = asked.route, asked.model, asked.grant
+        prompt = self._read(asked)
+        _require(model, prompt, asked.api)
         asked_at = timestamp_of(request_id)
         price = self._prices.price(model.id, tier, asked_at)
-        wanted = self._estimate(chat, model, price, headers.cost_cap())
+        wanted = self._estimate(prompt, model, price, headers.cost_cap())
         seed = digest(grant.cache_salt)
-        chain = self._chain(chat, model, seed)
-        session = headers.session() or chat.cache_key or chat.conversation
+        chain = self._chain(prompt, model, seed)
+        session = headers.session() or prompt.cache_key or prompt.conversation
         return InferenceRequest(
             id=request_id,
             account=grant.account,
             key=grant.key,
             model=model,
-            body=chat.fields,
-            is_stream=chat.is_stream,
+            body=prompt.fields,
+            is_stream=prompt.is_stream,
             cache_salt=grant.cache_salt,
+            api=asked.api,
             session=_label(session) if session else "",
-            wants_usage=chat.wants_usage or _is_native(route, model),
-            wants_continuous_usage=chat.wants_continuous_usage,
-            choices=chat.choices,
-            reject_if_busy=_rejects_if_busy(route, headers, chat),
+            wants_usage=prompt.wants_usage or route.surface is Surface.WORKERS_RUN,
+            wants_continuous_usage=prompt.wants_continuous_usage,
+            choices=prompt.choices,
+            reject_if_busy=_rejects_if_busy(route, headers, prompt),
             caller_request_id=headers.caller_request_id(),
             asked_at=asked_at,
             tier=tier,
             price=price,
-            workflow=headers.workflow(chat.workflow),
-            prompt_family=chat.prompt_family,
+            workflow=headers.workflow(prompt.workflow),
+            prompt_family=prompt.prompt_family,
             client_retry=headers.client_retry(),
             prompt_tokens_estimate=wanted.prompt_tokens,
             output_tokens_max=wanted.output_tokens,
@@ -213,27 +214,47 @@ class RequestReader:
             is_affinity_strict=grant.is_affinity_strict,
         )
 
-    def _require_queue(self, model: Model, wish: Wish) -> None:
+    def _read(self, asked: Asked) -> PromptRequest:
+        # Taken out: what is asked is held as long as the request is open, and this may be long.
+        messages, asked.messages = asked.messages, None
+        if asked.api is not Api.CHAT:
+            if asked.api is Api.RESPONSES and asked.model.family is Family.RESPONSES:
+                drop_namespaces(asked.fields)
+            return READERS[asked.api](asked.fields, self._media_hosts)
+        fields = asked.fields
+        if asked.route.surface is Surface.WORKERS_RUN:
+            fields = chat_fields(fields, asked.model)
+        return read_chat(fields, self._media_hosts, messages)
+
+    def _require_queue(self, model: Model, wish: Wish, api: Api) -> None:
         if not self._is_flex_on:
             raise InvalidRequest("The asynchronous API is not available on this gateway.")
+        if api is not Api.CHAT:
+            raise InvalidRequest(
+                "Only chat requests can be queued: send this one without asking for that, or as"
+                " chat.",
+                param=_WISH_PARAM.get(wish),
+            )
         if not model.has(Capability.ASYNC_QUEUE):
             name = Capability.ASYNC_QUEUE
             raise MissingCapability(
                 f"{model.id} does not have the capability `{name}`.", param=_WISH_PARAM.get(wish)
             )
 
-    def _chain(self, chat: ChatRequest, model: Model, seed: int) -> PromptChain:
+    def _chain(self, prompt: PromptRequest, model: Model, seed: int) -> PromptChain:
         root = digest(model.id, seed)
         image_bytes = int(model.image_tokens_max * self._bytes_per_token)
-        return prompt_chain(root, chat.fields, chat.messages, chat.media, image_bytes)
+        return prompt_chain(root, prompt.fields, prompt.messages, prompt.media, image_bytes)
 
-    def _estimate(self, chat: ChatRequest, model: Model, price: Price, cap: str | None) -> Estimate:
-        wanted = estimate(chat, model, self._bytes_per_token)
+    def _estimate(
+        self, prompt: PromptRequest, model: Model, price: Price, cap: str | None
+    ) -> Estimate:
+        wanted = estimate(prompt, model, self._bytes_per_token)
         if cap is None:
             return wanted
-        fitting = within_cap(wanted, price, cap, may_shorten=chat.max_tokens is None)
+        fitting = within_cap(wanted, price, cap, may_shorten=prompt.max_tokens is None)
         if fitting is not wanted:
-            chat.fields["max_tokens"] = Raw(b"%d" % fitting.max_tokens)
+            prompt.fields[prompt.max_tokens_field] = Raw(b"%d" % fitting.max_tokens)
         return fitting
 
     def _find_model(self, route: Route, fields: Fields) -> Model:
@@ -261,32 +282,32 @@ def _unwrapped(route: Route, fields: Fields) -> Fields:
     return inner
 
 
-def _require(model: Model, chat: ChatRequest) -> None:
-    missing = chat.needs - model.capabilities
+def _require(model: Model, prompt: PromptRequest, api: Api) -> None:
+    missing = prompt.needs - model.capabilities
     if missing:
         name = min(missing)
         raise MissingCapability(
-            f"{model.id} does not have the capability `{name}`.", param=_PARAM[name]
+            f"{model.id} does not have the capability `{name}`.",
+            param=_PARAM.get((api, name)) or _PARAM[Api.CHAT, name],
         )
 
 
 _PARAM: Final = {
-    Capability.VISION: "messages",
-    Capability.TOOLS: "tools",
-    Capability.STRUCTURED_OUTPUT: "response_format",
+    (Api.CHAT, Capability.VISION): "messages",
+    (Api.CHAT, Capability.TOOLS): "tools",
+    (Api.CHAT, Capability.STRUCTURED_OUTPUT): "response_format",
+    (Api.MESSAGES, Capability.STRUCTURED_OUTPUT): "output_config",
+    (Api.RESPONSES, Capability.STRUCTURED_OUTPUT): "text",
+    (Api.RESPONSES, Capability.VISION): "input",
 }
 _WISH_PARAM: Final = {Wish.QUEUE: "queueRequest", Wish.IN_PLACE: "service_tier"}
 
 
-def _is_native(route: Route, model: Model) -> bool:
-    return route.surface is Surface.WORKERS_RUN and model.family is Family.NATIVE
-
-
-def _rejects_if_busy(route: Route, headers: CallerHeaders, chat: ChatRequest) -> bool:
+def _rejects_if_busy(route: Route, headers: CallerHeaders, prompt: PromptRequest) -> bool:
     """Options come three ways: in the body, in the query, in a header."""
     query = route.query
     return (
-        bool(chat.options.reject_if_busy)
+        bool(prompt.options.reject_if_busy)
         or (bool(query) and query.get("rejectIfBusy", "").lower() in _TRUE)
         or headers.rejects_if_busy()
     )

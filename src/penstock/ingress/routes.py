@@ -8,20 +8,30 @@ import msgspec
 
 from penstock.errors import InvalidRequest, MalformedModel, NotFound
 from penstock.ingress.settings import Settings
+from penstock.records.request import Api
 
 _OPENAI_CHAT: Final = b"/v1/chat/completions"
+_MESSAGES: Final = b"/v1/messages"
 _FILES: Final = b"/v1/files"
 _ACCOUNTS: Final = b"/client/v4/accounts/"
-_CHAT_TAIL: Final = "/ai/v1/chat/completions"
 _RUN: Final = "/ai/run"
+# The same paths under `/v1` and under an account's `/ai/v1`.
+_APIS: Final = {
+    _OPENAI_CHAT: Api.CHAT,
+    b"/v1/completions": Api.COMPLETIONS,
+    b"/v1/embeddings": Api.EMBEDDINGS,
+    _MESSAGES: Api.MESSAGES,
+    b"/v1/responses": Api.RESPONSES,
+}
 _QUERY_FIELDS_MAX: Final = 100
+API_PATHS: Final = tuple(path.decode() for path in _APIS)
 
 
 class Surface(Enum):
     """Where a request came in; it decides the shape of answers and errors."""
 
     OPENAI = auto()
-    WORKERS_CHAT = auto()
+    WORKERS_V1 = auto()
     WORKERS_RUN = auto()
 
     @property
@@ -30,9 +40,13 @@ class Surface(Enum):
 
 
 class Route(msgspec.Struct):
-    """`account` is None where the path names none; `model` where the body must."""
+    """`account` is None where the path names none; `model` where the body must.
+
+    On `/ai/run` the model and the body decide which API it is.
+    """
 
     surface: Surface
+    api: Api = Api.CHAT
     account: str | None = None
     model: str | None = None
     query: dict[str, str] = {}
@@ -48,9 +62,12 @@ def is_hot(method: bytes, target: bytes) -> bool:
     if target == _OPENAI_CHAT:
         return True
     path = target.partition(b"?")[0]
-    if path == _OPENAI_CHAT:
+    if path in _APIS:
         return True
-    return path.startswith(_ACCOUNTS) and (b"/ai/run" in path or path.endswith(_CHAT_TAIL.encode()))
+    if not path.startswith(_ACCOUNTS):
+        return False
+    _, _, rest = path[len(_ACCOUNTS) :].partition(b"/")
+    return rest.startswith(b"ai/run") or (rest.startswith(b"ai/v1/") and rest[2:] in _APIS)
 
 
 def page_bytes_max(target: bytes, settings: Settings) -> int:
@@ -69,24 +86,32 @@ def surface_of(target: bytes) -> Surface:
     return Surface.WORKERS_RUN if target.startswith(b"/client/v4") else Surface.OPENAI
 
 
+def is_messages(target: bytes) -> bool:
+    """Whether errors here have Anthropic's shape, for those found before the path is read."""
+    return target.startswith(_MESSAGES) and target.partition(b"?")[0] == _MESSAGES
+
+
 def find_route(target: bytes) -> Route:
     """Read a hot request's target. Model ids come with raw slashes and with `%2F`."""
     if target == _OPENAI_CHAT:
         return _OPENAI_ROUTE
     raw_path, _, raw_query = target.partition(b"?")
     query = _query(raw_query) if raw_query else {}
-    if raw_path == _OPENAI_CHAT:
-        return Route(Surface.OPENAI, query=query)
+    api = _APIS.get(raw_path)
+    if api is not None:
+        return Route(Surface.OPENAI, api, query=query)
     path = raw_path[len(_ACCOUNTS) :].decode("latin-1")
     account, slash, rest = path.partition("/")
     rest = slash + rest
     account = unquote(account)
-    if rest == _CHAT_TAIL:
-        return Route(Surface.WORKERS_CHAT, account, query=query)
     if rest.rstrip("/") == _RUN:
-        return Route(Surface.WORKERS_RUN, account, query=query)
+        return Route(Surface.WORKERS_RUN, account=account, query=query)
     if rest.startswith(_RUN + "/"):
-        return Route(Surface.WORKERS_RUN, account, _model(rest[len(_RUN) + 1 :]), query)
+        model = _model(rest[len(_RUN) + 1 :])
+        return Route(Surface.WORKERS_RUN, account=account, model=model, query=query)
+    api = _APIS.get(rest[3:].encode("latin-1")) if rest.startswith("/ai/v1/") else None
+    if api is not None:
+        return Route(Surface.WORKERS_V1, api, account, query=query)
     raise NotFound
 
 

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.errors import Error
+from penstock.ingress import error_response
 from penstock.ingress.exchange import JSON, Exchange
 from penstock.ingress.limit_headers import limit_headers
 from penstock.ingress.route_headers import route_headers
@@ -39,13 +41,13 @@ class Shape(msgspec.Struct, frozen=True):
 class ClientSink:
     """OpenAI's shape: bytes go through as they are."""
 
-    __slots__ = ("_end", "_exchange", "_owes_done", "_shape", "keepalive")
+    __slots__ = ("_end", "_exchange", "_owed", "_shape", "keepalive")
 
     def __init__(self, exchange: Exchange, shape: Shape, end: RequestEnd) -> None:
         self._exchange = exchange
         self._shape = shape
         self._end = end
-        self._owes_done = False
+        self._owed = b""
         self.keepalive: Timer | None = None
 
     @property
@@ -78,18 +80,26 @@ class ClientSink:
             self.begin()
         if self._shape.renames_reasoning:
             events = events.replace(_REASONING, _REASONING_CONTENT)
-        if self._shape.tells_cost and events.endswith(_DONE):
+        if self._shape.tells_cost:
             # The cost goes before the end mark, and is known when the request is over.
-            events = events[: -len(_DONE)]
-            self._owes_done = True
+            kept = self.find_end(events)
+            events, self._owed = events[:kept], self._owed or events[kept:]
         self._exchange.write(self.shape_events(events))
 
     def finish(self, usage: Usage | None) -> None:
         """The request is over: say what it cost, if that was asked for."""
-        if self._owes_done:
+        if self._owed:
             cost = b"" if usage is None else b": cost-usd %s\n\n" % self._cost(usage)
-            self._exchange.write(cost + _DONE)
+            self._exchange.write(cost + self._owed)
         self._exchange.end_stream()
+
+    def failure(self, error: Error, request_id: str) -> bytes:
+        """The end of a stream that has begun and cannot be completed."""
+        return error_response.event(error, request_id) + _DONE
+
+    def find_end(self, events: bytes) -> int:
+        """Where in these the event is that ends a stream; their length when none does."""
+        return len(events) - len(_DONE) if events.endswith(_DONE) else len(events)
 
     def shape(self, answer: bytes) -> bytes:
         if self._shape.renames_reasoning:
@@ -128,7 +138,16 @@ class ClientSink:
         return answer
 
 
-class EnvelopeSink(ClientSink):
+class RunSink(ClientSink):
+    """`/ai/run`, whose clients take `[DONE]` for a good end and know no error events."""
+
+    __slots__ = ()
+
+    def failure(self, error: Error, request_id: str) -> bytes:
+        return error_response.event(error, request_id)
+
+
+class EnvelopeSink(RunSink):
     """`/ai/run` of an OpenAI-family model: JSON in the envelope, events bare."""
 
     __slots__ = ()
@@ -137,7 +156,7 @@ class EnvelopeSink(ClientSink):
         return envelope(answer)
 
 
-class NativeSink(ClientSink):
+class NativeSink(RunSink):
     """`/ai/run` of a native-family model."""
 
     __slots__ = ()

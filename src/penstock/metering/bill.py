@@ -11,6 +11,8 @@ from penstock.records.usage import Usage
 NOT_DELIVERED: Final = "not_delivered"
 # An attempt of a job: the job's completion charges it, if it does.
 JOB: Final = "job"
+# A stream of an API that counts at its end only, cut before that.
+USAGE_UNKNOWN: Final = "usage_unknown"
 
 
 class Bill(msgspec.Struct, frozen=True, gc=False):
@@ -24,6 +26,7 @@ class Bill(msgspec.Struct, frozen=True, gc=False):
 
 
 _NOTHING: Final = Bill()
+_UNKNOWN: Final = Bill(reason=USAGE_UNKNOWN)
 
 
 def bill(
@@ -39,7 +42,7 @@ def bill(
     `cut_expecting` is what routing expected to be: the caller pays for a cached prompt as such.
     """
     if usage is None:
-        return _NOTHING
+        return _UNKNOWN if is_delivered else _NOTHING
     is_estimated = False
     if cut_expecting is not None and usage.cached_tokens is None:
         cached = min(cut_expecting, usage.prompt_tokens)

@@ -83,6 +83,10 @@ class Meter:
             usage = write_usage(counts)
         self._journal.slots.note(self._slot, usage)
 
+    def note_uncounted(self) -> None:
+        if self._first_at is None:
+            self._first_at = self._clock.monotonic()
+
     def settle(self, usage: Usage | None) -> None:
         self.close(Outcome.OK, usage=usage, is_delivered=True)
 

@@ -17,6 +17,10 @@ class Family(StrEnum):
 
     OPENAI = "openai"
     NATIVE = "native"
+    # Takes and answers OpenAI's Responses, and chat where that is sent.
+    RESPONSES = "responses"
+    # Makes vectors, not text.
+    EMBEDDINGS = "embeddings"
 
 
 class Capability(StrEnum):

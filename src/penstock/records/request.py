@@ -15,6 +15,16 @@ from penstock.records.usage import Usage
 RequestId = NewType("RequestId", str)
 
 
+class Api(StrEnum):
+    """In which of an engine's APIs a request is written: the shape of its body and its answer."""
+
+    CHAT = "chat"
+    COMPLETIONS = "completions"
+    EMBEDDINGS = "embeddings"
+    MESSAGES = "messages"
+    RESPONSES = "responses"
+
+
 class InferenceRequest(msgspec.Struct, frozen=True):
     """What every stage sees. `body` is the caller's JSON object, name to raw value."""
 
@@ -25,6 +35,7 @@ class InferenceRequest(msgspec.Struct, frozen=True):
     body: dict[str, msgspec.Raw]
     is_stream: bool
     cache_salt: str
+    api: Api = Api.CHAT
     session: str = ""
     wants_usage: bool = False
     wants_continuous_usage: bool = False

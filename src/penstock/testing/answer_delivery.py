@@ -10,7 +10,6 @@ import signal
 
 from penstock.testing.http_connection import Connection
 from penstock.testing.script import Script
-from penstock.testing.vllm_shapes import DONE, error_body
 
 _FOREVER_SECONDS = 86_400.0
 _GARBAGE = b"\x16\x03\x01 this is not HTTP \x00\xff\r\n\r\n"
@@ -25,9 +24,11 @@ class AnswerEndedError(Exception):
 class Delivery:
     """Writes one answer on one connection, as the script says."""
 
-    def __init__(self, connection: Connection, script: Script) -> None:
+    def __init__(self, connection: Connection, script: Script, fault: bytes | None) -> None:
         self._connection = connection
         self._script = script
+        # What a stream says when the engine fails; None: it breaks off.
+        self._fault = fault
         self._events = 0
         self._held = b""
         self._written = 0
@@ -89,10 +90,10 @@ class Delivery:
         await self._after(self._events)
         await self._connection.drain()
 
-    async def finish(self) -> None:
-        """[DONE], and the end of the chunked body."""
+    async def finish(self, ending: bytes) -> None:
+        """What ends a stream in this API, and the end of the chunked body."""
         if not self._script.no_done:
-            await self._write(DONE)
+            await self._write(ending)
         await self._release()
         self._connection.write(b"0\r\n\r\n")
 
@@ -105,12 +106,20 @@ class Delivery:
             seconds = script.stall_after[1]
             await asyncio.sleep(_FOREVER_SECONDS if seconds is None else seconds)
         if script.error_after == count:
-            await self._write(b"data: " + error_body(500) + b"\n\n")
-            await self.finish()
-            raise AnswerEndedError
+            await self._fail()
         if count in {script.cut_after, script.close_after, script.die_after}:
             await self._release()
             await self._end(count)
+
+    async def _fail(self) -> None:
+        if self._fault is None:
+            await self._release()
+            await self._connection.close()
+        else:
+            await self._write(self._fault)
+            await self._release()
+            self._connection.write(b"0\r\n\r\n")
+        raise AnswerEndedError
 
     async def _end(self, count: int) -> None:
         script = self._script

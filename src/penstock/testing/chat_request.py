@@ -1,30 +1,25 @@
-"""What the scripted engine reads of a request's body, and the errors vLLM gives for a wrong one."""
+"""What the scripted engine reads of a chat's body or a completion's, checked as vLLM does."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
+from penstock.testing.engine_request import (
+    EngineRequest,
+    RequestRefusedError,
+    Served,
+    check_limit,
+    check_model,
+    check_prompt,
+    check_salt,
+    decode,
+    missing,
+)
 from penstock.testing.prefix_blocks import count_tokens
 
+Texts: TypeAlias = str | list[int | str | list[int]]
 _CHOICES_MAX = 128
-
-
-class RequestRefusedError(Exception):
-    """The engine answers with an error of this status instead of running anything."""
-
-    def __init__(
-        self,
-        status: int,
-        message: str | None = None,
-        param: str | None = None,
-        *,
-        headers: dict[str, str] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message
-        self.param = param
-        self.headers = headers or {}
+_TOKEN_IDS = 10_000
 
 
 class StreamOptions(msgspec.Struct, frozen=True):
@@ -32,10 +27,12 @@ class StreamOptions(msgspec.Struct, frozen=True):
     continuous_usage_stats: bool | None = None
 
 
-class _Body(msgspec.Struct, frozen=True):
+class ChatBody(msgspec.Struct, frozen=True):
+    """The fields that are read. Other APIs put themselves into this shape, as vLLM does."""
+
     model: str | None = None
     messages: list[dict[str, Any]] | None = None
-    prompt: str | list[Any] | None = None
+    prompt: Texts | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: int | None = None
@@ -51,42 +48,71 @@ class _Body(msgspec.Struct, frozen=True):
     cache_salt: str | None = None
 
 
-class ChatRequest(msgspec.Struct, frozen=True):
-    """A request that may run."""
-
-    is_chat: bool
-    rendered: bytes
-    prompt_tokens: int
-    last_user_text: str
-    stream: bool
-    include_usage: bool
-    continuous_usage: bool
-    n: int
-    token_limit: int | None
-    min_tokens: int
-    ignore_eos: bool
-    stop: list[str]
-    tools: list[dict[str, Any]]
-    tool_choice: str | dict[str, Any] | None
-    json_schema: dict[str, Any] | None
-    wants_json: bool
-    priority: int
-    cache_salt: str
+_decoder = msgspec.json.Decoder(ChatBody)
 
 
-_decode = msgspec.json.Decoder(_Body).decode
+def read_chat(payload: bytes, served: Served) -> EngineRequest:
+    """Raises RequestRefusedError, as all readers do."""
+    return read_chat_body(decode(_decoder, payload), served)
 
 
-def read_request(payload: bytes, *, is_chat: bool, model: str, max_model_len: int) -> ChatRequest:
-    """Decode and check as vLLM does; raises RequestRefusedError."""
-    body = _decoded(payload)
-    if body.model is not None and body.model != model:
-        message = f"The model `{body.model}` does not exist. Valid aliases: {model}."
-        raise RequestRefusedError(404, message, "model")
-    rendered, last_user_text = _render(body, is_chat=is_chat)
-    prompt_tokens = count_tokens(rendered)
-    limit = body.max_completion_tokens or body.max_tokens
-    _check_lengths(body, limit, prompt_tokens, max_model_len)
+def read_completion(payload: bytes, served: Served) -> EngineRequest:
+    body = decode(_decoder, payload)
+    prompts = texts_of(body.prompt)
+    if not prompts or not all(prompts):
+        message = "Either prompt or prompt_embeds must be provided and non-empty."
+        raise RequestRefusedError(400, f"{message} (parameter=prompt)", "prompt")
+    return _checked(body, prompts, prompts[-1].decode(), served)
+
+
+def read_chat_body(body: ChatBody, served: Served, limit_name: str = "max_tokens") -> EngineRequest:
+    """`limit_name` is what the caller's API calls the limit of output tokens."""
+    if body.messages is None:
+        raise missing("messages")
+    if not body.messages:
+        message = (
+            "Cannot apply chat template to an empty conversation. Provide at least one message."
+        )
+        raise RequestRefusedError(400, message)
+    rendered, last_user_text, has_results = _render(body.messages, body.tools)
+    request = _checked(body, [rendered], last_user_text, served, limit_name)
+    return msgspec.structs.replace(request, has_results=has_results)
+
+
+def texts_of(texts: Texts | None) -> list[bytes]:
+    """One or several texts, each given as words or as token ids."""
+    if isinstance(texts, str):
+        return [texts.encode()]
+    if not texts:
+        return []
+    if isinstance(texts[0], int):
+        return [_of_ids([token for token in texts if isinstance(token, int)])]
+    return [
+        text.encode()
+        if isinstance(text, str)
+        else _of_ids([text] if isinstance(text, int) else text)
+        for text in texts
+    ]
+
+
+def _of_ids(ids: list[int]) -> bytes:
+    """Four bytes for each id, so that as many tokens are counted as were sent."""
+    return b"".join(b"%04d" % (token % _TOKEN_IDS) for token in ids)
+
+
+def _checked(
+    body: ChatBody,
+    prompts: list[bytes],
+    last_user_text: str,
+    served: Served,
+    limit_name: str = "max_tokens",
+) -> EngineRequest:
+    check_model(body.model, served)
+    check_salt(body.cache_salt)
+    for prompt in prompts:
+        check_prompt(prompt, served)
+    for value in (body.max_tokens, body.max_completion_tokens):
+        check_limit(limit_name, value, served)
     if body.n is not None and not 1 <= body.n <= _CHOICES_MAX:
         raise RequestRefusedError(400, f"n must be between 1 and {_CHOICES_MAX}.", "n")
     options = body.stream_options or StreamOptions()
@@ -96,17 +122,17 @@ def read_request(payload: bytes, *, is_chat: bool, model: str, max_model_len: in
             "Stream options can only be defined when `stream=True`. (parameter=stream_options)",
             "stream_options",
         )
+    limit = body.max_completion_tokens or body.max_tokens
+    left = served.max_model_len - max(map(count_tokens, prompts))
     response_format = body.response_format or {}
-    return ChatRequest(
-        is_chat=is_chat,
-        rendered=rendered,
-        prompt_tokens=prompt_tokens,
+    return EngineRequest(
+        prompts=prompts,
         last_user_text=last_user_text,
         stream=bool(body.stream),
         include_usage=bool(options.include_usage),
         continuous_usage=bool(options.include_usage and options.continuous_usage_stats),
         n=body.n or 1,
-        token_limit=limit if limit is not None else max_model_len - prompt_tokens,
+        token_limit=limit if limit is not None else left,
         min_tokens=body.min_tokens,
         ignore_eos=body.ignore_eos,
         stop=[body.stop] if isinstance(body.stop, str) else body.stop or [],
@@ -119,70 +145,21 @@ def read_request(payload: bytes, *, is_chat: bool, model: str, max_model_len: in
     )
 
 
-def _decoded(payload: bytes) -> _Body:
-    try:
-        return _decode(payload)
-    except msgspec.ValidationError as error:
-        message = f"1 validation error:\n  {{'type': 'invalid', 'msg': '{error}'}}"
-        raise RequestRefusedError(400, message, "body") from error
-    except msgspec.DecodeError as error:
-        message = (
-            "1 validation error:\n  {'type': 'json_invalid', 'loc': 'body.0', "
-            f"'msg': 'JSON decode error', 'ctx': {{'error': '{error}'}}}}"
-        )
-        raise RequestRefusedError(400, message, "body.0") from error
-
-
-def _check_lengths(body: _Body, limit: int | None, prompt_tokens: int, max_model_len: int) -> None:
-    if prompt_tokens > max_model_len:
-        least = max_model_len + 1
-        raise RequestRefusedError(
-            400,
-            f"This model's maximum context length is {max_model_len} tokens. However, your prompt "
-            f"contains at least {least} input tokens, which exceeds this limit even without any "
-            "output tokens. Please reduce the length of the input prompt. "
-            f"(parameter=input_tokens, value={least})",
-            "input_tokens",
-        )
-    for value in (body.max_tokens, body.max_completion_tokens):
-        if value is not None and value < 1:
-            message = f"max_tokens must be at least 1, got {value}. "
-            message += f"(parameter=max_tokens, value={value})"
-            raise RequestRefusedError(400, message, "max_tokens")
-    if limit is not None and limit > max_model_len:
-        message = (
-            f"max_tokens={limit} cannot be greater than max_model_len={max_model_len}. Please "
-            f"request fewer output tokens. (parameter=max_tokens, value={limit})"
-        )
-        raise RequestRefusedError(400, message, "max_tokens")
-
-
-def _render(body: _Body, *, is_chat: bool) -> tuple[bytes, str]:
-    """The prompt as one text, and the last user message's words."""
-    if not is_chat:
-        prompt = body.prompt if isinstance(body.prompt, str) else str(body.prompt or "")
-        return prompt.encode(), prompt
-    if body.messages is None:
-        message = (
-            "1 validation error:\n  {'type': 'missing', 'loc': 'body.messages', "
-            "'msg': 'Field required', 'input': '<dict>'}"
-        )
-        raise RequestRefusedError(400, message, "body.messages")
-    if not body.messages:
-        message = (
-            "Cannot apply chat template to an empty conversation. Provide at least one message."
-        )
-        raise RequestRefusedError(400, message)
-    parts, last_user_text = [], ""
-    if body.tools:
-        parts.append(msgspec.json.encode(body.tools).decode())
-    for message_fields in body.messages:
+def _render(
+    messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None
+) -> tuple[bytes, str, bool]:
+    """The prompt as one text, the last user message's words, and whether results came since."""
+    parts, last_user_text, has_results = [], "", False
+    if tools:
+        parts.append(msgspec.json.encode(tools).decode())
+    for message_fields in messages:
         role, text = message_fields.get("role"), _text_of(message_fields)
         if role == "user":
-            last_user_text = text
+            last_user_text, has_results = text, False
+        has_results = has_results or role == "tool"
         parts.append(f"<|im_start|>{role}\n{text}<|im_end|>\n")
     parts.append("<|im_start|>assistant\n")
-    return "".join(parts).encode(), last_user_text
+    return "".join(parts).encode(), last_user_text, has_results
 
 
 def _text_of(message: dict[str, Any]) -> str:

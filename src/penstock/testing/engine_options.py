@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
@@ -15,6 +16,7 @@ class Options(msgspec.Struct, frozen=True):
     slots: int
     queue_limit: int | None
     max_model_len: int
+    runner: Literal["generate", "pooling"]
     kv_blocks: int
     log_limit: int
     requests_file: str
@@ -33,6 +35,9 @@ def read_options(arguments: Sequence[str] | None = None) -> Options:
     parser.add_argument("--slots", type=int, default=256, help="requests running at once")
     parser.add_argument("--queue-limit", type=int, default=None, help="then 503")
     parser.add_argument("--max-model-len", type=int, default=1_000_000)
+    parser.add_argument(
+        "--runner", default="generate", choices=["generate", "pooling"], help="pooling: embeddings"
+    )
     parser.add_argument("--kv-blocks", type=int, default=65_536, help="blocks of 16 tokens")
     parser.add_argument("--log-limit", type=int, default=100, help="requests remembered")
     parser.add_argument("--requests-file", default="", help="one line at each begin and end")

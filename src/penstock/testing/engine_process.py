@@ -33,10 +33,10 @@ class ScriptedEngine:
     """`with ScriptedEngine(model="m", slots=2) as engine:` starts one and always ends it.
 
     Further options are those of the command line: `queue_limit`, `max_model_len`, `kv_blocks`,
-    `log_limit`, `drain_seconds`, `port`.
+    `log_limit`, `drain_seconds`, `port`, `runner` ("pooling" makes embeddings and nothing else).
     """
 
-    def __init__(self, *, model: str = "scripted", **options: float) -> None:
+    def __init__(self, *, model: str = "scripted", **options: float | str) -> None:
         self.model = model
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None

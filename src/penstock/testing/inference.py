@@ -5,19 +5,21 @@ from typing import Any
 
 from penstock.clock import Clock, new_id
 from penstock.testing.answer_delivery import GARBAGE_JSON, AnswerEndedError, Delivery
-from penstock.testing.chat_request import ChatRequest, RequestRefusedError, read_request
+from penstock.testing.answer_shape import AnswerHead, AnswerShape
+from penstock.testing.answer_usage import Usage
+from penstock.testing.engine_apis import EngineApi
 from penstock.testing.engine_log import EngineLog, Entry
 from penstock.testing.engine_options import Options
+from penstock.testing.engine_request import EngineRequest, RequestRefusedError, Served
 from penstock.testing.http_connection import Connection, HttpRequest
-from penstock.testing.prefix_blocks import TOKENS_PER_BLOCK, PrefixBlocks
+from penstock.testing.prefix_blocks import TOKENS_PER_BLOCK, PrefixBlocks, count_tokens
 from penstock.testing.response_head import ResponseHead
 from penstock.testing.script import Control, Script, ScriptError, read_script
 from penstock.testing.scripted_answers import Answer, compose
 from penstock.testing.slots import QueueFullError, Slots
-from penstock.testing.token_stream import TokenStream
-from penstock.testing.vllm_shapes import ChunkWriter, Usage, error_body, whole_answer, whole_choice
 
 _LOAD_HEADER = "endpoint-load-metrics-format"
+_PRIORITY_HEADER = "x-vllm-priority"
 
 
 class Inference:
@@ -26,6 +28,7 @@ class Inference:
     def __init__(self, options: Options, clock: Clock, heads: ResponseHead) -> None:
         self._options = options
         self._clock = clock
+        self._served = Served(options.model, options.max_model_len)
         self._heads = heads
         self.log = EngineLog(options.log_limit, options.requests_file)
         self.slots = Slots(options.slots, options.queue_limit)
@@ -46,33 +49,30 @@ class Inference:
         """The share of the cache that running requests hold."""
         return min(self.tokens_held / (self.blocks.capacity * TOKENS_PER_BLOCK), 1.0)
 
-    async def run(self, http: HttpRequest, connection: Connection, *, is_chat: bool) -> None:
-        prefix = "chatcmpl-" if is_chat else "cmpl-"
-        request_id = prefix + (http.headers.get("x-request-id") or _hex_id())
+    async def run(self, http: HttpRequest, connection: Connection, api: EngineApi) -> None:
+        asked_id = http.headers.get("x-request-id") if api.heeds_request_id else None
+        request_id = api.id_prefix + (asked_id or _hex_id())
         entry = Entry(id=request_id, headers=http.headers, body=http.body)
         self.log.open(entry)
         outcome = "aborted"
         try:
-            await self._answer(http, connection, entry, is_chat=is_chat)
+            await self._answer(http, connection, entry, api)
             outcome = "finished"
         except AnswerEndedError:
             outcome = "faulted"
         except RequestRefusedError as refusal:
             outcome = "refused"
-            body = error_body(refusal.status, refusal.message, refusal.param)
+            body = api.refusal(refusal)
             connection.write(self._heads.json(refusal.status, len(body), refusal.headers) + body)
         finally:
             self.log.close(entry, outcome)
 
     async def _answer(
-        self, http: HttpRequest, connection: Connection, entry: Entry, *, is_chat: bool
+        self, http: HttpRequest, connection: Connection, entry: Entry, api: EngineApi
     ) -> None:
-        options = self._options
-        request = read_request(
-            http.body, is_chat=is_chat, model=options.model, max_model_len=options.max_model_len
-        )
+        request = api.read(http.body, self._served)
         script = self._script_for(request)
-        delivery = Delivery(connection, script)
+        delivery = Delivery(connection, script, api.fault)
         await delivery.before_head()
         self._refuse(script)
         if script.garbage_json:
@@ -80,20 +80,24 @@ class Inference:
             raise AnswerEndedError
         if request.stream:
             await delivery.send_head(self._heads.stream(script.headers))
-        await self.slots.acquire(request.priority)
+        await self.slots.acquire(_priority(http, request))
         entry.outcome = "running"
-        self.tokens_held += request.prompt_tokens
+        tokens = request.prompt_tokens
+        self.tokens_held += tokens
         try:
             if request.stream:
-                await self._stream(request, script, delivery, entry)
+                await self._stream(request, script, delivery, entry, api)
             else:
-                wants_load = http.headers.get(_LOAD_HEADER, "").lower() == "json"
-                await self._whole(request, script, delivery, entry, wants_load=wants_load)
+                body = await self._whole(request, script, entry, api)
+                headers = dict(script.headers)
+                if api.tells_load and http.headers.get(_LOAD_HEADER, "").lower() == "json":
+                    headers["endpoint-load-metrics"] = self._load()
+                await delivery.send_body(self._heads.json(200, len(body), headers), body)
         finally:
-            self.tokens_held -= request.prompt_tokens
+            self.tokens_held -= tokens
             self.slots.release()
 
-    def _script_for(self, request: ChatRequest) -> Script:
+    def _script_for(self, request: EngineRequest) -> Script:
         defaults = self._defaults
         if self._defaults_left is not None:
             if self._defaults_left <= 0:
@@ -113,74 +117,62 @@ class Inference:
             raise RequestRefusedError(503) from error
 
     async def _stream(
-        self, request: ChatRequest, script: Script, delivery: Delivery, entry: Entry
-    ) -> None:
-        await delivery.before_first()
-        answers, call_ids = _composed(request, script)
-        chunks = ChunkWriter(
-            entry.id, int(self._clock.now()), self._options.model, is_chat=request.is_chat
-        )
-        stream = TokenStream(
-            request, chunks, self._usage(request, script), has_usage=not script.no_usage
-        )
-        silent = request.n if request.is_chat else 0
-        total = sum(answer.completion_tokens for answer in answers)
-        for position, event in enumerate(stream.events(answers, call_ids)):
-            # The first events only name the role, and the last may only carry usage.
-            entry.completion_tokens = min(max(position + 1 - silent, 0), total)
-            await delivery.send_event(event)
-        await delivery.finish()
-        self._remember(request, answers)
-
-    async def _whole(
         self,
-        request: ChatRequest,
+        request: EngineRequest,
         script: Script,
         delivery: Delivery,
         entry: Entry,
-        *,
-        wants_load: bool,
+        api: EngineApi,
     ) -> None:
-        usage = self._usage(request, script)
-        answers, call_ids = _composed(request, script)
+        await delivery.before_first()
+        answers = _composed(request, script)
+        shape = self._shape(request, script, entry, api)
+        for made, event in shape.events(answers):
+            entry.completion_tokens = made
+            await delivery.send_event(event)
+        entry.completion_tokens = sum(answer.completion_tokens for answer in answers)
+        await delivery.finish(shape.ending())
+        self._remember(request, answers)
+
+    async def _whole(
+        self, request: EngineRequest, script: Script, entry: Entry, api: EngineApi
+    ) -> bytes:
+        answers = _composed(request, script)
+        shape = self._shape(request, script, entry, api)
         total = sum(answer.completion_tokens for answer in answers)
         if script.interval:
             for made in range(total):
                 entry.completion_tokens = made
                 await asyncio.sleep(script.interval)
         entry.completion_tokens = total
-        is_chat = request.is_chat
-        choices = b",".join(
-            whole_choice(index, answer, call_ids[index], is_chat=is_chat)
-            for index, answer in enumerate(answers)
-        )
-        body = whole_answer(
-            entry.id,
-            int(self._clock.now()),
-            self._options.model,
-            choices,
-            b"" if script.no_usage else usage.final(total, is_stream=False, is_chat=is_chat),
-            is_chat=is_chat,
-        )
-        extra = dict(script.headers)
-        if wants_load:
-            extra["endpoint-load-metrics"] = self._load()
-        await delivery.send_body(self._heads.json(200, len(body), extra), body)
         self._remember(request, answers)
+        return shape.whole(answers)
 
-    def _usage(self, request: ChatRequest, script: Script) -> Usage:
-        cached = self.blocks.admit(request.rendered, request.cache_salt)
-        full = request.prompt_tokens // TOKENS_PER_BLOCK * TOKENS_PER_BLOCK
+    def _shape(
+        self, request: EngineRequest, script: Script, entry: Entry, api: EngineApi
+    ) -> AnswerShape:
+        head = AnswerHead(request.id or entry.id, int(self._clock.now()), self._options.model)
+        return api.shape(request, head, self._usage(request, script), _hex_id)
+
+    def _usage(self, request: EngineRequest, script: Script) -> Usage:
+        cached = created = 0
+        for prompt in request.prompts:
+            held = self.blocks.admit(prompt, request.cache_salt)
+            full = count_tokens(prompt) // TOKENS_PER_BLOCK * TOKENS_PER_BLOCK
+            cached += held
+            created += max(full - held, 0)
         return Usage(
             prompt_tokens=request.prompt_tokens,
             cached_tokens=cached,
-            created_tokens=max(full - cached, 0),
+            created_tokens=created,
             overrides=script.lie_usage,
+            is_told=not script.no_usage,
         )
 
-    def _remember(self, request: ChatRequest, answers: list[Answer]) -> None:
-        text = "".join(answers[0].pieces).encode()
-        self.blocks.extend(request.rendered + text, request.cache_salt)
+    def _remember(self, request: EngineRequest, answers: list[Answer]) -> None:
+        for index, answer in enumerate(answers[:: request.n or 1]):
+            text = "".join(answer.pieces).encode()
+            self.blocks.extend(request.prompts[index] + text, request.cache_salt)
 
     def _load(self) -> str:
         waiting, usage = float(self.slots.waiting), self.kv_usage
@@ -188,10 +180,18 @@ class Inference:
         return f'JSON {{"named_metrics": {{{metrics}}}}}'
 
 
-def _composed(request: ChatRequest, script: Script) -> tuple[list[Answer], list[list[str]]]:
-    answers = [compose(request, script, index) for index in range(request.n)]
-    call_ids = [[f"chatcmpl-tool-{_hex_id()}" for _ in answer.tool_calls] for answer in answers]
-    return answers, call_ids
+def _composed(request: EngineRequest, script: Script) -> list[Answer]:
+    choices = len(request.prompts) * request.n
+    return [compose(request, script, index) for index in range(choices)]
+
+
+def _priority(http: HttpRequest, request: EngineRequest) -> int:
+    """A header comes before the body, as in vLLM; what is not a number is not heeded."""
+    told = http.headers.get(_PRIORITY_HEADER, "")
+    try:
+        return int(told) if told else request.priority
+    except ValueError:
+        return request.priority
 
 
 def _hex_id() -> str:

@@ -3,13 +3,15 @@
 Nothing here knows HTTP. A piece of an answer is what one "token" adds to it.
 """
 
+import contextlib
+import json
 import re
 import zlib
 from typing import Any
 
 import msgspec
 
-from penstock.testing.chat_request import ChatRequest
+from penstock.testing.engine_request import EngineRequest
 from penstock.testing.script import Script
 
 _WORDS = (
@@ -18,7 +20,8 @@ _WORDS = (
     "tunnel", "head", "\\path", "\"loss\"",
 )  # fmt: skip
 _PIECES = re.compile(r"\s*\S+|\s+$")
-_CALL = re.compile(r"CALL ([A-Za-z0-9_.:-]+)")
+_CALL = re.compile(r"CALL ([A-Za-z0-9_.:-]+) ?")
+_json_object = json.JSONDecoder()
 _PIECE_CHARACTERS = 4
 
 
@@ -47,7 +50,7 @@ class Answer(msgspec.Struct, frozen=True):
         return len(self.reasoning) + len(self.pieces) + calls + own_end
 
 
-def compose(request: ChatRequest, script: Script, index: int) -> Answer:
+def compose(request: EngineRequest, script: Script, index: int) -> Answer:
     """The answer for choice `index`."""
     called = _called_tools(request)
     if called:
@@ -110,30 +113,56 @@ def _resolve(root: object, reference: str) -> object:
     return found
 
 
-def _called_tools(request: ChatRequest) -> list[tuple[str, str]]:
-    """Names and JSON arguments of the tools to call, in order."""
+def _called_tools(request: EngineRequest) -> list[tuple[str, str]]:
+    """Names and JSON arguments of the tools to call, in order.
+
+    A result that has come back ends the loop: what is asked in the prompt was called already.
+    """
     if not request.tools or request.tool_choice == "none":
         return []
     parameters = {tool["function"]["name"]: tool["function"] for tool in request.tools}
-    names = [name for name in _CALL.findall(request.last_user_text) if name in parameters]
+    asked = [] if request.has_results else _asked_calls(request.last_user_text)
+    wanted = [(name, given) for name, given in asked if name in parameters]
     if isinstance(request.tool_choice, dict):
-        names = [request.tool_choice["function"]["name"]]
-    elif request.tool_choice == "required" and not names:
-        names = [next(iter(parameters))]
+        name = request.tool_choice["function"]["name"]
+        wanted = [call for call in wanted if call[0] == name] or [(name, None)]
+    elif request.tool_choice == "required" and not wanted:
+        wanted = [(next(iter(parameters)), None)]
     return [
-        (name, _to_json(minimal_instance(parameters.get(name, {}).get("parameters", {}))))
-        for name in names
+        (
+            name,
+            given or _to_json(minimal_instance(parameters.get(name, {}).get("parameters", {}))),
+        )
+        for name, given in wanted
     ]
 
 
-def _pieces(request: ChatRequest, script: Script, index: int) -> list[str]:
+def _asked_calls(text: str) -> list[tuple[str, str | None]]:
+    """The tools of `CALL name {…}`; the arguments may be left out.
+
+    A call inside another's arguments is for whoever gets those.
+    """
+    calls: list[tuple[str, str | None]] = []
+    at = 0
+    while found := _CALL.search(text, at):
+        at = found.end()
+        given = None
+        if text.startswith("{", at):
+            with contextlib.suppress(ValueError):
+                _, end = _json_object.raw_decode(text, at)
+                given, at = text[at:end], end
+        calls.append((found[1], given))
+    return calls
+
+
+def _pieces(request: EngineRequest, script: Script, index: int) -> list[str]:
     if script.text is not None:
         return _PIECES.findall(script.text)
     if script.huge_line is not None:
         return ["x" * script.huge_line]
     if request.wants_json and script.tokens is None:
         return _cut(_to_json(minimal_instance(request.json_schema or {})))
-    seed = zlib.crc32(request.rendered, index)
+    seed = zlib.crc32(request.prompts[index // request.n], index % request.n)
     count = 8 + seed % 17 if script.tokens is None else script.tokens - 1
     if request.ignore_eos and request.token_limit is not None and script.tokens is None:
         count = request.token_limit

@@ -16,6 +16,7 @@ import msgspec
 import uvloop
 
 from penstock.clock import Clock, SystemClock
+from penstock.testing.engine_apis import APIS
 from penstock.testing.engine_metrics import metrics_page
 from penstock.testing.engine_options import Options, read_options
 from penstock.testing.http_connection import Connection, HttpRequest
@@ -38,12 +39,12 @@ class Engine:
     async def serve(self, request: HttpRequest, connection: Connection) -> None:
         """Answer one request."""
         path = request.path.partition("?")[0]
-        if path in {"/v1/chat/completions", "/v1/completions"}:
+        api = APIS.get(path)
+        if api is not None and api.runner == self._options.runner:
             if request.method != "POST":
                 self._send(connection, 405, b'{"detail":"Method Not Allowed"}')
                 return
-            is_chat = path == "/v1/chat/completions"
-            await self._inference.run(request, connection, is_chat=is_chat)
+            await self._inference.run(request, connection, api)
         elif path == "/health":
             await self._health(connection)
         elif path == "/control":

@@ -22,46 +22,22 @@ _ERROR_TEXTS = {
 }
 
 
-class Usage(msgspec.Struct, frozen=True):
-    """What one answer used; `overrides` are a script's lies, laid over every usage sent."""
-
-    prompt_tokens: int
-    cached_tokens: int = 0
-    created_tokens: int = 0
-    overrides: dict[str, object] | None = None
-
-    def running(self, completion_tokens: int) -> bytes:
-        """`,"usage":{…}` as it rides on every chunk with continuous_usage_stats."""
-        return self._field(completion_tokens, {"completion_tokens_details": None})
-
-    def final(self, completion_tokens: int, *, is_stream: bool, is_chat: bool) -> bytes:
-        """`,"usage":{…}` of the last chunk, or of an answer that is not streamed."""
-        details: dict[str, object] = {"cached_tokens": self.cached_tokens}
-        if is_chat or not is_stream:
-            details["created_cache_tokens"] = self.created_tokens if is_chat else None
-        if not is_stream:
-            details["multimodal_tokens"] = None
-        rest: dict[str, object] = {"prompt_tokens_details": details}
-        if not is_stream:
-            rest["completion_tokens_details"] = None
-        return self._field(completion_tokens, rest)
-
-    def _field(self, completion_tokens: int, rest: dict[str, object]) -> bytes:
-        total = self.prompt_tokens + completion_tokens
-        usage = {
-            "prompt_tokens": self.prompt_tokens,
-            "total_tokens": total,
-            "completion_tokens": completion_tokens,
-            **rest,
-            **(self.overrides or {}),
-        }
-        return b',"usage":' + _json(usage)
+def error_body(
+    status: int, message: str | None = None, param: str | None = None, *, kind: str | None = None
+) -> bytes:
+    name, text = _error(status, message)
+    error = {"message": text, "type": kind or name, "param": param, "code": status}
+    return _json({"error": error})
 
 
-def error_body(status: int, message: str | None = None, param: str | None = None) -> bytes:
+def anthropic_error(status: int, message: str | None = None) -> bytes:
+    name, text = _error(status, message)
+    return _json({"type": "error", "error": {"type": name, "message": text}})
+
+
+def _error(status: int, message: str | None) -> tuple[str, str]:
     name = _ERROR_NAMES.get(status, "BadRequestError" if status < 500 else "InternalServerError")
-    text = message or _ERROR_TEXTS.get(status, "The script asked for this error.")
-    return _json({"error": {"message": text, "type": name, "param": param, "code": status}})
+    return name, message or _ERROR_TEXTS.get(status, "The script asked for this error.")
 
 
 class ChunkWriter:

@@ -47,6 +47,39 @@ class EnvelopeErrorAnswer(msgspec.Struct):
     messages: list[Any] = []
 
 
+class AnthropicError(msgspec.Struct):
+    """What Anthropic's SDKs read. `code` is ours: their types are few."""
+
+    type: str
+    message: str
+    code: str
+
+
+class AnthropicErrorAnswer(msgspec.Struct):
+    """The body of an error on `/v1/messages`, and the data of a stream's `error` event."""
+
+    error: AnthropicError
+    request_id: str
+    type: str = "error"
+
+
+ANTHROPIC_TYPES: Final = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+
+
+def anthropic_type(status: int) -> str:
+    """Anthropic's `type` for a status; what is not listed there is one of two."""
+    other = "invalid_request_error" if status < 500 else "api_error"
+    return ANTHROPIC_TYPES.get(status, other)
+
+
 OPENAI_TYPES: Final = {
     400: "invalid_request_error",
     401: "authentication_error",

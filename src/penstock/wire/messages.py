@@ -17,8 +17,9 @@ from penstock.wire.json_body import DEPTH_MAX, Fields, is_container, refuse_deep
 # Keys by which vLLM knows a part that it would load; it goes by them when `type` is absent.
 _IMAGE_KEYS = frozenset({"image_url", "image_pil", "image_embeds"})
 _MEDIA_KEYS = _IMAGE_KEYS | {
-    "video_url", "audio_url", "input_audio", "audio_embeds", "file", "prompt_embeds",
+    "video_url", "audio_url", "file_url", "input_audio", "audio_embeds", "file", "prompt_embeds",
 }  # fmt: skip
+_URL_KEYS = frozenset({"image_url", "video_url", "audio_url", "file_url"})
 _STRING_START = ord('"')
 _ARRAY_START = ord("[")
 _CONTAINER_STARTS = b"[{"
@@ -75,7 +76,7 @@ def look_at(messages: list[Fields], media_hosts: frozenset[str]) -> Media:
             if first == _STRING_START:
                 continue
             if name == "content" and first == _ARRAY_START:
-                images = _look_at_parts(value, media_hosts, f"messages.{index}.content")
+                images = look_at_parts(value, media_hosts, f"messages.{index}.content")
                 if images.count:
                     media.by_message[index] = images
                     media.images += images.count
@@ -85,7 +86,8 @@ def look_at(messages: list[Fields], media_hosts: frozenset[str]) -> Media:
     return media
 
 
-def _look_at_parts(raw: Raw, media_hosts: frozenset[str], param: str) -> Images:
+def look_at_parts(raw: Raw, media_hosts: frozenset[str], param: str) -> Images:
+    """Check the parts of one content; say which of them are images."""
     images = Images()
     try:
         parts = _parts_decoder.decode(raw)
@@ -106,7 +108,7 @@ def _look_at_parts(raw: Raw, media_hosts: frozenset[str], param: str) -> Images:
 
 
 def _check_media(name: str, raw: Raw, media_hosts: frozenset[str], param: str) -> None:
-    if name not in ("image_url", "video_url", "audio_url"):
+    if name not in _URL_KEYS:
         refuse_deep(raw, levels_max=DEPTH_MAX - 5, param=param)
         return
     try:
@@ -114,8 +116,12 @@ def _check_media(name: str, raw: Raw, media_hosts: frozenset[str], param: str) -
     except msgspec.DecodeError as bad:
         raise InvalidRequest(f"`{param}.{name}`: {bad}", param=param) from None
     url = value.url if isinstance(value, _Url) else value
-    if url is None:
-        return
+    if url is not None:
+        check_url(url, media_hosts, param)
+
+
+def check_url(url: str, media_hosts: frozenset[str], param: str) -> None:
+    """Refuse an address that the engine would have to fetch, unless its host is listed."""
     if url[:5].lower() == "data:":
         _check_data_url(url, param)
         return

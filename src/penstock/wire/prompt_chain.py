@@ -27,8 +27,8 @@ _FIELD_SEEDS: Final = {
     name: _digest(name)
     for name in (
         "tools", "documents", "chat_template", "chat_template_kwargs", "reasoning_effort",
-        "add_special_tokens", "truncate_prompt_tokens", "truncation_side", "mm_processor_kwargs",
-        "media_io_kwargs",
+        "reasoning", "thinking", "output_config", "add_special_tokens", "truncate_prompt_tokens",
+        "truncation_side", "mm_processor_kwargs", "media_io_kwargs",
     )
 }  # fmt: skip
 _NAME_SEEDS: Final = {
@@ -90,12 +90,15 @@ def _first_link(root: int, fields: Fields) -> tuple[int, int]:
 
 
 def _earlier(messages: list[Fields]) -> int:
-    """How many links stand before the last thing that an assistant said."""
+    """How many links stand before the last thing that an assistant said, in one part or several."""
+    found = 0
     for index in range(len(messages) - 1, -1, -1):
         # The digest of a role costs half of what taking its bytes out would.
         if _digest(messages[index].get("role", _NOTHING)) == _ASSISTANT:
-            return index + 1
-    return 0
+            found = index + 1
+        elif found:
+            break
+    return found
 
 
 def _opening(root: int, messages: list[Fields]) -> int:

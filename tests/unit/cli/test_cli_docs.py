@@ -55,6 +55,12 @@ def test_every_section_is_a_command() -> None:
 
 @pytest.mark.parametrize(("path", "command"), ALL, ids=[path for path, _ in ALL])
 def test_every_command_that_prints_data_takes_json(path: str, command: Any) -> None:
-    silent = {"penstock", "penstock models", "penstock gateway", "penstock control"}
+    silent = {
+        "penstock",
+        "penstock models",
+        "penstock gateway",
+        "penstock control",
+        "penstock chat",
+    }
     has_json = any("--json" in parameter.opts for parameter in command.params)
     assert has_json is (path not in silent)

@@ -143,5 +143,7 @@ class Notes:
     def note(self, usage: bytes) -> None:
         self.noted.append(usage)
 
+    def note_uncounted(self) -> None: ...
+
     def settle(self, usage: Usage | None) -> None:
         self.settled.append(usage)

@@ -8,7 +8,7 @@ from tests.unit.engine.engine_line import make_request
 
 from penstock.catalogue import load_catalogue
 from penstock.catalogue.settings import Settings
-from penstock.engine.dialects.vllm import chat_body
+from penstock.engine.dialects.vllm import request_body
 from penstock.records.model import Recipe
 
 _BODY = b'{"messages":[{"role":"user","content":"hi"}],"priority":-5}'
@@ -17,7 +17,7 @@ _BODY = b'{"messages":[{"role":"user","content":"hi"}],"priority":-5}'
 @pytest.mark.parametrize("priority", [0, 11])
 def test_only_a_jobs_priority_goes_up_and_never_the_callers(priority: int) -> None:
     request = make_request(body=_BODY, engine_priority=priority)
-    sent = json.loads(b"".join(chat_body(request, Raw(b'"served"'))))
+    sent = json.loads(b"".join(request_body(request, Raw(b'"served"'))))
     assert sent.get("priority", 0) == priority
     assert ("priority" in sent) is bool(priority)
 

@@ -7,7 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.engine.refusal import error_for
-from penstock.errors import EngineFailed, Error, InvalidRequest, OutOfCapacity, Unavailable
+from penstock.errors import (
+    EngineFailed,
+    Error,
+    InvalidRequest,
+    OutOfCapacity,
+    PromptTooLong,
+    Unavailable,
+)
 
 TOO_LONG = (
     b'{"error":{"message":"This model\'s maximum context length is 8192 tokens.",'
@@ -22,6 +29,20 @@ def test_engines_refusal_of_the_request_is_the_callers_with_the_engines_words(st
     assert error.message == "This model's maximum context length is 8192 tokens."
     assert error.param == "input_tokens"
     assert not error.retryable
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        TOO_LONG,
+        b'{"error":{"message":"The maximum context length is 5 tokens.","param":null}}',
+        b'{"error":{"message":"Too long.","param":"input_tokens"}}',
+    ],
+)
+def test_prompt_that_is_too_long_is_told_by_openais_code(answer: bytes) -> None:
+    error = error_for(400, answer)
+    assert isinstance(error, PromptTooLong)
+    assert error.code == "context_length_exceeded"
 
 
 def test_message_without_an_error_object_is_found() -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from tests.unit.engine.engine_line import make_request
 
-from penstock.engine.dialects.vllm import CHAT_PATH, chat_body
+from penstock.engine.dialects.vllm import CALLS, request_body
 from penstock.records.account import AccountId
-from penstock.records.request import InferenceRequest
+from penstock.records.request import Api, InferenceRequest
 
 RESERVED = ["model", "stream_options", "priority", "cache_salt", "session_id"]
 PRIVATE = ["kv_transfer_params", "ec_transfer_params", "vllm_xargs", "request_id"]
@@ -20,7 +20,7 @@ OURS = ["prompt_cache_key", "service_tier", "store", "metadata", "user", "option
 
 
 def sent(request: InferenceRequest) -> tuple[bytes, dict[str, Any]]:
-    body = b"".join(chat_body(request, Raw(b'"served"')))
+    body = b"".join(request_body(request, Raw(b'"served"')))
     pairs: list[tuple[str, Any]] = json.loads(body, object_pairs_hook=list)
     names = [name for name, _ in pairs]
     assert len(names) == len(set(names)), "no name goes up twice"
@@ -121,4 +121,21 @@ def test_limit_of_the_caller_goes_up_alone(name: str) -> None:
 
 
 def test_path_is_openais() -> None:
-    assert CHAT_PATH == "/v1/chat/completions"
+    assert CALLS[Api.CHAT].path == "/v1/chat/completions"
+
+
+def test_responses_are_stateless_and_carry_our_id() -> None:
+    body = json.dumps({"input": "hi", "store": True, "request_id": "theirs"}).encode()
+    _, got = sent(make_request(body=body, api=Api.RESPONSES))
+    assert got["store"] is False
+    assert got["request_id"].startswith("resp_")
+    assert got["request_id"] != "theirs"
+    assert got["max_output_tokens"] > 0
+    assert "max_tokens" not in got
+
+
+def test_streams_of_other_apis_are_asked_for_no_usage() -> None:
+    for api, name in ((Api.RESPONSES, "input"), (Api.MESSAGES, "messages")):
+        body = json.dumps({name: [], "stream": True, "stream_options": {}}).encode()
+        _, got = sent(make_request(body=body, api=api, is_stream=True))
+        assert "stream_options" not in got

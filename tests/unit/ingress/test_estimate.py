@@ -12,8 +12,9 @@ from penstock.ingress.estimate import Estimate, estimate, within_cap
 from penstock.metering import usd
 from penstock.records.model import Family, Model, ModelId, Recipe
 from penstock.records.price import Price
-from penstock.wire.chat import ChatRequest, read_chat
+from penstock.wire.chat import read_chat
 from penstock.wire.json_body import read_fields
+from penstock.wire.prompt_request import PromptRequest
 
 MODEL = Model(
     id=ModelId("@cf/x/y"),
@@ -27,7 +28,7 @@ PRICE = Price(600_000_000, 100_000_000, 3_000_000_000)
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 4000}}
 
 
-def chat(content: object = "x" * 300, **fields: object) -> ChatRequest:
+def chat(content: object = "x" * 300, **fields: object) -> PromptRequest:
     messages = [{"role": "user", "content": content}]
     body = json.dumps({"messages": messages, **fields}).encode()
     return read_chat(read_fields(body), frozenset())

@@ -19,7 +19,7 @@ def test_openai_chat_names_neither_account_nor_model() -> None:
 
 def test_workers_chat_names_the_account() -> None:
     route = find_route(A + b"/ai/v1/chat/completions")
-    assert route.surface is Surface.WORKERS_CHAT
+    assert route.surface is Surface.WORKERS_V1
     assert (route.account, route.model) == ("acme", None)
 
 

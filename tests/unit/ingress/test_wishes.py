@@ -96,11 +96,11 @@ def test_wish_is_read_from_where_it_is_said(
 
 def test_what_may_wait_costs_less(reader: RequestReader) -> None:
     asked, caller = opened(reader, CHAT, {"model": FULL.id, **HELLO, "service_tier": "flex"})
-    request = reader.chat(RequestId(new_id()), caller, asked, Tier.FLEX)
+    request = reader.prompt(RequestId(new_id()), caller, asked, Tier.FLEX)
     assert request.tier is Tier.FLEX
     assert request.price.multiplier_bp == 5000
     now, caller = opened(reader, CHAT, {"model": FULL.id, **HELLO})
-    assert reader.chat(RequestId(new_id()), caller, now).price.multiplier_bp == 10_000
+    assert reader.prompt(RequestId(new_id()), caller, now).price.multiplier_bp == 10_000
 
 
 def test_long_bodies_are_not_held_twice(reader: RequestReader) -> None:
@@ -108,7 +108,7 @@ def test_long_bodies_are_not_held_twice(reader: RequestReader) -> None:
     asked, caller = opened(reader, CHAT, {"model": FULL.id, "messages": long})
     assert asked.body_bytes > 100_000
     assert [len(messages or ()) for messages in (asked.messages,)] == [1]
-    request = reader.chat(RequestId(new_id()), caller, asked)
+    request = reader.prompt(RequestId(new_id()), caller, asked)
     assert asked.messages is None
     request.body.clear()
     assert not asked.fields

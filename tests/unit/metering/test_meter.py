@@ -72,7 +72,8 @@ def test_usage_that_is_not_known_is_null_and_free(tmp_path: Path, is_delivered: 
     meter.close(Outcome.CLIENT_LEFT, usage=None, is_delivered=is_delivered)
     (row,) = desk.rows()
     assert [row[name] for name in UNKNOWN] == [None, None, None]
-    assert (row["charge_nanousd"], row["charge_reason"]) == ("0", "")
+    reason = "usage_unknown" if is_delivered else ""
+    assert (row["charge_nanousd"], row["charge_reason"]) == ("0", reason)
     assert (row["first_token_us"], row["streamed_us"]) == (None, None)
     desk.journal.remove()
 

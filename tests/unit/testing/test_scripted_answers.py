@@ -3,10 +3,12 @@
 import msgspec
 import pytest
 
-from penstock.testing.chat_request import ChatRequest, RequestRefusedError, read_request
+from penstock.testing.chat_request import read_chat
+from penstock.testing.engine_request import EngineRequest, RequestRefusedError, Served
 from penstock.testing.script import PLAIN, Script, ScriptError, read_control, read_script
 from penstock.testing.scripted_answers import compose, minimal_instance
 
+SERVED = Served("m", 100)
 WEATHER = {
     "type": "function",
     "function": {
@@ -20,16 +22,16 @@ WEATHER = {
 }
 
 
-def _request(text: str = "hi", **fields: object) -> ChatRequest:
+def _request(text: str = "hi", **fields: object) -> EngineRequest:
     body = {"model": "m", "messages": [{"role": "user", "content": text}], **fields}
-    return read_request(msgspec.json.encode(body), is_chat=True, model="m", max_model_len=100)
+    return read_chat(msgspec.json.encode(body), SERVED)
 
 
 def test_the_same_prompt_gets_the_same_words_and_another_gets_others() -> None:
     first = compose(_request("one"), PLAIN, 0)
     assert first == compose(_request("one"), PLAIN, 0)
     assert first != compose(_request("two"), PLAIN, 0)
-    assert first != compose(_request("one"), PLAIN, 1)
+    assert first != compose(_request("one", n=2), PLAIN, 1)
 
 
 def test_tokens_is_the_exact_count() -> None:
@@ -139,14 +141,14 @@ def test_a_wrong_request_is_refused_as_vllm_does(
     body: bytes, status: int, param: str | None
 ) -> None:
     with pytest.raises(RequestRefusedError) as refusal:
-        read_request(body, is_chat=True, model="m", max_model_len=100)
+        read_chat(body, SERVED)
     assert (refusal.value.status, refusal.value.param) == (status, param)
 
 
 def test_text_parts_are_read_like_text() -> None:
     parts = [{"type": "text", "text": "hello "}, {"type": "text", "text": "there"}]
     body = {"messages": [{"role": "user", "content": parts}]}
-    request = read_request(msgspec.json.encode(body), is_chat=True, model="m", max_model_len=100)
+    request = read_chat(msgspec.json.encode(body), SERVED)
     assert request.last_user_text == "hello there"
 
 

@@ -2,13 +2,14 @@
 
 import pytest
 
-from penstock.testing.chat_request import ChatRequest, read_request
+from penstock.testing.answer_usage import Usage
+from penstock.testing.chat_request import read_chat, read_completion
+from penstock.testing.engine_request import EngineRequest, Served
 from penstock.testing.scripted_answers import Answer, ToolCall
 from penstock.testing.token_stream import TokenStream
 from penstock.testing.vllm_shapes import (
     FINGERPRINT,
     ChunkWriter,
-    Usage,
     error_body,
     whole_answer,
     whole_choice,
@@ -74,10 +75,10 @@ USAGE = Usage(prompt_tokens=31)
 TOOL_ID = "chatcmpl-tool-9db129864f388ec0"
 
 
-def _request(options: str, *, is_chat: bool = True) -> ChatRequest:
+def _request(options: str, *, is_chat: bool = True) -> EngineRequest:
     prompt = '"messages":[{"role":"user","content":"hi"}]' if is_chat else '"prompt":"hi"'
     body = f'{{"model":"smollm2",{prompt},"stream":true{options}}}'.encode()
-    return read_request(body, is_chat=is_chat, model="smollm2", max_model_len=8192)
+    return (read_chat if is_chat else read_completion)(body, Served("smollm2", 8192))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def test_streamed_bytes_are_those_of_vllm(
     is_chat = head[0].startswith("chatcmpl")
     request = _request(options, is_chat=is_chat)
     chunks = ChunkWriter(*head, "smollm2", is_chat=is_chat)
-    stream = TokenStream(request, chunks, USAGE, has_usage=True)
+    stream = TokenStream(request, chunks, USAGE, is_chat=is_chat)
     sent = b"".join(stream.events(answers, [[TOOL_ID] for _ in answers]))
     assert sent.decode() == recorded.replace("vllm-0.32.0-1980f723", FINGERPRINT)
 
@@ -170,5 +171,5 @@ def test_error_body_is_that_of_vllm() -> None:
 
 def test_lies_replace_what_every_usage_says() -> None:
     usage = Usage(prompt_tokens=31, overrides={"completion_tokens": 999})
-    assert b'"completion_tokens":999' in usage.running(1)
+    assert b'"completion_tokens":999' in usage.running(1, is_chat=True)
     assert b'"completion_tokens":999' in usage.final(1, is_stream=True, is_chat=True)

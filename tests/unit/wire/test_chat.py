@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 
 from penstock.errors import Error, InvalidRequest
 from penstock.records.model import Capability
-from penstock.wire.chat import ChatRequest, read_chat
+from penstock.wire.chat import read_chat
 from penstock.wire.json_body import DEPTH_MAX, read_fields, write_fields
+from penstock.wire.prompt_request import PromptRequest
 
 MESSAGES = [{"role": "user", "content": "hi"}]
 NO_HOSTS = frozenset[str]()
 
 
-def read(**fields: object) -> ChatRequest:
+def read(**fields: object) -> PromptRequest:
     body = {"model": "m", "messages": MESSAGES, **fields}
     return read_chat(read_fields(json.dumps(body).encode()), NO_HOSTS)
 

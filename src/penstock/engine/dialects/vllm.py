@@ -5,14 +5,49 @@ last-wins, and a value that was merely spliced in could be overridden by the cal
 """
 
 import hashlib
+from typing import Final
 
 import msgspec
 from msgspec import Raw
 
-from penstock.records.request import InferenceRequest
+from penstock.records.request import Api, InferenceRequest
 from penstock.wire.json_body import is_given
 
-CHAT_PATH = "/v1/chat/completions"
+
+class Call(msgspec.Struct, frozen=True):
+    """One of the engine's APIs: where it is, which field is its prompt, what else it knows."""
+
+    path: str
+    prompt: str
+    # The names by which a caller bounds the output; the first one is set where none is given.
+    output_limits: tuple[str, ...] = ()
+    has_stream_options: bool = False
+    # Set whatever the caller says.
+    fixed: tuple[tuple[str, Raw], ...] = ()
+    # Where the engine goes by an id in the body, not by the header that has ours: what it begins
+    # with, because answers carry it.
+    id_prefix: str = ""
+
+
+CALLS: Final = {
+    Api.CHAT: Call(
+        "/v1/chat/completions",
+        "messages",
+        ("max_tokens", "max_completion_tokens"),
+        has_stream_options=True,
+    ),
+    Api.COMPLETIONS: Call("/v1/completions", "prompt", ("max_tokens",), has_stream_options=True),
+    Api.EMBEDDINGS: Call("/v1/embeddings", "input"),
+    Api.MESSAGES: Call("/v1/messages", "messages", ("max_tokens",)),
+    Api.RESPONSES: Call(
+        "/v1/responses",
+        "input",
+        ("max_output_tokens",),
+        # An engine's own memory is lost with it, and no other replica has it.
+        fixed=(("store", Raw(b"false")),),
+        id_prefix="resp_",
+    ),
+}
 
 # Ours to set, labels that are not the engine's business, and what only another engine may say.
 _DROPPED = frozenset({
@@ -23,28 +58,32 @@ _DROPPED = frozenset({
 _ASK_FOR_USAGE = Raw(b'{"include_usage":true,"continuous_usage_stats":true}')
 
 
-def chat_body(request: InferenceRequest, served_name: Raw) -> tuple[bytes, Raw, bytes]:
+def request_body(request: InferenceRequest, served_name: Raw) -> tuple[bytes, Raw, bytes]:
     """The caller's fields, less what is reserved, plus what is ours: pieces to send in order.
 
-    `messages` is its own piece: a megabyte of prompt goes from the caller's bytes to the socket
+    The prompt is its own piece: a megabyte of it goes from the caller's bytes to the socket
     without being copied into a new body. `served_name` is JSON already.
     """
+    call = CALLS[request.api]
     body = {name: value for name, value in request.body.items() if name not in _DROPPED}
-    messages = body.pop("messages")
-    if not (is_given(body, "max_tokens") or is_given(body, "max_completion_tokens")):
+    prompt = body.pop(call.prompt)
+    if call.output_limits and not any(is_given(body, name) for name in call.output_limits):
         # vLLM would go on to the end of the context; where less is left it stops there by itself.
-        body["max_tokens"] = Raw(b"%d" % request.model.default_output_tokens)
+        body[call.output_limits[0]] = Raw(b"%d" % request.model.default_output_tokens)
+    body.update(call.fixed)
     body["model"] = served_name
     body["cache_salt"] = Raw(b'"%s"' % request.cache_salt.encode())
-    if request.is_stream:
+    if request.is_stream and call.has_stream_options:
         body["stream_options"] = _ASK_FOR_USAGE
     if request.engine_priority:
         # vLLM refuses any but 0 unless it was started with `--scheduling-policy priority`.
         body["priority"] = Raw(b"%d" % request.engine_priority)
+    if call.id_prefix:
+        body["request_id"] = Raw(b'"%s%s"' % (call.id_prefix.encode(), request.id.encode()))
     if request.session:
         body["session_id"] = Raw(b'"%s"' % _scoped_session(request).encode())
     rest = msgspec.json.encode(body)
-    return b'{"messages":', messages, b"," + rest[1:]
+    return b'{"%s":' % call.prompt.encode(), prompt, b"," + rest[1:]
 
 
 def _scoped_session(request: InferenceRequest) -> str:

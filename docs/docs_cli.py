@@ -1,0 +1,71 @@
+"""The reference page of the command line, made of typer's own tree of commands."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from typer.main import get_command
+
+from penstock.cli.commands import app
+
+_HEAD = """# Commands
+
+Every command with its options, as `--help` has them. [The command line](../cli.md) says what they
+do, with exit codes and examples. Results go to standard output, progress and errors to standard
+error.
+"""
+
+
+def command_page() -> str:
+    """The whole page."""
+    parts = [_HEAD]
+    for path, command in commands():
+        parts += [
+            f"## `{path}`\n",
+            f"{_about(command)} [In words]({_guide(path)}).\n",
+            _usage(path, command),
+        ]
+        if rows := [_row(one) for one in command.params if one.name != "help"]:
+            parts += ["| option | default | what it is |", "|---|---|---|", *rows, ""]
+    return "\n".join(parts)
+
+
+def commands(command: Any = None, path: str = "penstock") -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - click's tree, which typer vendors
+    """Every command that does something, by its path; groups that only hold others are left out."""
+    command = command or get_command(app)
+    children = getattr(command, "commands", {})
+    if path == "penstock" or not children or command.invoke_without_command:
+        yield path, command
+    for name, child in children.items():
+        yield from commands(child, f"{path} {name}")
+
+
+def _guide(path: str) -> str:
+    return f"../cli.md#{path.replace(' ', '-')}"
+
+
+def _about(command: Any) -> str:  # noqa: ANN401 - see above
+    return " ".join((command.help or "").split())
+
+
+def _usage(path: str, command: Any) -> str:  # noqa: ANN401 - see above
+    words = [path, *(_name(one) for one in command.params if one.param_type_name == "argument")]
+    words += ["[OPTIONS]"] if any(one.param_type_name == "option" for one in command.params) else []
+    words += ["COMMAND"] if path == "penstock" else []
+    return f"```text\n{' '.join(words)}\n```\n"
+
+
+def _row(parameter: Any) -> str:  # noqa: ANN401 - see above
+    said = " ".join((parameter.help or "").split())
+    if parameter.required:
+        return f"| `{_name(parameter)}` | required | {said} |"
+    default = parameter.default
+    is_plain = isinstance(default, str | int | float | Path) and not isinstance(default, bool)
+    shown = f"`{getattr(default, 'value', default)}`" if is_plain and default != "" else ""
+    return f"| `{_name(parameter)}` | {shown} | {said} |"
+
+
+def _name(parameter: Any) -> str:  # noqa: ANN401 - see above
+    if parameter.param_type_name == "option":
+        return " / ".join([*parameter.opts, *parameter.secondary_opts])
+    return str(parameter.metavar or parameter.name.upper())

@@ -1,0 +1,1 @@
+"""`penstock bench`: drive an OpenAI-compatible address and say how it answered."""

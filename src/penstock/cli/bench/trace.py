@@ -1,0 +1,127 @@
+"""A load out of a trace file: arrivals, sizes and shared beginnings, with words put in.
+
+One JSON object a line, as Moonshot published its own: `timestamp` (ms), `input_length` and
+`output_length` (tokens), `hash_ids` (one id for each 512 tokens; equal ids at the start of two
+prompts are a shared beginning). A `session` may be named; else it is found by what prompts share.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from penstock.cli.bench.load import Conversation, Load, Message, Turn, text_of
+from penstock.cli.exit_codes import CommandFailed, ExitCode
+
+BLOCK_TOKENS: Final = 512
+# A block that leads to more different blocks than this is a common head, such as instructions.
+_FOLLOWERS_MAX: Final = 20
+_LINE_BYTES_MAX: Final = 4 * 2**20
+_LAST_WORDS: Final = Message("user", "Go on.")
+
+
+class TraceLine(msgspec.Struct, frozen=True):
+    """One request."""
+
+    timestamp: Annotated[float, Meta(ge=0)]
+    input_length: Annotated[int, Meta(ge=1, le=100_000_000)]
+    output_length: Annotated[int, Meta(ge=0, le=10_000_000)]
+    hash_ids: tuple[int, ...]
+    # It becomes a header, which takes no line breaks.
+    session: Annotated[str, Meta(max_length=100, pattern=r"^[!-~]+$")] | None = None
+
+
+class TraceLoad(msgspec.Struct, frozen=True):
+    """How the lines become requests."""
+
+    # Twice as fast is 2.
+    speed: float = 1.0
+    # Longer prompts lose their end.
+    prompt_tokens_max: int = 100_000
+    output_tokens_max: int = 1_000
+    seed: int = 1
+
+    def load(self, lines: Sequence[TraceLine], name: str) -> Load:
+        ordered = sorted(lines, key=lambda line: line.timestamp)
+        return Load(
+            conversations=self._conversations(ordered),
+            requests=len(ordered),
+            description=f"{len(ordered)} requests of {name} at {self.speed:g} times its speed",
+        )
+
+    def _conversations(self, lines: Sequence[TraceLine]) -> Iterator[Conversation]:
+        first = lines[0].timestamp if lines else 0.0
+        for line, session in zip(lines, sessions_of(lines), strict=True):
+            output = max(1, min(line.output_length, self.output_tokens_max))
+            yield Conversation(
+                session=f"bench-{self.seed}-{session}",
+                turns=(Turn(self._messages(line), output),),
+                starts_at=(line.timestamp - first) / 1000 / self.speed,
+            )
+
+    def _messages(self, line: TraceLine) -> tuple[Message, ...]:
+        """A message for each block, so that what two prompts share is the same messages."""
+        left = min(line.input_length, self.prompt_tokens_max)
+        messages = []
+        for index, block in enumerate(line.hash_ids):
+            if left <= 0:
+                break
+            role = ("user", "assistant")[index % 2 == 0] if index else "system"
+            words = text_of(BLOCK_TOKENS, self.seed, block)
+            # A block's beginning: the last one of a prompt is seldom full.
+            messages.append(Message(role, words[: min(left, BLOCK_TOKENS) * 4]))
+            left -= BLOCK_TOKENS
+        if not messages or messages[-1].role != "user":
+            messages.append(_LAST_WORDS)
+        return tuple(messages)
+
+
+def read_trace(path: Path, requests_max: int) -> list[TraceLine]:
+    """The first `requests_max` lines; a wrong one is refused by its number."""
+    decoder = msgspec.json.Decoder(TraceLine)
+    lines: list[TraceLine] = []
+    with path.open("rb") as file:
+        while len(lines) < requests_max and (raw := file.readline(_LINE_BYTES_MAX)):
+            if not raw.strip():
+                continue
+            try:
+                lines.append(decoder.decode(raw))
+            except msgspec.DecodeError as wrong:
+                raise CommandFailed(
+                    f"{path}, request {len(lines) + 1}: {wrong}. A line is an object with"
+                    " timestamp, input_length, output_length and hash_ids.",
+                    ExitCode.USAGE,
+                ) from None
+    if not lines:
+        raise CommandFailed(f"{path} has no requests in it.", ExitCode.USAGE)
+    return lines
+
+
+def sessions_of(lines: Sequence[TraceLine]) -> list[str]:
+    """For each line its session: the one that first had the deepest block it shares with others.
+
+    Blocks that very many prompts begin with tell nothing, and are left out.
+    """
+    common = _common_blocks(lines)
+    owners: dict[int, str] = {}
+    found = []
+    for number, line in enumerate(lines):
+        session = line.session
+        if session is None:
+            own = [block for block in line.hash_ids if block not in common]
+            session = next((owners[b] for b in reversed(own) if b in owners), str(number))
+            for block in own:
+                owners.setdefault(block, session)
+        found.append(session)
+    return found
+
+
+def _common_blocks(lines: Sequence[TraceLine]) -> set[int]:
+    followers: dict[int, set[int]] = {}
+    for line in lines:
+        for block, after in pairwise(line.hash_ids):
+            followers.setdefault(block, set()).add(after)
+    return {block for block, after in followers.items() if len(after) > _FOLLOWERS_MAX}

@@ -1,0 +1,1 @@
+"""`penstock chat`: a playground in the terminal."""

@@ -1,0 +1,98 @@
+"""A streamed chat answer, line by line: words, thoughts, counts, the cost, or an error."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from penstock.cli.chat.conversation import TurnUsage
+from penstock.cli.exit_codes import CommandFailed
+
+_DATA: Final = b"data:"
+_COST: Final = b": cost-usd "
+_LINE_BYTES_MAX: Final = 8 * 2**20
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A few more words of the answer, or of what the model thinks before it."""
+
+    text: str
+    is_thought: bool = False
+
+
+class _Delta(msgspec.Struct, frozen=True):
+    content: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Delta = _Delta()
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+
+
+class _Error(msgspec.Struct):
+    message: str = ""
+    code: str | int | None = None
+
+
+class _Event(msgspec.Struct):
+    choices: list[_Choice] = []
+    usage: _Usage | None = None
+    error: _Error | None = None
+
+
+_decoder = msgspec.json.Decoder(_Event)
+
+
+class AnswerEvents:
+    """Iterate over its pieces; `usage` is known when they have ended."""
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        self._lines = lines
+        self._usage = _Usage()
+        self._cost: str | None = None
+
+    def __iter__(self) -> Iterator[Piece]:
+        for line in self._lines:
+            if line.startswith(_COST):
+                self._cost = line.removeprefix(_COST).strip().decode("ascii", "replace")
+            elif line.startswith(_DATA):
+                yield from self._event(line.removeprefix(_DATA).strip())
+
+    @property
+    def usage(self) -> TurnUsage:
+        details = self._usage.prompt_tokens_details
+        return TurnUsage(
+            prompt_tokens=self._usage.prompt_tokens,
+            cached_tokens=details.cached_tokens if details is not None else None,
+            output_tokens=self._usage.completion_tokens,
+            cost_usd=self._cost,
+        )
+
+    def _event(self, data: bytes) -> Iterator[Piece]:
+        if data == b"[DONE]":
+            return
+        try:
+            event = _decoder.decode(data)
+        except msgspec.DecodeError:
+            raise CommandFailed("This is not the stream of a chat completion.") from None
+        if event.error is not None:
+            raise CommandFailed(f"The answer broke off: {event.error.message}")
+        if event.usage is not None:
+            self._usage = event.usage
+        for choice in event.choices[:1]:
+            thought = choice.delta.reasoning or choice.delta.reasoning_content
+            if thought:
+                yield Piece(thought, is_thought=True)
+            if choice.delta.content:
+                yield Piece(choice.delta.content)

@@ -1,0 +1,184 @@
+"""`penstock chat`: talk to a model in the terminal, and see what every turn used and cost."""
+
+import base64
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from penstock.cli.chat.answer_events import AnswerEvents
+from penstock.cli.chat.conversation import IMAGE_BYTES_MAX, Conversation
+from penstock.cli.chat.gateway_stream import GatewayStream
+from penstock.cli.chat.screen import (
+    AnswerText,
+    TurnTimes,
+    figures_line,
+    print_help,
+    print_welcome,
+    totals_line,
+)
+from penstock.cli.chat.slash import Slash, Typed, understand
+from penstock.cli.exit_codes import CommandFailed
+from penstock.cli.options import DEFAULT_STATE, StateOption, invocation
+from penstock.cli.output import console
+from penstock.cli.running_gateway import KeyFileOption, UrlOption, gateway_url, read_secret
+from penstock.clock import SystemClock, new_id
+
+_PROMPT = "[bold cyan]>[/] "
+
+
+def chat(  # noqa: PLR0913 - each is an option of the command line
+    context: typer.Context,
+    *,
+    model: Annotated[
+        str, typer.Option(help="The model to talk to; the first of the gateway's if not given.")
+    ] = "",
+    system: Annotated[str, typer.Option(help="The system prompt.")] = "",
+    session: Annotated[
+        str, typer.Option(help="The session's name, to go on where its cache is; else a new one.")
+    ] = "",
+    max_tokens: Annotated[
+        int, typer.Option(min=0, max=1_000_000, help="The longest answer; 0 is the model's own.")
+    ] = 0,
+    url: UrlOption = "",
+    key_file: KeyFileOption = None,
+    state: StateOption = DEFAULT_STATE,
+) -> None:
+    """Talk to a model, and see tokens, cached tokens and cost after each turn."""
+    config = invocation(context).load().config
+    gateway = GatewayStream(url or gateway_url(config, state), read_secret(key_file, state))
+    chosen = model or _first_model(gateway)
+    named = session or _new_session()
+    talk = Conversation(chosen, named, system=system, max_tokens=max_tokens)
+    Playground(gateway, talk, console()).run(_lines(sys.stdin.isatty()))
+
+
+class Playground:
+    """One conversation on one screen."""
+
+    def __init__(self, gateway: GatewayStream, talk: Conversation, out: Console) -> None:
+        self._gateway = gateway
+        self._talk = talk
+        self._out = out
+        self._clock = SystemClock()
+
+    def run(self, lines: Iterator[str]) -> None:
+        """Until the lines end, or one of them says so."""
+        print_welcome(self._out, self._talk)
+        for line in lines:
+            try:
+                typed = understand(line)
+            except ValueError:
+                self._warn(f"{line.split()[0]} is no command: /help lists them.")
+                continue
+            if typed is None:
+                continue
+            if typed.command is Slash.QUIT:
+                break
+            # What was said is not kept then, so that it can be said again.
+            try:
+                self._obey(typed)
+            except CommandFailed as failure:
+                self._warn(str(failure))
+            except KeyboardInterrupt:
+                self._warn("Stopped before anything was answered.")
+        if self._talk.totals.turns:
+            self._out.print(f"[dim]{totals_line(self._talk.totals)}[/]")
+
+    def _obey(self, typed: Typed) -> None:
+        if typed.command is None:
+            self._say(typed.text)
+        elif typed.command is Slash.MODEL:
+            self._choose(typed.text)
+        elif typed.command is Slash.SYSTEM:
+            self._set_system(typed.text)
+        elif typed.command is Slash.IMAGE:
+            self._attach(Path(typed.text).expanduser())
+        elif typed.command is Slash.NEW:
+            self._talk.restart(_new_session())
+            self._note(f"session {self._talk.session}")
+        else:
+            print_help(self._out)
+
+    def _say(self, text: str) -> None:
+        asked_at = self._clock.monotonic()
+        times = TurnTimes()
+        body = self._talk.body(text)
+        with self._gateway.answer(body, self._talk.session) as lines:
+            events = AnswerEvents(lines)
+            # Ctrl-C stops the answer, not the conversation: what has come of it is kept.
+            with contextlib.suppress(KeyboardInterrupt), AnswerText(self._out) as shown:
+                for piece in events:
+                    if times.first_seconds is None:
+                        times.first_seconds = self._clock.monotonic() - asked_at
+                    shown.add(piece)
+        times.total_seconds = self._clock.monotonic() - asked_at
+        self._talk.said(text, shown.answer, events.usage)
+        self._note(figures_line(events.usage, times, self._gateway.moved_to))
+
+    def _choose(self, name: str) -> None:
+        models = self._gateway.models()
+        if name in models:
+            self._talk.model = name
+        elif name:
+            self._warn(f"{name} is not one of: {', '.join(models)}")
+            return
+        for model in models:
+            mark = "[bold green]→[/]" if model == self._talk.model else " "
+            self._out.print(f"{mark} {escape(model)}")
+        self._out.print()
+
+    def _set_system(self, text: str) -> None:
+        if text:
+            self._talk.system = "" if text == "-" else text
+        self._note(f"system: {self._talk.system or 'none'}")
+
+    def _attach(self, path: Path) -> None:
+        try:
+            if path.stat().st_size > IMAGE_BYTES_MAX:
+                raise CommandFailed(f"{path} is larger than {IMAGE_BYTES_MAX // 2**20} MB.")
+            self._talk.attach(path.name, base64.b64encode(path.read_bytes()).decode())
+        except (OSError, ValueError) as failure:
+            raise CommandFailed(str(failure)) from None
+        self._note(f"{path.name} goes with the next message ({self._talk.images} in all)")
+
+    def _note(self, text: str) -> None:
+        self._out.print(f"[dim]{escape(text)}[/]\n")
+
+    def _warn(self, text: str) -> None:
+        self._out.print(f"[red]{escape(text)}[/]\n")
+
+
+def _lines(is_terminal: bool) -> Iterator[str]:
+    """What is typed, until Ctrl-D; Ctrl-C throws away what stands in the line."""
+    if not is_terminal:
+        yield from sys.stdin
+        return
+    with contextlib.suppress(ImportError):
+        # Arrows and history in the line; a Python without it still reads lines.
+        import readline  # noqa: F401, PLC0415 - importing it is what turns it on
+    out = console()
+    while True:
+        try:
+            yield out.input(_PROMPT)
+        except EOFError:
+            out.print()
+            return
+        except KeyboardInterrupt:
+            out.print()
+
+
+def _first_model(gateway: GatewayStream) -> str:
+    models = gateway.models()
+    if not models:
+        raise CommandFailed("The gateway has no model for this key.")
+    return models[0]
+
+
+def _new_session() -> str:
+    return f"chat-{new_id()}"

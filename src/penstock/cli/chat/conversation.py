@@ -1,0 +1,102 @@
+"""A conversation: what was said, what goes up with the next turn, and what it has used so far.
+
+Knows no network and no screen.
+"""
+
+from decimal import Decimal
+from typing import Final
+
+import msgspec
+
+IMAGE_BYTES_MAX: Final = 8 * 2**20
+_IMAGE_KINDS: Final = {
+    ".gif": "image/gif",
+    ".jpeg": "image/jpeg",
+    ".jpg": "image/jpeg",
+    ".png": "image/png",
+    ".webp": "image/webp",
+}
+
+
+class TurnUsage(msgspec.Struct, frozen=True):
+    """What one turn used, as the gateway said it. None is unknown, never 0."""
+
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: str | None = None
+
+
+class Totals(msgspec.Struct):
+    """The sums of a conversation, over the turns whose counts are known."""
+
+    turns: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: Decimal = Decimal(0)
+
+    def add(self, usage: TurnUsage) -> None:
+        self.turns += 1
+        self.prompt_tokens += usage.prompt_tokens or 0
+        self.cached_tokens += usage.cached_tokens or 0
+        self.output_tokens += usage.output_tokens or 0
+        self.cost_usd += Decimal(usage.cost_usd or 0)
+
+
+class Conversation:
+    """Grows by one turn at a time, so that each prompt begins as the one before did."""
+
+    def __init__(self, model: str, session: str, *, system: str = "", max_tokens: int = 0) -> None:
+        self.model = model
+        self.session = session
+        self.system = system
+        self.totals = Totals()
+        self._max_tokens = max_tokens
+        self._messages: list[dict[str, object]] = []
+        self._images: list[str] = []
+
+    @property
+    def images(self) -> int:
+        """How many pictures go with the next message."""
+        return len(self._images)
+
+    def attach(self, name: str, encoded: str) -> None:
+        """A picture for the next message, as base64; ValueError when its name says no kind."""
+        kind = next((kind for end, kind in _IMAGE_KINDS.items() if name.lower().endswith(end)), "")
+        if not kind:
+            raise ValueError(f"{name}: not one of {', '.join(_IMAGE_KINDS)}")
+        self._images.append(f"data:{kind};base64,{encoded}")
+
+    def body(self, text: str) -> bytes:
+        """The request for the next turn. Nothing is kept until `said`."""
+        system = [{"role": "system", "content": self.system}] if self.system else []
+        request: dict[str, object] = {
+            "model": self.model,
+            "messages": [*system, *self._messages, self._user(text)],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if self._max_tokens:
+            request["max_tokens"] = self._max_tokens
+        return msgspec.json.encode(request)
+
+    def said(self, text: str, answer: str, usage: TurnUsage) -> None:
+        """The turn is over: keep both sides of it."""
+        self._messages += [self._user(text), {"role": "assistant", "content": answer}]
+        self._images.clear()
+        self.totals.add(usage)
+
+    def restart(self, session: str) -> None:
+        """A new session: nothing is remembered, the model and the system prompt stay."""
+        self.session = session
+        self._messages.clear()
+        self._images.clear()
+
+    def _user(self, text: str) -> dict[str, object]:
+        if not self._images:
+            return {"role": "user", "content": text}
+        parts: list[object] = [
+            {"type": "image_url", "image_url": {"url": url}} for url in self._images
+        ]
+        return {"role": "user", "content": [*parts, {"type": "text", "text": text}]}

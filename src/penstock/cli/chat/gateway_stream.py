@@ -1,0 +1,88 @@
+"""The gateway as the playground sees it: its models, and one streamed answer at a time."""
+
+import http.client
+import ssl
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from penstock.cli.exit_codes import CommandFailed
+from penstock.cli.http_call import HttpCaller
+from penstock.wire.errors import OpenAIErrorAnswer
+
+# A long prompt may take minutes to its first word; comments hold the line meanwhile.
+_SILENCE_SECONDS: Final = 120.0
+_LINE_BYTES_MAX: Final = 8 * 2**20
+
+
+class _Model(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model] = []
+
+
+class GatewayStream:
+    """One gateway and one key."""
+
+    def __init__(self, url: str, secret: str) -> None:
+        self._url = url
+        self._parts = urlsplit(url)
+        self._secret = secret
+        # The replica of the last answer, where it was another one's than the answer before.
+        self.moved_to = ""
+        self._replica = ""
+
+    def models(self) -> list[str]:
+        """The ids that this key may use."""
+        answer = HttpCaller(api_keys={"*": self._secret}).get(self._url, "/v1/models")
+        if answer.status != 200:
+            raise CommandFailed(_reason(answer.status, answer.body))
+        return [model.id for model in msgspec.json.decode(answer.body, type=_Models).data]
+
+    @contextmanager
+    def answer(self, body: bytes, session: str) -> Iterator[Iterator[bytes]]:
+        """The lines of one streamed answer. Leaving early closes it, and the engine stops."""
+        with closing(self._connect()) as connection:
+            headers = {
+                "authorization": f"Bearer {self._secret}",
+                "content-type": "application/json",
+                "x-session-affinity": session,
+                "x-penstock-cost": "1",
+            }
+            path = self._parts.path.rstrip("/") + "/v1/chat/completions"
+            try:
+                connection.request("POST", path, body, headers)
+                response = connection.getresponse()
+                if response.status != 200:
+                    raise CommandFailed(_reason(response.status, response.read(_LINE_BYTES_MAX)))
+                replica = response.getheader("x-penstock-replica", "")
+                is_moved = bool(replica and self._replica and replica != self._replica)
+                self.moved_to = replica if is_moved else ""
+                self._replica = replica or self._replica
+                yield iter(lambda: response.readline(_LINE_BYTES_MAX), b"")
+            except (OSError, http.client.HTTPException) as failure:
+                raise CommandFailed(f"{self._url}: {failure or type(failure).__name__}") from None
+
+    def _connect(self) -> http.client.HTTPConnection:
+        host = self._parts.hostname
+        if self._parts.scheme not in {"http", "https"} or not host:
+            raise CommandFailed(f"{self._url}: write http://HOST:PORT")
+        if self._parts.scheme == "https":
+            context = ssl.create_default_context()
+            return http.client.HTTPSConnection(
+                host, self._parts.port, timeout=_SILENCE_SECONDS, context=context
+            )
+        return http.client.HTTPConnection(host, self._parts.port, timeout=_SILENCE_SECONDS)
+
+
+def _reason(status: int, body: bytes) -> str:
+    try:
+        error = msgspec.json.decode(body, type=OpenAIErrorAnswer).error
+    except msgspec.DecodeError:
+        return f"The gateway says {status}."
+    return f"{error.message} ({error.code})"

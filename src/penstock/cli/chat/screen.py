@@ -1,0 +1,97 @@
+"""What the playground shows: answers as they come, and one line of figures after each."""
+
+from typing import Self
+
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+
+from penstock.cli.chat.answer_events import Piece
+from penstock.cli.chat.conversation import Conversation, Totals, TurnUsage
+from penstock.cli.chat.slash import HELP
+from penstock.cli.chat.word_wrap import WordWrap
+
+
+class AnswerText:
+    """An answer as it grows on the screen; thoughts are dim, and are not part of the answer."""
+
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self._wrap = WordWrap(out.width)
+        self._is_thinking = False
+        self.answer = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def add(self, piece: Piece) -> None:
+        if self._is_thinking and not piece.is_thought:
+            self._show(self._wrap.end() + self._wrap.feed("\n\n"))
+        self._is_thinking = piece.is_thought
+        if not piece.is_thought:
+            self.answer += piece.text
+        self._show(self._wrap.feed(piece.text))
+
+    def __exit__(self, *raised: object) -> None:
+        self._show(self._wrap.end() + "\n")
+
+    def _show(self, text: str) -> None:
+        style = "dim italic" if self._is_thinking else None
+        self._out.print(text, style=style, markup=False, end="", soft_wrap=True)
+
+
+class TurnTimes(msgspec.Struct):
+    """When an answer began and ended, in seconds after it was asked for."""
+
+    first_seconds: float | None = None
+    total_seconds: float = 0.0
+
+
+def figures_line(usage: TurnUsage, times: TurnTimes, moved_to: str = "") -> str:
+    """Tokens, how many of them were cached, speed, and the cost of one turn."""
+    facts = [
+        f"{_count(usage.prompt_tokens)} prompt ({_cached(usage)})",
+        f"{_count(usage.output_tokens)} output",
+    ]
+    if times.first_seconds is not None:
+        facts.append(f"first token {times.first_seconds:.2f} s")
+        streaming = times.total_seconds - times.first_seconds
+        if usage.output_tokens is not None and usage.output_tokens > 1 and streaming > 0:
+            facts.append(f"{(usage.output_tokens - 1) / streaming:.0f} tokens/s")
+    facts.append("cost unknown" if usage.cost_usd is None else f"${usage.cost_usd}")
+    if moved_to:
+        facts.append(f"moved to replica {moved_to[-4:]}")
+    return " · ".join(facts)
+
+
+def totals_line(totals: Totals) -> str:
+    share = f"{totals.cached_tokens / totals.prompt_tokens:.0%}" if totals.prompt_tokens else "none"
+    turns = "1 turn" if totals.turns == 1 else f"{totals.turns} turns"
+    return (
+        f"{turns} · {totals.prompt_tokens:,} prompt tokens, {share} of them cached · "
+        f"{totals.output_tokens:,} output tokens · ${totals.cost_usd}"
+    )
+
+
+def print_welcome(out: Console, conversation: Conversation) -> None:
+    out.print(f"[bold]{escape(conversation.model)}[/]  session {conversation.session}")
+    out.print("[dim]/help lists the commands, Ctrl-D ends.[/]\n")
+
+
+def print_help(out: Console) -> None:
+    width = max(map(len, HELP))
+    for command, what in HELP.items():
+        out.print(f"  [bold]{escape(command):{width}}[/]  {what}")
+    out.print()
+
+
+def _count(tokens: int | None) -> str:
+    return "unknown" if tokens is None else f"{tokens:,}"
+
+
+def _cached(usage: TurnUsage) -> str:
+    if usage.cached_tokens is None:
+        return "cached unknown"
+    if not usage.prompt_tokens:
+        return "0 cached"
+    return f"{usage.cached_tokens:,} cached, {usage.cached_tokens / usage.prompt_tokens:.0%}"

@@ -1,0 +1,48 @@
+"""What a typed line means: something to say, or a command that begins with a slash."""
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+
+class Slash(StrEnum):
+    """The commands, as they are typed."""
+
+    MODEL = "/model"
+    SYSTEM = "/system"
+    IMAGE = "/image"
+    NEW = "/new"
+    HELP = "/help"
+    QUIT = "/quit"
+
+
+HELP: Final = {
+    "/model [NAME]": "list the models, or go on with another",
+    "/system [TEXT]": "show, set or (with a -) take away the system prompt",
+    "/image FILE": "send a picture with the next message",
+    "/new": "begin a new session; model and system prompt stay",
+    "/help": "this list",
+    "/quit": "end, as Ctrl-D does; Ctrl-C stops an answer",
+}
+
+
+class Typed(NamedTuple):
+    """One line. `command` is None for something to say."""
+
+    command: Slash | None
+    text: str
+
+
+def understand(line: str) -> Typed | None:
+    """None for an empty line; ValueError for a slash and a word that is no command.
+
+    Two slashes say a line that begins with one.
+    """
+    line = line.strip()
+    if not line:
+        return None
+    if not line.startswith("/"):
+        return Typed(None, line)
+    if line.startswith("//"):
+        return Typed(None, line[1:])
+    word, _, rest = line.partition(" ")
+    return Typed(Slash(word), rest.strip())

@@ -1,0 +1,1 @@
+"""`penstock demo`: what affinity and flex are worth, shown on this machine in three minutes."""

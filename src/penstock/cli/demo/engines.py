@@ -1,0 +1,85 @@
+"""Imitated engines as processes, which end with the demo even where that is killed."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+
+from penstock.cli.demo.plan import REPLICAS, DemoPlan
+from penstock.cli.exit_codes import CommandFailed
+from penstock.cli.http_call import HttpCaller
+
+# Named, not imported: what we ship for tests stands above the command line.
+_MODULE: Final = "penstock.testing.scripted_engine"
+_START_SECONDS: Final = 20.0
+_STOP_SECONDS: Final = 5.0
+_TOKENS_PER_BLOCK: Final = 16
+
+
+class _Ready(msgspec.Struct):
+    port: int
+
+
+@contextlib.asynccontextmanager
+async def imitated_engines(plan: DemoPlan) -> AsyncIterator[tuple[str, ...]]:
+    """Their addresses, while the block lasts."""
+    async with contextlib.AsyncExitStack() as stack:
+        urls = [await stack.enter_async_context(_engine(plan)) for _ in range(REPLICAS)]
+        yield tuple(urls)
+
+
+@contextlib.asynccontextmanager
+async def _engine(plan: DemoPlan) -> AsyncIterator[str]:
+    shape = plan.engine
+    arguments = {
+        "--model": plan.model,
+        "--slots": shape.slots,
+        "--kv-blocks": shape.kv_tokens // _TOKENS_PER_BLOCK,
+        "--prefill-rate": shape.prefill_rate,
+        "--drain-seconds": 0.5,
+    }
+    words = [str(word) for pair in arguments.items() for word in pair]
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", _MODULE, "--port", "0", "--follow-stdin", *words),
+        stdin=pipe,
+        stdout=pipe,
+        stderr=asyncio.subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        url = await _address(process)
+        pace = msgspec.json.encode({"interval": shape.token_seconds})
+        await asyncio.to_thread(HttpCaller().post, url, "/control", pace)
+        yield url
+    finally:
+        await end_process(process, _STOP_SECONDS)
+
+
+async def _address(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout is not None
+    line = b""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_START_SECONDS):
+            line = await process.stdout.readline()
+    if not line:
+        raise CommandFailed("An imitated engine did not start.")
+    return f"http://127.0.0.1:{msgspec.json.decode(line, type=_Ready).port}"
+
+
+async def end_process(process: asyncio.subprocess.Process, grace_seconds: float) -> None:
+    """SIGTERM, and SIGKILL where that is not heard; then it has ended."""
+    if process.returncode is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(grace_seconds):
+            await process.wait()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()

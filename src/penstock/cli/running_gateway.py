@@ -1,0 +1,39 @@
+"""The gateway that a command speaks to, and the key for it: as told, or those of `penstock up`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.exit_codes import CommandFailed, ExitCode
+from penstock.cli.up.state import UpState
+from penstock.config import Config
+
+UrlOption = Annotated[
+    str, typer.Option("--url", help="The gateway; that of --state or of ingress.port if not given.")
+]
+KeyFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--key-file", help="A file with the key's secret; the key of --state if not given."
+    ),
+]
+
+
+def gateway_url(config: Config, state: Path) -> str:
+    running = UpState(state).read_running()
+    if running is not None:
+        return f"http://{running.host}:{running.port}"
+    return f"http://{config.ingress.host}:{config.ingress.port}"
+
+
+def read_secret(key_file: Path | None, state: Path) -> str:
+    if key_file is not None:
+        return key_file.read_text().strip()
+    credentials = UpState(state).read_credentials()
+    if credentials is None:
+        raise CommandFailed(
+            f"There is no key: {state} is not the folder of a `penstock up`. Pass --key-file.",
+            ExitCode.USAGE,
+        )
+    return credentials.secret

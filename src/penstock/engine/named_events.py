@@ -1,0 +1,126 @@
+"""Streams whose events have names: Responses and Messages. They pass byte for byte.
+
+These APIs have no `stream_options`: what was used stands in one of the last events, so a stream
+that is cut before has a usage that nobody knows. An event's name stands on a line of its own, and
+JSON has no line breaks inside a string: no model's words can be taken for one.
+"""
+
+from typing import ClassVar, Final
+
+from penstock.errors import EngineFailed
+from penstock.records.usage import Usage
+from penstock.wire.engine_usage import (
+    usage_of_message_event,
+    usage_of_response_event,
+    write_usage,
+)
+
+_END: Final = b"\n\n"
+_DATA: Final = b"\ndata:"
+
+
+class NamedEvents:
+    """Feed it the answer's bytes in any pieces; it gives back whole events as they came."""
+
+    __slots__ = ("_event_bytes_max", "_held", "_tail", "_usage", "has_error", "is_done")
+
+    # What the engine says before it has read the prompt, with the line that each begins with. It
+    # is held back: until the model itself is heard another replica may be tried.
+    _opening: ClassVar[tuple[bytes, ...]] = ()
+    # Whatever is not one of these is not looked into.
+    _telling: ClassVar[tuple[bytes, ...]] = ()
+
+    def __init__(self, event_bytes_max: int) -> None:
+        self._event_bytes_max = event_bytes_max
+        self._tail = b""
+        self._held = b""
+        self._usage: Usage | None = None
+        self.is_done = False
+        self.has_error = False
+
+    def feed(self, data: bytes) -> bytes:
+        """Whole events that may go to the caller now; b"" when none is complete."""
+        if self._tail:
+            data = self._tail + data
+            self._tail = b""
+        if data[-2:] != _END:
+            end = data.rfind(_END) + 2
+            # rfind gives -1 when no event is complete, so `end` is 1 then: keep everything.
+            if end == 1:
+                end = 0
+            self._tail = data[end:]
+            self._refuse_large(self._tail)
+            data = data[:end]
+        if not data:
+            return b""
+        events = data[:-2].split(_END)
+        for event in events:
+            if event.startswith(self._telling):
+                self._note(event)
+        if events[-1].startswith(self._opening):
+            self._held += data
+            self._refuse_large(self._held)
+            return b""
+        if self._held:
+            data, self._held = self._held + data, b""
+        return data
+
+    def usage(self) -> Usage | None:
+        """The whole count, once the engine has told it; None before."""
+        return self._usage
+
+    def latest(self) -> bytes | None:
+        """The raw usage of what has come so far, for whoever must know it if we die now."""
+        return None if self._usage is None else write_usage(self._usage)
+
+    def _note(self, event: bytes) -> None:
+        """One of the telling events: what it says of the usage, and whether it is the last."""
+        raise NotImplementedError
+
+    def _refuse_large(self, data: bytes) -> None:
+        if len(data) > self._event_bytes_max:
+            raise EngineFailed("The engine sent an event larger than `engine.event_bytes_max`.")
+
+
+class ResponsesEvents(NamedEvents):
+    """OpenAI's Responses: the last event repeats the whole answer, and has the usage in it."""
+
+    __slots__ = ()
+
+    _opening = (
+        b"event: response.created\n",
+        b"event: response.queued\n",
+        b"event: response.in_progress\n",
+    )
+    _completed = (b"event: response.completed\n", b"event: response.incomplete\n")
+    _telling = (*_completed, b"event: response.failed\n", b"event: error\n")
+
+    def _note(self, event: bytes) -> None:
+        self._usage = usage_of_response_event(_data(event))
+        if event.startswith(self._completed):
+            self.is_done = True
+        else:
+            self.has_error = True
+
+
+class MessagesEvents(NamedEvents):
+    """Anthropic's Messages: the usage comes before the end; the start has the prompt's alone."""
+
+    __slots__ = ()
+
+    _delta = b"event: message_delta\n"
+    _stop = b"event: message_stop\n"
+    _telling = (_delta, _stop, b"event: error\n")
+
+    def _note(self, event: bytes) -> None:
+        if event.startswith(self._delta):
+            self._usage = usage_of_message_event(_data(event)) or self._usage
+        elif event.startswith(self._stop):
+            self.is_done = True
+        else:
+            self.has_error = True
+
+
+def _data(event: bytes) -> bytes:
+    """The JSON of an event, which is on one line."""
+    return event.partition(_DATA)[2].partition(b"\n")[0]

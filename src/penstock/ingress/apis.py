@@ -1,0 +1,41 @@
+"""Which API a request is written in, and who reads it: one row for each."""
+
+from collections.abc import Callable
+from typing import Final
+
+from penstock.errors import InvalidRequest
+from penstock.ingress.routes import Route, Surface
+from penstock.records.model import Family, Model
+from penstock.records.request import Api
+from penstock.wire.anthropic import read_messages
+from penstock.wire.completions import read_completions
+from penstock.wire.embeddings import read_embeddings
+from penstock.wire.json_body import Fields, is_given
+from penstock.wire.prompt_request import PromptRequest
+from penstock.wire.responses import read_responses
+
+Reader = Callable[[Fields, frozenset[str]], PromptRequest]
+
+# Chat is not among them: it is read with what was decoded of it already.
+READERS: Final[dict[Api, Reader]] = {
+    Api.COMPLETIONS: read_completions,
+    Api.EMBEDDINGS: read_embeddings,
+    Api.MESSAGES: read_messages,
+    Api.RESPONSES: read_responses,
+}
+
+
+def api_of(route: Route, model: Model, fields: Fields) -> Api:
+    """By the path; on `/ai/run` by the model and, where it takes two, by what is sent."""
+    if route.surface is Surface.WORKERS_RUN:
+        if model.family is Family.EMBEDDINGS:
+            return Api.EMBEDDINGS
+        if model.family is not Family.RESPONSES or not is_given(fields, "input"):
+            return Api.CHAT
+        if is_given(fields, "messages"):
+            raise InvalidRequest("Send `input` or `messages`, not both.", param="input")
+        return Api.RESPONSES
+    if (route.api is Api.EMBEDDINGS) is not (model.family is Family.EMBEDDINGS):
+        makes = "vectors" if model.family is Family.EMBEDDINGS else "text"
+        raise InvalidRequest(f"{model.id} makes {makes}: this path is not for it.", param="model")
+    return route.api

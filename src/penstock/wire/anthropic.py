@@ -1,0 +1,147 @@
+"""A request in the shape of Anthropic's Messages: some of it read; the rest goes through untouched.
+
+Media stand in the `source` of a block, or of a block inside a tool's result.
+"""
+
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from penstock.errors import InvalidRequest
+from penstock.records.model import Capability
+from penstock.wire.json_body import (
+    DEPTH_MAX,
+    Field,
+    Fields,
+    is_container,
+    is_given,
+    refuse_deep,
+)
+from penstock.wire.messages import Images, Media, check_url, decode_messages
+from penstock.wire.prompt_family import prompt_family
+from penstock.wire.prompt_request import (
+    CACHE_KEY,
+    STREAM,
+    TOKENS,
+    PromptRequest,
+    has_tools,
+    take_options,
+    weigh,
+    workflow_of,
+)
+
+_MAX_TOKENS = Field("max_tokens", TOKENS, None)
+_LOOKED_AT: Final = frozenset({"messages", "system", "output_config"})
+_ARRAY: Final = ord("[")
+_SYSTEM: Final = Raw(b'"system"')
+
+
+class _Source(msgspec.Struct):
+    """Where the bytes of an image are: here, in base64, or at an address."""
+
+    type: str = "base64"
+    url: str | None = None
+    data: str | None = None
+    media_type: str = "image/jpeg"
+
+
+class _OutputConfig(msgspec.Struct):
+    format: dict[str, Raw] | None = None
+
+
+_OUTPUT_CONFIG = Field("output_config", msgspec.json.Decoder(_OutputConfig | None), None)
+_source_decoder = msgspec.json.Decoder(_Source | None)
+_blocks_decoder = msgspec.json.Decoder(list[Fields])
+
+
+def read_messages(fields: Fields, media_hosts: frozenset[str]) -> PromptRequest:
+    """Read and check one request. `fields` is changed: options are taken out of it."""
+    raw = fields.get("messages")
+    if raw is None:
+        raise InvalidRequest("`messages` is required.", param="messages")
+    messages = decode_messages(raw)
+    if not messages:
+        raise InvalidRequest("`messages` is empty: send at least one message.", param="messages")
+    prompt_bytes = len(raw)
+    first = 0
+    if is_given(fields, "system"):
+        first = 1
+        messages.insert(0, {"role": _SYSTEM, "content": fields["system"]})
+        prompt_bytes += len(fields["system"])
+    media = _look_at(messages, media_hosts, first)
+    needs = set[Capability]()
+    if media.images:
+        needs.add(Capability.VISION)
+    if has_tools(fields):
+        needs.add(Capability.TOOLS)
+    if "output_config" in fields and _is_structured(fields):
+        needs.add(Capability.STRUCTURED_OUTPUT)
+    return PromptRequest(
+        fields=fields,
+        messages=messages,
+        media=media,
+        is_stream=bool(STREAM.read(fields)),
+        cache_key=CACHE_KEY.read(fields) or "",
+        options=take_options(fields),
+        needs=frozenset(needs),
+        prompt_family=prompt_family(fields, messages),
+        prompt_bytes=prompt_bytes - media.image_bytes + weigh(fields, _LOOKED_AT),
+        images=media.images,
+        max_tokens=_MAX_TOKENS.read(fields),
+        workflow=workflow_of(fields),
+    )
+
+
+def _look_at(messages: list[Fields], media_hosts: frozenset[str], first: int) -> Media:
+    """Check every message; say what media they carry. `first` is where the caller's own begin."""
+    media = Media()
+    for index, message in enumerate(messages):
+        for name, value in message.items():
+            if not is_container(value):
+                continue
+            param = f"messages.{index - first}.{name}" if index >= first else "system"
+            refuse_deep(value, levels_max=DEPTH_MAX - 3, param=param)
+            if name == "content" and memoryview(value)[0] == _ARRAY:
+                images = Images()
+                _look_at_blocks(value, media_hosts, param, images)
+                if images.count:
+                    media.by_message[index] = images
+                    media.images += images.count
+                    media.image_bytes += images.bytes
+    return media
+
+
+def _look_at_blocks(raw: Raw, media_hosts: frozenset[str], param: str, images: Images) -> None:
+    """A tool's result has blocks of its own; how deep they may be is known by now."""
+    try:
+        blocks = _blocks_decoder.decode(raw)
+    except msgspec.DecodeError as bad:
+        raise InvalidRequest(f"`{param}`: {bad}", param=param) from None
+    for block in blocks:
+        if "source" in block:
+            _check_source(block["source"], media_hosts, param)
+            images.count += 1
+            images.bytes += len(block["source"])
+        nested = block.get("content")
+        if nested is not None and memoryview(nested)[0] == _ARRAY:
+            _look_at_blocks(nested, media_hosts, param, images)
+
+
+def _check_source(raw: Raw, media_hosts: frozenset[str], param: str) -> None:
+    try:
+        source = _source_decoder.decode(raw)
+    except msgspec.DecodeError as bad:
+        raise InvalidRequest(f"`{param}.source`: {bad}", param=param) from None
+    if source is None:
+        return
+    if source.url is not None:
+        check_url(source.url, media_hosts, param)
+    if source.data is not None and source.type == "base64":
+        check_url(f"data:{source.media_type};base64,{source.data}", media_hosts, param)
+
+
+def _is_structured(fields: Fields) -> bool:
+    refuse_deep(fields["output_config"], levels_max=DEPTH_MAX - 1, param="output_config")
+    config = _OUTPUT_CONFIG.read(fields)
+    return config is not None and bool(config.format)

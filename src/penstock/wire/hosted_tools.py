@@ -1,0 +1,55 @@
+"""Tools of Responses that nobody here can run are left out of what the engine gets.
+
+Agents offer them unasked: Codex always sends `web_search`. vLLM ignores it with most models and
+refuses the whole request with gpt-oss (0.32), and so it does with namespaces, of which Codex has
+some beside its functions. What a client runs by itself goes through in all other cases.
+"""
+
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from penstock.errors import InvalidRequest
+from penstock.wire.json_body import Fields
+
+# What clients run, and what vLLM runs where it is started with a tool server.
+_KEPT: Final = frozenset({
+    "function", "custom", "namespace", "mcp", "code_interpreter", "web_search_preview",
+})  # fmt: skip
+
+
+class _Tool(msgspec.Struct):
+    type: str = ""
+
+
+_tools_decoder = msgspec.json.Decoder(list[_Tool] | None)
+_raw_decoder = msgspec.json.Decoder(list[Raw])
+
+
+def drop_namespaces(fields: Fields) -> None:
+    """For gpt-oss: its agents lose those tools, and can work."""
+    _keep(fields, _KEPT - {"namespace"})
+
+
+def drop_hosted_tools(fields: Fields) -> None:
+    """Take them out of `tools`. One without a type is kept: the engine says what is wrong."""
+    _keep(fields, _KEPT)
+
+
+def _keep(fields: Fields, types: frozenset[str]) -> None:
+    raw = fields.get("tools")
+    if raw is None:
+        return
+    try:
+        tools = _tools_decoder.decode(raw) or []
+    except msgspec.DecodeError as bad:
+        raise InvalidRequest(f"`tools`: {bad}", param="tools") from None
+    is_kept = [not tool.type or tool.type in types for tool in tools]
+    if all(is_kept):
+        return
+    kept = [tool for tool, keep in zip(_raw_decoder.decode(raw), is_kept, strict=True) if keep]
+    if kept:
+        fields["tools"] = Raw(msgspec.json.encode(kept))
+    else:
+        del fields["tools"]

@@ -1,0 +1,161 @@
+"""A headless Chromium that tests drive by its DevTools protocol, over two pipes.
+
+It notes every request that a page makes and every error on its console. Ended by pid.
+"""
+
+import base64
+import fcntl
+import json
+import os
+import select
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or "/usr/bin/chromium"
+_OPTIONS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+    "--hide-scrollbars",
+    "--remote-debugging-pipe",
+)
+_ANSWER_SECONDS = 30.0
+
+
+class Browser:
+    """One tab. `open` loads a page afresh; `requests` and `errors` are of the page that is open."""
+
+    def __init__(self, profile: Path) -> None:
+        self.requests: list[str] = []
+        self.errors: list[str] = []
+        self._has_loaded = False
+        self._unread = b""
+        self._count = 0
+        self._session = ""
+        self._process, self._write, self._read = _started(profile)
+        target = self._call("Target.createTarget", url="about:blank")["targetId"]
+        attached = self._call("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = attached["sessionId"]
+        for domain in ("Page", "Network", "Log", "Runtime"):
+            self._call(f"{domain}.enable")
+
+    def resize(self, width: int, height: int, *, is_phone: bool) -> None:
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": is_phone}
+        self._call("Emulation.setDeviceMetricsOverride", **size)
+
+    def prefer(self, scheme: str) -> None:
+        """`light` or `dark`, as the reader's system would say."""
+        wish = [{"name": "prefers-color-scheme", "value": scheme}]
+        self._call("Emulation.setEmulatedMedia", features=wish)
+
+    def open(self, url: str) -> None:
+        """Load the page in a fresh tab's state, and wait until everything in it is there."""
+        # A page that only changes its anchor is not loaded again.
+        self._load("about:blank")
+        self.requests.clear()
+        self.errors.clear()
+        self._load(url)
+        # Scripts of the page run on after it has loaded.
+        self.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))")
+
+    def evaluate(self, script: str) -> Any:
+        """What a script in the page says; promises are waited for."""
+        told = self._call(
+            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
+        )
+        assert "exceptionDetails" not in told, told["exceptionDetails"]
+        return told["result"].get("value")
+
+    def picture(self, file: Path) -> None:
+        """The part of the page that is seen, as a PNG."""
+        shot = self._call("Page.captureScreenshot", format="png")
+        file.write_bytes(base64.b64decode(shot["data"]))
+
+    def close(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        os.close(self._write)
+        os.close(self._read)
+
+    def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        self._count += 1
+        message: dict[str, Any] = {"id": self._count, "method": method, "params": parameters}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._write, json.dumps(message).encode() + b"\0")
+        while True:
+            told = self._next()
+            if told.get("id") == self._count:
+                assert "error" not in told, told
+                result: dict[str, Any] = told["result"]
+                return result
+            self._note(told)
+
+    def _load(self, url: str) -> None:
+        self._has_loaded = False
+        self._call("Page.navigate", url=url)
+        while not self._has_loaded:
+            self._note(self._next())
+
+    def _next(self) -> dict[str, Any]:
+        deadline = time.monotonic() + _ANSWER_SECONDS
+        while b"\0" not in self._unread:
+            ready, _, _ = select.select([self._read], [], [], max(0, deadline - time.monotonic()))
+            assert ready, f"Chromium said nothing for {_ANSWER_SECONDS} s"
+            piece = os.read(self._read, 1 << 20)
+            assert piece, "Chromium has ended"
+            self._unread += piece
+        line, _, self._unread = self._unread.partition(b"\0")
+        told: dict[str, Any] = json.loads(line)
+        return told
+
+    def _note(self, told: dict[str, Any]) -> None:
+        about = told["params"]
+        match told["method"]:
+            case "Page.loadEventFired":
+                self._has_loaded = True
+            case "Network.requestWillBeSent":
+                self.requests.append(about["request"]["url"])
+            case "Network.loadingFailed" if not about.get("canceled"):
+                self.errors.append(f"not loaded: {about['errorText']}")
+            case "Log.entryAdded" if about["entry"]["level"] == "error":
+                self.errors.append(about["entry"]["text"])
+            case "Runtime.exceptionThrown":
+                self.errors.append(about["exceptionDetails"]["text"])
+            case "Runtime.consoleAPICalled" if about["type"] == "error":
+                self.errors.append(str(about["args"]))
+
+
+def _started(profile: Path) -> tuple[subprocess.Popen[bytes], int, int]:
+    """The process, where to write to it and where to read from it."""
+    its_input, ours_out = _pipe()
+    ours_in, its_output = _pipe()
+    command = (CHROMIUM, *_OPTIONS, f"--user-data-dir={profile}")
+    process = subprocess.Popen(
+        ["/bin/bash", "-c", f'exec "$@" 3<&{its_input} 4>&{its_output}', "bash", *command],
+        pass_fds=(its_input, its_output),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(its_input)
+    os.close(its_output)
+    return process, ours_out, ours_in
+
+
+def _pipe() -> tuple[int, int]:
+    """Chromium wants numbers 3 and 4, so ours must be others."""
+    ends = os.pipe()
+    moved = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends]
+    for end in ends:
+        os.close(end)
+    return moved[0], moved[1]

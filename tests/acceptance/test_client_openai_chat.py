@@ -1,0 +1,91 @@
+"""The openai Python SDK on chat completions: a base URL and a key are all that changes."""
+
+from typing import Any
+
+import pytest
+from tests.acceptance.client_cell import SMOLLM, ClientCell
+from tests.acceptance.client_checks import (
+    TOO_LONG,
+    UNKNOWN_MODEL,
+    WRONG_KEY,
+    check_conversation,
+    check_tool_round,
+    check_usage,
+)
+from tests.acceptance.client_run import run_python
+
+
+def run(cell: ClientCell, case: str, **arguments: str) -> Any:
+    cell.forget()
+    return run_python("openai_chat.py", cell, case=case, **arguments)
+
+
+def test_models_are_listed(scripted_cell: ClientCell) -> None:
+    listed = [model["id"] for model in scripted_cell.get("/v1/models")["data"]]
+    assert run(scripted_cell, "models") == listed
+
+
+def test_text_comes_with_its_usage(scripted_cell: ClientCell) -> None:
+    told = run(scripted_cell, "text")
+    assert told["text"]
+    check_usage(told["usage"])
+
+
+def test_stream_comes_piece_by_piece_with_its_usage(scripted_cell: ClientCell) -> None:
+    told = run(scripted_cell, "stream")
+    assert len(told["pieces"]) > 1
+    assert told["finish"] == "stop"
+    check_usage(told["usage"])
+
+
+@pytest.mark.parametrize("case", ["tools", "stream_tools"])
+def test_tool_round(scripted_cell: ClientCell, session: str, case: str) -> None:
+    check_tool_round(scripted_cell, run(scripted_cell, case, session=session), session)
+
+
+def test_structured_output_is_parsed_into_a_class(scripted_cell: ClientCell) -> None:
+    told = run(scripted_cell, "structured")
+    assert told.keys() == {"city", "degrees"}
+
+
+def test_conversation_is_one_session_and_reads_its_cached_tokens(
+    scripted_cell: ClientCell, session: str
+) -> None:
+    told = run(scripted_cell, "conversation", session=session)
+    check_conversation(scripted_cell, told, session)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "raised", "code", "says"),
+    [
+        (UNKNOWN_MODEL, "NotFoundError", "model_not_found", "@cf/no/such"),
+        (WRONG_KEY, "AuthenticationError", "unauthenticated", "unknown or revoked"),
+        (TOO_LONG, "BadRequestError", "context_length_exceeded", "maximum context length is 24000"),
+    ],
+    ids=["unknown model", "wrong key", "too long"],
+)
+def test_mistakes_are_the_clients_own_errors(
+    scripted_cell: ClientCell, mistake: dict[str, str], raised: str, code: str, says: str
+) -> None:
+    told = run(scripted_cell, "error", **mistake)
+    assert (told["raised"], told["code"]) == (raised, code)
+    assert says in told["text"]
+
+
+def test_real_model_answers(real_cell: ClientCell) -> None:
+    told = run(real_cell, "text", model=SMOLLM)
+    assert told["text"]
+    check_usage(told["usage"])
+
+
+def test_real_model_streams(real_cell: ClientCell) -> None:
+    told = run(real_cell, "stream", model=SMOLLM)
+    assert len(told["pieces"]) > 1
+    assert told["usage"]["output"] <= 16
+    check_usage(told["usage"])
+
+
+def test_real_model_says_what_was_cached(real_cell: ClientCell, session: str) -> None:
+    first, second = run(real_cell, "conversation", model=SMOLLM, session=session)
+    assert first["cached"] == 0
+    assert second["cached"] > 0
