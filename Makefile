@@ -12,7 +12,7 @@ AGAIN = || { echo "once more, alone:"; $(BIN)/python -m pytest -q --last-failed 
 export PENSTOCK_CACHE := $(CACHE)
 
 .PHONY: setup check test unit integration simulation engine acceptance up docs site clean pin bench-overhead bench-routing bench-queue \
-	bench-flex bench-pressure chaos chaos-metering soak
+	bench-flex bench-pressure bench-workers chaos chaos-metering soak
 
 setup: .venv/.ready
 
@@ -94,9 +94,13 @@ chaos: setup
 chaos-metering: setup
 	$(BIN)/python -m tests.chaos.metering $(if $(SHORT),--short) $(if $(ONLY),--only $(ONLY))
 
-# Does a gateway grow under 300 requests/s? Half an hour, or so many MINUTES.
+# Does a gateway grow under 64 streams and 200 requests/s? Half an hour, or so many MINUTES.
 soak: setup
 	$(BIN)/python benchmarks/soak.py $(if $(MINUTES),--minutes $(MINUTES))
+
+# CPU per request of one gateway worker and of two, in one interleaved run: 3 minutes.
+bench-workers: setup
+	$(BIN)/python benchmarks/soak_workers.py
 
 # Renew the pinned versions from pyproject.toml's ranges.
 pin: setup

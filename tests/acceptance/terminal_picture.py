@@ -62,11 +62,15 @@ class Terminal:
         self._columns, self._rows = columns, rows
         # A socket's path is short, whatever the test is called.
         self._socket = f"/tmp/picture-{os.getpid()}-{id(self):x}.sock"
+        self._code_file = folder / "exit_code"
         words = [f"{name}={value}" for name, value in (variables or {}).items()]
         plain = ("env", "-u", "COLUMNS", "-u", "LINES", "COLORTERM=truecolor")
-        self._command = shlex.join([*plain, *words, *command])
+        line = shlex.join([*plain, *words, *command])
+        # The trap keeps the shell itself from ending at a Ctrl-C that is meant for the command.
+        self._command = f"trap : INT; {line}; echo $? > {shlex.quote(str(self._code_file))}"
 
     def __enter__(self) -> Self:
+        self._code_file.unlink(missing_ok=True)
         size = ("-x", str(self._columns), "-y", str(self._rows))
         wanted = {
             "remain-on-exit": "on",
@@ -95,13 +99,12 @@ class Terminal:
 
     @property
     def exit_code(self) -> int | None:
-        """None while the command runs; negative for a signal."""
-        told = self._tmux("display", "-p", "#{pane_dead_status} #{pane_dead_signal}")
-        # Both are empty for a moment after its terminal is closed, too: it is not reaped yet.
-        status, _, number = told.rstrip("\n").partition(" ")
-        if status:
-            return int(status)
-        return -int(number) if number else None
+        """None while the command runs."""
+        if self._tmux("display", "-p", "#{pane_dead}").strip() != "1":
+            return None
+        # A pane is dead when all that was written has been read; tmux then knows the exit code only
+        # if it was told of the end in time, so the shell writes it down.
+        return int(self._code_file.read_text())
 
     def press(self, *keys: str) -> None:
         """As tmux names them: `Enter`, `C-c`, or text."""

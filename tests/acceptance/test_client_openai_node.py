@@ -66,7 +66,7 @@ def test_second_turn_of_a_session_reads_cached_tokens(scripted_cell: ClientCell)
     ("case", "model", "prompt", "name", "status", "code"),
     [
         ("error", "@cf/no/such", HELLO, "NotFoundError", 404, "model_not_found"),
-        ("error", LLAMA, "water " * 20_000, "BadRequestError", 400, "invalid_request"),
+        ("error", LLAMA, "water " * 20_000, "BadRequestError", 400, "context_length_exceeded"),
         ("error", KIMI, '@script {"status": 500}', "InternalServerError", 502, "engine_failed"),
         ("stranger", KIMI, HELLO, "AuthenticationError", 401, "unauthenticated"),
     ],

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.acceptance.cli_run import until
 from tests.acceptance.client_cell import GPT_OSS, KIMI, KIMI_NEXT, ClientCell
 from tests.acceptance.client_run import CLIENTS, client_environment, clients_folder
 
 pytestmark = pytest.mark.timeout(300)
 
 _RUN_SECONDS = 120
+_LEDGER_SECONDS = 20.0
 OURS = f"penstock/{KIMI}"
 RESPONSES = f"penstock-responses/{GPT_OSS}"
 WORKERS_AI = f"cloudflare-workers-ai/{KIMI_NEXT}"
@@ -93,6 +95,12 @@ def parts(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [event["part"] for event in events if event["type"] == kind]
 
 
+def prompt_of(step: dict[str, Any]) -> int:
+    """It tells apart what was found in the cache, what was put there, and the rest."""
+    tokens = step["tokens"]
+    return int(tokens["input"] + tokens["cache"]["read"] + tokens["cache"]["write"])
+
+
 def errors_of(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [event["error"] for event in events if event["type"] == "error"]
 
@@ -117,13 +125,17 @@ def test_tool_is_run_and_every_request_is_of_one_session(
     assert [step["reason"] for step in steps] == ["tool-calls", "stop"]
     assert steps[1]["tokens"]["cache"]["read"] > 0
 
-    turns = scripted_cell.session(events[0]["sessionID"], 3)["turns"]
-    billed = {(turn["prompt_tokens"], turn["cached_tokens"]) for turn in turns}
-    shown = [(step["tokens"]["input"], step["tokens"]["cache"]["read"]) for step in steps]
-    assert {(fresh + cached, cached) for fresh, cached in shown} <= billed
+    shown = {(prompt_of(step), step["tokens"]["cache"]["read"]) for step in steps}
+
+    def is_billed() -> bool:
+        # It asks for a title beside them, and ends without waiting for it.
+        turns = scripted_cell.session(events[0]["sessionID"], 2)["turns"]
+        return shown <= {(turn["prompt_tokens"], turn["cached_tokens"]) for turn in turns}
+
+    until(is_billed, _LEDGER_SECONDS)
     received = scripted_cell.requests()
     assert len({each["body"]["session_id"] for each in received}) == 1
-    assert sorted(bool(each["body"].get("tools")) for each in received) == [False, True, True]
+    assert [bool(each["body"].get("tools")) for each in received].count(True) == 2
 
 
 @MODELS
@@ -135,7 +147,7 @@ def test_conversation_goes_on_in_the_same_session(
     (session,) = {event["sessionID"] for event in first + second}
     assert session.startswith("ses_")
     assert parts(second, "step_finish")[0]["tokens"]["cache"]["read"] > 0
-    assert scripted_cell.session(session, 3)["turn_count"] == 3
+    assert scripted_cell.session(session, 2)["turn_count"] in {2, 3}
     assert len({each["body"]["session_id"] for each in scripted_cell.requests()}) == 1
 
 
@@ -154,7 +166,7 @@ def test_sub_agent_has_a_session_of_its_own(
     child = tool["state"]["metadata"]["sessionId"]
     assert child != session
     # Title, call and answer; then the sub-agent's own call and answer.
-    assert scripted_cell.session(session, 3)["turn_count"] == 3
+    assert scripted_cell.session(session, 2)["turn_count"] in {2, 3}
     assert scripted_cell.session(child, 2)["turn_count"] == 2
     assert len({each["body"]["session_id"] for each in scripted_cell.requests()}) == 2
 

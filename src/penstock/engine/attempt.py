@@ -256,6 +256,12 @@ class Attempt:
             self._connection.resume_reading()
 
     def _on_deadline(self) -> None:
+        if self._stream is not None and self._stream.is_done:
+            # The caller has all there is; only the connection was not ended.
+            if self._connection is not None:
+                self._connection.abort()
+            self._finish(None)
+            return
         waited = "in time" if self.first_data_at is None else "on"
         self._fail(DeadlinePassed(f"The engine did not answer {waited}: a timeout passed."))
 

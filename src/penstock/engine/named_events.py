@@ -17,6 +17,8 @@ from penstock.wire.engine_usage import (
 
 _END: Final = b"\n\n"
 _DATA: Final = b"\ndata:"
+# So many may be held back together; each repeats the caller's instructions and tools.
+_OPENING_EVENTS: Final = 3
 
 
 class NamedEvents:
@@ -59,7 +61,7 @@ class NamedEvents:
                 self._note(event)
         if events[-1].startswith(self._opening):
             self._held += data
-            self._refuse_large(self._held)
+            self._refuse_large(self._held, _OPENING_EVENTS)
             return b""
         if self._held:
             data, self._held = self._held + data, b""
@@ -77,8 +79,8 @@ class NamedEvents:
         """One of the telling events: what it says of the usage, and whether it is the last."""
         raise NotImplementedError
 
-    def _refuse_large(self, data: bytes) -> None:
-        if len(data) > self._event_bytes_max:
+    def _refuse_large(self, data: bytes, events: int = 1) -> None:
+        if len(data) > events * self._event_bytes_max:
             raise EngineFailed("The engine sent an event larger than `engine.event_bytes_max`.")
 
 

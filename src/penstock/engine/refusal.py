@@ -30,7 +30,8 @@ def error_for(status: int, body: bytes) -> Error:
         # "engine is currently busy": nothing ran, and another replica may have room.
         return OutOfCapacity(retry_after_seconds=1)
     if status == 400 and (param == _TOO_LONG_PARAM or _TOO_LONG_WORDS in message):
-        return PromptTooLong(message, param=param)
+        # Some clients know it by these words alone: the SDKs below them do not hand on the code.
+        return PromptTooLong(f"The prompt is too long. {message}", param=param)
     if status in (400, 404, 413, 422):
         return InvalidRequest(message or f"The engine refused the request ({status}).", param=param)
     return EngineFailed(f"Model execution failed: the engine answered {status}.")

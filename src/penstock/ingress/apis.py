@@ -32,8 +32,9 @@ def api_of(route: Route, model: Model, fields: Fields) -> Api:
             return Api.EMBEDDINGS
         if model.family is not Family.RESPONSES or not is_given(fields, "input"):
             return Api.CHAT
-        if is_given(fields, "messages"):
-            raise InvalidRequest("Send `input` or `messages`, not both.", param="input")
+        for other in ("messages", "prompt"):
+            if is_given(fields, other):
+                raise InvalidRequest(f"Send `input` or `{other}`, not both.", param="input")
         return Api.RESPONSES
     if (route.api is Api.EMBEDDINGS) is not (model.family is Family.EMBEDDINGS):
         makes = "vectors" if model.family is Family.EMBEDDINGS else "text"

@@ -43,8 +43,12 @@ def error_page(request: Request, error: Error) -> Response:
     is_workers_ai = _is_workers_ai(request.scope)
     status, _ = error_response.status_and_number(error, is_workers_ai=is_workers_ai)
     headers = {name.decode(): value.decode() for name, value in error_response.headers(error)}
+    if str(request.scope["path"]).startswith("/v1/messages"):
+        body = error_response.messages_body(error, request_id)
+    else:
+        body = error_response.body(error, request_id, is_workers_ai=is_workers_ai)
     return Response(
-        error_response.body(error, request_id, is_workers_ai=is_workers_ai),
+        body,
         status_code=status,
         media_type="application/json",
         headers=headers,

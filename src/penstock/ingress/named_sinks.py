@@ -35,7 +35,7 @@ class NamedSink(ClientSink):
 
     def shape_events(self, events: bytes) -> bytes:
         if events:
-            self._first = self._first or events
+            self._first = self._first or events.partition(_END)[0]
             self._last = events
         return events
 

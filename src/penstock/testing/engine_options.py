@@ -18,6 +18,7 @@ class Options(msgspec.Struct, frozen=True):
     max_model_len: int
     runner: Literal["generate", "pooling"]
     kv_blocks: int
+    prefill_rate: float
     log_limit: int
     requests_file: str
     drain_seconds: float
@@ -39,6 +40,9 @@ def read_options(arguments: Sequence[str] | None = None) -> Options:
         "--runner", default="generate", choices=["generate", "pooling"], help="pooling: embeddings"
     )
     parser.add_argument("--kv-blocks", type=int, default=65_536, help="blocks of 16 tokens")
+    parser.add_argument(
+        "--prefill-rate", type=float, default=0.0, help="uncached tokens a second; 0: at once"
+    )
     parser.add_argument("--log-limit", type=int, default=100, help="requests remembered")
     parser.add_argument("--requests-file", default="", help="one line at each begin and end")
     parser.add_argument("--drain-seconds", type=float, default=60.0)

@@ -35,6 +35,8 @@ class Inference:
         self.blocks = PrefixBlocks(options.kv_blocks)
         self.tokens_held = 0
         self.control = Control()
+        # Prompts are read one after the other: they share the engine's arithmetic.
+        self._reading = asyncio.Lock()
         self._defaults: dict[str, Any] = {}
         self._defaults_left: int | None = None
 
@@ -126,7 +128,7 @@ class Inference:
     ) -> None:
         await delivery.before_first()
         answers = _composed(request, script)
-        shape = self._shape(request, script, entry, api)
+        shape = await self._shape(request, script, entry, api)
         for made, event in shape.events(answers):
             entry.completion_tokens = made
             await delivery.send_event(event)
@@ -138,7 +140,7 @@ class Inference:
         self, request: EngineRequest, script: Script, entry: Entry, api: EngineApi
     ) -> bytes:
         answers = _composed(request, script)
-        shape = self._shape(request, script, entry, api)
+        shape = await self._shape(request, script, entry, api)
         total = sum(answer.completion_tokens for answer in answers)
         if script.interval:
             for made in range(total):
@@ -148,11 +150,21 @@ class Inference:
         self._remember(request, answers)
         return shape.whole(answers)
 
-    def _shape(
+    async def _shape(
         self, request: EngineRequest, script: Script, entry: Entry, api: EngineApi
     ) -> AnswerShape:
         head = AnswerHead(request.id or entry.id, int(self._clock.now()), self._options.model)
-        return api.shape(request, head, self._usage(request, script), _hex_id)
+        return api.shape(request, head, await self._read_prompt(request, script), _hex_id)
+
+    async def _read_prompt(self, request: EngineRequest, script: Script) -> Usage:
+        """What was cached; whatever was not takes its time."""
+        rate = self._options.prefill_rate
+        if not rate:
+            return self._usage(request, script)
+        async with self._reading:
+            usage = self._usage(request, script)
+            await asyncio.sleep((usage.prompt_tokens - usage.cached_tokens) / rate)
+        return usage
 
     def _usage(self, request: EngineRequest, script: Script) -> Usage:
         cached = created = 0

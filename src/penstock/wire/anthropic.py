@@ -119,7 +119,7 @@ def _look_at_blocks(raw: Raw, media_hosts: frozenset[str], param: str, images: I
     except msgspec.DecodeError as bad:
         raise InvalidRequest(f"`{param}`: {bad}", param=param) from None
     for block in blocks:
-        if "source" in block:
+        if is_given(block, "source"):
             _check_source(block["source"], media_hosts, param)
             images.count += 1
             images.bytes += len(block["source"])

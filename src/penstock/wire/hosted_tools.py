@@ -2,7 +2,7 @@
 
 Agents offer them unasked: Codex always sends `web_search`. vLLM ignores it with most models and
 refuses the whole request with gpt-oss (0.32), and so it does with namespaces, of which Codex has
-some beside its functions. What a client runs by itself goes through in all other cases.
+some beside its functions. Functions, custom tools and, but for gpt-oss, namespaces go through.
 """
 
 from typing import Final
@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Raw
 
 from penstock.errors import InvalidRequest
-from penstock.wire.json_body import Fields
+from penstock.wire.json_body import DEPTH_MAX, Fields, refuse_deep
 
-# What clients run, and what vLLM runs where it is started with a tool server.
+# What vLLM hands to the model, and what it runs itself where it is started with a tool server.
 _KEPT: Final = frozenset({
     "function", "custom", "namespace", "mcp", "code_interpreter", "web_search_preview",
 })  # fmt: skip
@@ -41,6 +41,7 @@ def _keep(fields: Fields, types: frozenset[str]) -> None:
     raw = fields.get("tools")
     if raw is None:
         return
+    refuse_deep(raw, levels_max=DEPTH_MAX - 1, param="tools")
     try:
         tools = _tools_decoder.decode(raw) or []
     except msgspec.DecodeError as bad:

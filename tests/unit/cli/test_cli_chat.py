@@ -1,14 +1,16 @@
 """`penstock chat`: what a line means, what goes up, what is read of an answer, and its figures."""
 
+import io
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from penstock.cli.chat.answer_events import AnswerEvents, Piece
 from penstock.cli.chat.conversation import Conversation, TurnUsage
-from penstock.cli.chat.screen import TurnTimes, figures_line, totals_line
+from penstock.cli.chat.screen import AnswerText, TurnTimes, figures_line, totals_line
 from penstock.cli.chat.slash import HELP, Slash, Typed, understand
 from penstock.cli.chat.word_wrap import WordWrap
 from penstock.cli.exit_codes import CommandFailed
@@ -146,3 +148,12 @@ def test_streamed_words_are_broken_between_words_and_none_is_lost(
         line for line in shown.split("\n") if all(len(word) <= width for word in line.split())
     ]
     assert all(len(line) <= width for line in fitting)
+
+
+def test_models_words_cannot_steer_the_terminal() -> None:
+    out = Console(file=io.StringIO(), width=80, color_system=None)
+    with AnswerText(out) as shown:
+        shown.add(Piece("safe\x1b]52;c;ZXZpbA==\x1b\\ \x9b2Jtext\x07\n"))
+    assert isinstance(out.file, io.StringIO)
+    assert not set("\x1b\x9b\x07") & set(out.file.getvalue())
+    assert "safe" in out.file.getvalue()

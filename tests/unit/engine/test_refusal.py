@@ -26,7 +26,7 @@ TOO_LONG = (
 def test_engines_refusal_of_the_request_is_the_callers_with_the_engines_words(status: int) -> None:
     error = error_for(status, TOO_LONG)
     assert isinstance(error, InvalidRequest)
-    assert error.message == "This model's maximum context length is 8192 tokens."
+    assert error.message.endswith("This model's maximum context length is 8192 tokens.")
     assert error.param == "input_tokens"
     assert not error.retryable
 

@@ -321,6 +321,23 @@ async def test_engine_lost_after_the_end_mark_is_no_loss(lines: Lines) -> None:
     assert b"".join(running.sink.events).endswith(DONE)
 
 
+async def test_stream_that_has_ended_is_not_ended_again_when_the_engine_holds_on(
+    lines: Lines,
+) -> None:
+    async def hold_on(call: Call) -> None:
+        await call.begin_stream()
+        await call.chunk(counted(b"a", 1) + DONE)
+        await call.wait_until_dropped()
+
+    running = Running(await lines.open(hold_on, settings=SETTINGS), is_stream=True)
+    await until(lambda: bool(running.sink.events))
+    await running.outlasts(59)
+    await running.passes(2)
+    await running.task
+    assert b"".join(running.sink.events).endswith(DONE)
+    assert running.attempt.usage == Usage(3, 1)
+
+
 async def test_answer_in_time_is_not_touched_by_timers_that_come_later(lines: Lines) -> None:
     line = await lines.open(answer_whole, settings=SETTINGS)
     running = Running(line, is_stream=False)

@@ -12,6 +12,7 @@ from msgspec import Raw
 from penstock.errors import Error, InvalidRequest, MissingBody
 from penstock.wire.json_body import (
     DEPTH_MAX,
+    VALUES_MAX,
     Field,
     is_container,
     read_fields,
@@ -227,3 +228,16 @@ def test_strict_field_is_read_or_refused_with_its_name() -> None:
         with pytest.raises(InvalidRequest, match="`stream`") as refused:
             stream.read(read_fields(b'{"stream": %s}' % wrong))
         assert refused.value.param == "stream"
+
+
+@pytest.mark.parametrize("value", [b"1", b"{}", b'""', b"[]"])
+def test_body_of_very_many_values_is_refused_before_it_is_read(value: bytes) -> None:
+    values = b",".join([value] * (VALUES_MAX + 2))
+    body = b'{"input":[%s],"pad":"%s"}' % (values, b"x" * 2**20)
+    with pytest.raises(InvalidRequest, match="more than"):
+        read_fields(body)
+
+
+def test_commas_of_a_long_text_are_not_values() -> None:
+    text = "a, b, " * (VALUES_MAX // 2 + 1)
+    assert json.loads(bytes(read_fields(json.dumps({"text": text}).encode())["text"])) == text

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Raw
 
 from penstock.errors import Error, InvalidRequest, StateUnavailable
 from penstock.records.model import Capability
 from penstock.records.prompt_chain import PromptChain
+from penstock.wire.hosted_tools import drop_hosted_tools, drop_namespaces
 from penstock.wire.json_body import read_fields, write_fields
 from penstock.wire.prompt_chain import prompt_chain
 from penstock.wire.prompt_request import PromptRequest
@@ -208,3 +210,19 @@ def test_anything_is_read_or_refused(fields: dict[str, Any], items: list[Any]) -
     except Error as refused:
         status = refused.status
     assert status in (200, 400)
+
+
+def test_tools_nested_too_deep_are_refused_by_name() -> None:
+    tools = Raw(b'[{"type":"function","x":' + b"[" * 970 + b"]" * 970 + b"}]")
+    with pytest.raises(InvalidRequest, match="nested") as refused:
+        read_responses({"input": Raw(b'"hi"'), "tools": tools}, frozenset())
+    assert refused.value.param == "tools"
+
+
+def test_namespaces_are_left_out_for_gpt_oss_alone() -> None:
+    tools = [{"type": "function", "name": "f"}, {"type": "namespace", "name": "n"}]
+    fields = {"tools": Raw(json.dumps(tools).encode())}
+    drop_hosted_tools(fields)
+    assert len(json.loads(bytes(fields["tools"]))) == 2
+    drop_namespaces(fields)
+    assert json.loads(bytes(fields["tools"])) == tools[:1]

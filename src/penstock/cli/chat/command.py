@@ -28,6 +28,7 @@ from penstock.cli.options import DEFAULT_STATE, StateOption, invocation
 from penstock.cli.output import console
 from penstock.cli.running_gateway import KeyFileOption, UrlOption, gateway_url, read_secret
 from penstock.clock import SystemClock, new_id
+from penstock.errors import Error
 
 _PROMPT = "[bold cyan]>[/] "
 
@@ -83,7 +84,7 @@ class Playground:
             # What was said is not kept then, so that it can be said again.
             try:
                 self._obey(typed)
-            except CommandFailed as failure:
+            except (CommandFailed, Error) as failure:
                 self._warn(str(failure))
             except KeyboardInterrupt:
                 self._warn("Stopped before anything was answered.")
@@ -98,7 +99,7 @@ class Playground:
         elif typed.command is Slash.SYSTEM:
             self._set_system(typed.text)
         elif typed.command is Slash.IMAGE:
-            self._attach(Path(typed.text).expanduser())
+            self._attach(typed.text)
         elif typed.command is Slash.NEW:
             self._talk.restart(_new_session())
             self._note(f"session {self._talk.session}")
@@ -138,12 +139,13 @@ class Playground:
             self._talk.system = "" if text == "-" else text
         self._note(f"system: {self._talk.system or 'none'}")
 
-    def _attach(self, path: Path) -> None:
+    def _attach(self, name: str) -> None:
         try:
+            path = Path(name).expanduser()
             if path.stat().st_size > IMAGE_BYTES_MAX:
                 raise CommandFailed(f"{path} is larger than {IMAGE_BYTES_MAX // 2**20} MB.")
             self._talk.attach(path.name, base64.b64encode(path.read_bytes()).decode())
-        except (OSError, ValueError) as failure:
+        except (OSError, ValueError, RuntimeError) as failure:
             raise CommandFailed(str(failure)) from None
         self._note(f"{path.name} goes with the next message ({self._talk.images} in all)")
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from penstock.cli.exit_codes import CommandFailed
+from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.http_call import HttpCaller
 from penstock.wire.errors import OpenAIErrorAnswer
 
@@ -31,7 +31,11 @@ class GatewayStream:
 
     def __init__(self, url: str, secret: str) -> None:
         self._url = url
-        self._parts = urlsplit(url)
+        try:
+            self._parts = urlsplit(url)
+            self._port = self._parts.port
+        except ValueError as wrong:
+            raise CommandFailed(f"{url}: {wrong}", ExitCode.USAGE) from None
         self._secret = secret
         # The replica of the last answer, where it was another one's than the answer before.
         self.moved_to = ""
@@ -75,9 +79,9 @@ class GatewayStream:
         if self._parts.scheme == "https":
             context = ssl.create_default_context()
             return http.client.HTTPSConnection(
-                host, self._parts.port, timeout=_SILENCE_SECONDS, context=context
+                host, self._port, timeout=_SILENCE_SECONDS, context=context
             )
-        return http.client.HTTPConnection(host, self._parts.port, timeout=_SILENCE_SECONDS)
+        return http.client.HTTPConnection(host, self._port, timeout=_SILENCE_SECONDS)
 
 
 def _reason(status: int, body: bytes) -> str:

@@ -1,6 +1,6 @@
 """What the playground shows: answers as they come, and one line of figures after each."""
 
-from typing import Self
+from typing import Final, Self
 
 import msgspec
 from rich.console import Console
@@ -10,6 +10,10 @@ from penstock.cli.chat.answer_events import Piece
 from penstock.cli.chat.conversation import Conversation, Totals, TurnUsage
 from penstock.cli.chat.slash import HELP
 from penstock.cli.chat.word_wrap import WordWrap
+
+_NO_CONTROLS: Final = dict.fromkeys(
+    code for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"
+)
 
 
 class AnswerText:
@@ -25,12 +29,14 @@ class AnswerText:
         return self
 
     def add(self, piece: Piece) -> None:
+        # A model's words may be anybody's: none of them may move the cursor or reach a clipboard.
+        text = piece.text.translate(_NO_CONTROLS)
         if self._is_thinking and not piece.is_thought:
             self._show(self._wrap.end() + self._wrap.feed("\n\n"))
         self._is_thinking = piece.is_thought
         if not piece.is_thought:
             self.answer += piece.text
-        self._show(self._wrap.feed(piece.text))
+        self._show(self._wrap.feed(text))
 
     def __exit__(self, *raised: object) -> None:
         self._show(self._wrap.end() + "\n")

@@ -54,6 +54,8 @@ _DROPPED = frozenset({
     "model", "stream_options", "priority", "cache_salt", "session_id", "request_id",
     "prompt_cache_key", "service_tier", "store", "metadata", "user", "options",
     "kv_transfer_params", "ec_transfer_params", "vllm_xargs",
+    # Counts of a stream that is cut would lag behind what was sent.
+    "stream_interval",
 })  # fmt: skip
 _ASK_FOR_USAGE = Raw(b'{"include_usage":true,"continuous_usage_stats":true}')
 
