@@ -21,7 +21,7 @@ SDKs obey both. The codes are cut by that question: what is *refused* or *unavai
 and costs nothing; what is *interrupted* had begun, and is recorded.
 
 **In a stream** an error before the first byte is a plain HTTP error. Later the status has been
-sent, and the same error comes as the last event, followed by `[DONE]`.
+sent, and the same error comes as the last event, in the shape of that API.
 
 **To ask somebody about it**, give the answer's `x-request-id`: it is in the log, at the engine
 and in the ledger.

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from penstock.cli.chat.answer_events import AnswerEvents, Piece
 from penstock.cli.chat.conversation import Conversation, TurnUsage
-from penstock.cli.chat.screen import AnswerText, TurnTimes, figures_line, totals_line
+from penstock.cli.chat.screen import AnswerText, TurnTimes, dollars, figures_line, totals_line
 from penstock.cli.chat.slash import HELP, Slash, Typed, understand
 from penstock.cli.chat.word_wrap import WordWrap
 from penstock.cli.exit_codes import CommandFailed
@@ -133,7 +133,7 @@ def test_totals_add_up() -> None:
     conversation.said("a", "b", TurnUsage(100, 0, 10, "0.000100000"))
     conversation.said("c", "d", TurnUsage(300, 100, 10, "0.000200000"))
     assert totals_line(conversation.totals) == (
-        "2 turns · 400 prompt tokens, 25% of them cached · 20 output tokens · $0.000300000"
+        "2 turns · 400 prompt tokens, 25% of them cached · 20 output tokens · $0.0003"
     )
 
 
@@ -157,3 +157,11 @@ def test_models_words_cannot_steer_the_terminal() -> None:
     assert isinstance(out.file, io.StringIO)
     assert not set("\x1b\x9b\x07") & set(out.file.getvalue())
     assert "safe" in out.file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("cost", "shown"),
+    [("0", "$0.00"), ("0.000000000", "$0.00"), ("0.100", "$0.10"), ("12.0000123", "$12.0000123")],
+)
+def test_dollars_have_the_digits_that_say_something(cost: str, shown: str) -> None:
+    assert dollars(cost) == shown

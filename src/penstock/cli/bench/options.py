@@ -60,7 +60,13 @@ PromptTokensMax = Annotated[
     int, typer.Option(help="No prompt is longer than this.", min=1, max=10_000_000)
 ]
 IgnoreEos = Annotated[bool, typer.Option("--ignore-eos", help="Answers of full length; vLLM only.")]
-Seed = Annotated[int, typer.Option(help="Another one makes other texts.")]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="What the texts are made of, to send the same again; a new one each run if not given.",
+    ),
+]
 PriceInput = Annotated[str | None, typer.Option(help="Dollars for a million prompt tokens.")]
 PriceCached = Annotated[
     str | None, typer.Option(help="The same of cached ones; as --price-input if not given.")

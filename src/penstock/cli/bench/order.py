@@ -65,7 +65,11 @@ def first_model(url: str, access: Access) -> str:
     except msgspec.DecodeError:
         models = []
     if answer.status == 401:
-        raise CommandFailed(f"{url} wants a key: pass --key or --key-file.")
+        raise CommandFailed(
+            f"{url} does not take this key."
+            if access.key
+            else f"{url} wants a key: pass --key or --key-file."
+        )
     if answer.status != 200 or not models:
         raise CommandFailed(
             f"{url}/models lists no model (status {answer.status}): name one with --model."

@@ -10,8 +10,10 @@ from penstock.cli.bench.sample import Sample
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 
 
-def check_plot(path: Path) -> None:
+def check_plot(path: Path | None) -> None:
     """Say before the run, not after it, that its picture cannot be drawn."""
+    if path is None:
+        return
     if path.suffix != ".png":
         raise CommandFailed(
             f"The picture's file must end in .png, not {path.name}.", ExitCode.USAGE

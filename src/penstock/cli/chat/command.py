@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from penstock.catalogue.names import DEFAULT_NAME
 from penstock.cli.chat.answer_events import AnswerEvents
 from penstock.cli.chat.conversation import IMAGE_BYTES_MAX, Conversation
 from penstock.cli.chat.gateway_stream import GatewayStream
@@ -124,7 +125,7 @@ class Playground:
 
     def _choose(self, name: str) -> None:
         models = self._gateway.models()
-        if name in models:
+        if name in {*models, DEFAULT_NAME}:
             self._talk.model = name
         elif name:
             self._warn(f"{name} is not one of: {', '.join(models)}")

@@ -30,7 +30,8 @@ class GatewayStream:
     """One gateway and one key."""
 
     def __init__(self, url: str, secret: str) -> None:
-        self._url = url
+        # `up` prints the address that OpenAI's clients want: that is meant, too.
+        url = self._url = url.rstrip("/").removesuffix("/v1")
         try:
             self._parts = urlsplit(url)
             self._port = self._parts.port

@@ -1,5 +1,6 @@
 """What the playground shows: answers as they come, and one line of figures after each."""
 
+from decimal import Decimal
 from typing import Final, Self
 
 import msgspec
@@ -64,7 +65,7 @@ def figures_line(usage: TurnUsage, times: TurnTimes, moved_to: str = "") -> str:
         streaming = times.total_seconds - times.first_seconds
         if usage.output_tokens is not None and usage.output_tokens > 1 and streaming > 0:
             facts.append(f"{(usage.output_tokens - 1) / streaming:.0f} tokens/s")
-    facts.append("cost unknown" if usage.cost_usd is None else f"${usage.cost_usd}")
+    facts.append("cost unknown" if usage.cost_usd is None else dollars(usage.cost_usd))
     if moved_to:
         facts.append(f"moved to replica {moved_to[-4:]}")
     return " · ".join(facts)
@@ -75,8 +76,14 @@ def totals_line(totals: Totals) -> str:
     turns = "1 turn" if totals.turns == 1 else f"{totals.turns} turns"
     return (
         f"{turns} · {totals.prompt_tokens:,} prompt tokens, {share} of them cached · "
-        f"{totals.output_tokens:,} output tokens · ${totals.cost_usd}"
+        f"{totals.output_tokens:,} output tokens · {dollars(totals.cost_usd)}"
     )
+
+
+def dollars(cost: str | Decimal) -> str:
+    """All digits that say something, and two at least."""
+    whole, _, part = f"{Decimal(cost):f}".partition(".")
+    return f"${whole}.{part.rstrip('0'):0<2}"
 
 
 def print_welcome(out: Console, conversation: Conversation) -> None:
