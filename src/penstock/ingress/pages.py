@@ -21,7 +21,7 @@ from penstock.ingress.job_pages import JobPages
 from penstock.ingress.json_pages import RequestIds, crash_page, error_page, json_response
 from penstock.ingress.model_pages import ModelPages
 from penstock.ingress.openapi import document
-from penstock.ingress.routes import API_PATHS
+from penstock.ingress.routes import API_PATHS, path_meant
 from penstock.ingress.routing_pages import RoutingPages
 from penstock.ingress.settings import Settings
 from penstock.ingress.usage_pages import UsagePages
@@ -125,7 +125,12 @@ async def _on_error(request: Request, error: Exception) -> Response:
 
 async def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return error_page(request, MethodNotAllowed() if error.status_code == 405 else NotFound())
+    if error.status_code == 405:
+        return error_page(request, MethodNotAllowed())
+    meant = path_meant(str(request.scope["path"]))
+    return error_page(
+        request, NotFound(f"No such path. Did you mean `{meant}`?" if meant else None)
+    )
 
 
 async def _on_crash(request: Request, _: Exception) -> Response:

@@ -86,6 +86,12 @@ def surface_of(target: bytes) -> Surface:
     return Surface.WORKERS_RUN if target.startswith(b"/client/v4") else Surface.OPENAI
 
 
+def path_meant(path: str) -> str:
+    """The path that somebody meant whose base URL ends in too much or too little; "" if unknown."""
+    tails = {path.removeprefix("/v1"): path for path in (*API_PATHS, "/v1/models")}
+    return next((whole for tail, whole in tails.items() if path.rstrip("/").endswith(tail)), "")
+
+
 def is_messages(target: bytes) -> bool:
     """Whether errors here have Anthropic's shape, for those found before the path is read."""
     return target.startswith(_MESSAGES) and target.partition(b"?")[0] == _MESSAGES

@@ -76,8 +76,7 @@ class Router:
                 question._replace(fleet=everyone, last=None, barred=excluded)
             )
         if choice is None:
-            model = request.model.id
-            raise NoReplica(f"No replica of {model} can serve now.", retry_after_seconds=1)
+            raise self._nobody(request.model.id)
         route = Route(
             replica=choice.known.replica,
             chain=request.chain,
@@ -199,6 +198,16 @@ class Router:
 
     def _is_recent(self, failed_at: float, now: float) -> bool:
         return now - failed_at < self._settings.failed_seconds
+
+    def _nobody(self, model: ModelId) -> NoReplica:
+        if self._roster.ready(model):
+            return NoReplica(f"No replica of {model} can serve now.", retry_after_seconds=1)
+        # It may be loading, or nobody has asked for it: whoever tries a name must be told which.
+        return NoReplica(
+            f"{model} is in the catalogue, but no replica of it is ready here. `default` is the"
+            " first model that is run.",
+            retry_after_seconds=1,
+        )
 
     def _fleet(self, model: ModelId) -> ModelFleet:
         ready = self._roster.ready(model)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import Error, InvalidRequest, MalformedModel, NotFound
-from penstock.ingress.routes import Surface, find_route, is_hot, surface_of
+from penstock.ingress.routes import Surface, find_route, is_hot, path_meant, surface_of
 
 KIMI = "@cf/moonshotai/kimi-k2.5"
 A = b"/client/v4/accounts/acme"
@@ -140,3 +140,20 @@ def test_any_hot_target_is_read_or_refused_and_nothing_else(start: bytes, rest: 
         return
     assert route.surface in Surface
     assert surface_of(target).is_workers_ai is route.surface.is_workers_ai
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/chat/completions", "/v1/chat/completions"),
+        ("/v1/v1/chat/completions", "/v1/chat/completions"),
+        ("/v1/v1/responses", "/v1/responses"),
+        ("/v1/v1/messages", "/v1/messages"),
+        ("/models", "/v1/models"),
+        ("/completions/", "/v1/completions"),
+        ("/", ""),
+        ("/v2/audio", ""),
+    ],
+)
+def test_wrong_base_url_is_told_the_path_that_was_meant(path: str, meant: str) -> None:
+    assert path_meant(path) == meant

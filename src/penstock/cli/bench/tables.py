@@ -90,14 +90,13 @@ def _facts(report: Report) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in (
-        ("Requests", _requests(report)),
-        ("Tokens", _tokens(report)),
-        ("Cached", _cached(report)),
-        ("Cost", _cost(report)),
-        ("Errors", _errors(report)),
-    ):
-        table.add_row(name, value)
+    table.add_row("Requests", _requests(report))
+    if report.ok:
+        # Of what was never answered there is nothing to be said.
+        table.add_row("Tokens", _tokens(report))
+        table.add_row("Cached", _cached(report))
+        table.add_row("Cost", _cost(report))
+    table.add_row("Errors", _errors(report))
     return table
 
 
