@@ -9,11 +9,11 @@ unescaped quotes; inside a JSON string every quote is escaped, so they cannot ma
 import json
 import re
 
+from penstock.engine.whole_events import END, cut_whole
 from penstock.errors import EngineFailed
 from penstock.records.usage import Usage
 from penstock.wire.engine_usage import read_usage, write_usage
 
-_END = b"\n\n"
 _USAGE = b',"usage":{'
 _USAGE_KEY = len(b',"usage":')
 _NESTED_USAGE = re.compile(rb',"usage":\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}')
@@ -81,20 +81,13 @@ class EventStream:
         if self._tail:
             data = self._tail + data
             self._tail = b""
-        if data[-2:] != _END:
-            end = data.rfind(_END) + 2
-            # rfind gives -1 when no event is complete, so `end` is 1 then: keep everything.
-            if end == 1:
-                end = 0
-            self._tail = data[end:]
-            if len(self._tail) > self._event_bytes_max:
-                raise EngineFailed("The engine sent an event larger than `engine.event_bytes_max`.")
-            data = data[:end]
+        if data[-2:] != END:
+            data, self._tail = cut_whole(data, self._event_bytes_max)
         if not data:
             return b""
-        if data.find(_END) == len(data) - 2:
+        if data.find(END) == len(data) - 2:
             return self._event(data)
-        return b"".join([self._event(event + _END) for event in data[:-2].split(_END)])
+        return b"".join([self._event(event + END) for event in data[:-2].split(END)])
 
     def usage(self) -> Usage | None:
         """The last counts seen: the engine's total, or the sum over choices of a cut stream."""

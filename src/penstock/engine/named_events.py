@@ -7,7 +7,7 @@ JSON has no line breaks inside a string: no model's words can be taken for one.
 
 from typing import ClassVar, Final
 
-from penstock.errors import EngineFailed
+from penstock.engine.whole_events import END, cut_whole, too_large
 from penstock.records.usage import Usage
 from penstock.wire.engine_usage import (
     usage_of_message_event,
@@ -15,7 +15,6 @@ from penstock.wire.engine_usage import (
     write_usage,
 )
 
-_END: Final = b"\n\n"
 _DATA: Final = b"\ndata:"
 # So many may be held back together; each repeats the caller's instructions and tools.
 _OPENING_EVENTS: Final = 3
@@ -45,23 +44,18 @@ class NamedEvents:
         if self._tail:
             data = self._tail + data
             self._tail = b""
-        if data[-2:] != _END:
-            end = data.rfind(_END) + 2
-            # rfind gives -1 when no event is complete, so `end` is 1 then: keep everything.
-            if end == 1:
-                end = 0
-            self._tail = data[end:]
-            self._refuse_large(self._tail)
-            data = data[:end]
+        if data[-2:] != END:
+            data, self._tail = cut_whole(data, self._event_bytes_max)
         if not data:
             return b""
-        events = data[:-2].split(_END)
+        events = data[:-2].split(END)
         for event in events:
             if event.startswith(self._telling):
                 self._note(event)
         if events[-1].startswith(self._opening):
             self._held += data
-            self._refuse_large(self._held, _OPENING_EVENTS)
+            if len(self._held) > _OPENING_EVENTS * self._event_bytes_max:
+                raise too_large()
             return b""
         if self._held:
             data, self._held = self._held + data, b""
@@ -78,10 +72,6 @@ class NamedEvents:
     def _note(self, event: bytes) -> None:
         """One of the telling events: what it says of the usage, and whether it is the last."""
         raise NotImplementedError
-
-    def _refuse_large(self, data: bytes, events: int = 1) -> None:
-        if len(data) > events * self._event_bytes_max:
-            raise EngineFailed("The engine sent an event larger than `engine.event_bytes_max`.")
 
 
 class ResponsesEvents(NamedEvents):

@@ -9,7 +9,6 @@ import msgspec
 from msgspec import Raw
 
 from penstock.errors import InvalidRequest
-from penstock.records.model import Capability
 from penstock.wire.json_body import (
     DEPTH_MAX,
     Field,
@@ -25,7 +24,7 @@ from penstock.wire.prompt_request import (
     STREAM,
     TOKENS,
     PromptRequest,
-    has_tools,
+    needs_of,
     take_options,
     weigh,
     workflow_of,
@@ -70,13 +69,7 @@ def read_messages(fields: Fields, media_hosts: frozenset[str]) -> PromptRequest:
         messages.insert(0, {"role": _SYSTEM, "content": fields["system"]})
         prompt_bytes += len(fields["system"])
     media = _look_at(messages, media_hosts, first)
-    needs = set[Capability]()
-    if media.images:
-        needs.add(Capability.VISION)
-    if has_tools(fields):
-        needs.add(Capability.TOOLS)
-    if "output_config" in fields and _is_structured(fields):
-        needs.add(Capability.STRUCTURED_OUTPUT)
+    is_structured = "output_config" in fields and _is_structured(fields)
     return PromptRequest(
         fields=fields,
         messages=messages,
@@ -84,7 +77,7 @@ def read_messages(fields: Fields, media_hosts: frozenset[str]) -> PromptRequest:
         is_stream=bool(STREAM.read(fields)),
         cache_key=CACHE_KEY.read(fields) or "",
         options=take_options(fields),
-        needs=frozenset(needs),
+        needs=needs_of(fields, media, is_structured=is_structured),
         prompt_family=prompt_family(fields, messages),
         prompt_bytes=prompt_bytes - media.image_bytes + weigh(fields, _LOOKED_AT),
         images=media.images,

@@ -6,7 +6,6 @@ import msgspec
 from msgspec import Meta, Raw
 
 from penstock.errors import InvalidRequest
-from penstock.records.model import Capability
 from penstock.wire.json_body import Field, Fields
 from penstock.wire.messages import decode_messages, look_at
 from penstock.wire.prompt_family import prompt_family
@@ -15,7 +14,7 @@ from penstock.wire.prompt_request import (
     STREAM,
     TOKENS,
     PromptRequest,
-    has_tools,
+    needs_of,
     take_options,
     weigh,
     workflow_of,
@@ -42,7 +41,6 @@ _MAX_TOKENS = Field("max_tokens", TOKENS, None)
 _MAX_COMPLETION_TOKENS = Field("max_completion_tokens", TOKENS, None)
 _CONVERSATION = msgspec.json.Decoder(_Conversation | str | None)
 
-_NOTHING: Final = frozenset[Capability]()
 # Fields that are checked by their own readers, or are scalars the engine checks itself.
 _LOOKED_AT: Final = frozenset({
     "messages", "model", "stream", "n", "response_format", "max_tokens", "max_completion_tokens",
@@ -63,13 +61,7 @@ def read_chat(
     if messages is None:
         messages = decode_messages(raw)
     media = look_at(messages, media_hosts)
-    needs = _NOTHING
-    if media.images:
-        needs = needs | {Capability.VISION}
-    if has_tools(fields):
-        needs = needs | {Capability.TOOLS}
-    if "response_format" in fields and normalised(fields):
-        needs = needs | {Capability.STRUCTURED_OUTPUT}
+    is_structured = "response_format" in fields and normalised(fields)
     prompt_bytes = len(raw) - media.image_bytes + weigh(fields, _LOOKED_AT)
     is_stream = bool(STREAM.read(fields))
     stream_options = read_stream_options(fields, is_stream=is_stream)
@@ -86,7 +78,7 @@ def read_chat(
         cache_key=CACHE_KEY.read(fields) or "",
         conversation=_conversation(fields["conversation"]) if "conversation" in fields else "",
         options=take_options(fields),
-        needs=needs,
+        needs=needs_of(fields, media, is_structured=is_structured),
         prompt_family=prompt_family(fields, messages),
         prompt_bytes=prompt_bytes,
         images=media.images,

@@ -22,6 +22,7 @@ class Options(msgspec.Struct, frozen=True):
 
 
 _NO_OPTIONS: Final = Options()
+_NOTHING: Final = frozenset[Capability]()
 
 
 class PromptRequest(msgspec.Struct, kw_only=True):
@@ -95,6 +96,18 @@ def has_tools(fields: Fields) -> bool:
     if bytes(memoryview(fields["tools"])[:2]) == b"[{":
         return True
     return bool(_TOOLS.read(fields))
+
+
+def needs_of(fields: Fields, media: Media, *, is_structured: bool) -> frozenset[Capability]:
+    """What the model must be able to do."""
+    needs = _NOTHING
+    if media.images:
+        needs = needs | {Capability.VISION}
+    if has_tools(fields):
+        needs = needs | {Capability.TOOLS}
+    if is_structured:
+        needs = needs | {Capability.STRUCTURED_OUTPUT}
+    return needs
 
 
 def workflow_of(fields: Fields) -> str:

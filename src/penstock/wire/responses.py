@@ -9,7 +9,6 @@ import msgspec
 from msgspec import Raw
 
 from penstock.errors import InvalidRequest
-from penstock.records.model import Capability
 from penstock.wire.hosted_tools import drop_hosted_tools
 from penstock.wire.json_body import (
     DEPTH_MAX,
@@ -26,7 +25,7 @@ from penstock.wire.prompt_request import (
     STREAM,
     TOKENS,
     PromptRequest,
-    has_tools,
+    needs_of,
     take_options,
     weigh,
     workflow_of,
@@ -69,13 +68,7 @@ def read_responses(fields: Fields, media_hosts: frozenset[str]) -> PromptRequest
         # Written before the input, as a system message would be.
         items.insert(0, {"role": _SYSTEM, "content": fields["instructions"]})
     media = _look_at(items, media_hosts, first=1 if instructions else 0)
-    needs = set[Capability]()
-    if media.images:
-        needs.add(Capability.VISION)
-    if has_tools(fields):
-        needs.add(Capability.TOOLS)
-    if "text" in fields and _is_structured(fields):
-        needs.add(Capability.STRUCTURED_OUTPUT)
+    is_structured = "text" in fields and _is_structured(fields)
     prompt_bytes = len(fields["input"]) - media.image_bytes + weigh(fields, _LOOKED_AT)
     if instructions:
         prompt_bytes += len(fields["instructions"])
@@ -86,7 +79,7 @@ def read_responses(fields: Fields, media_hosts: frozenset[str]) -> PromptRequest
         is_stream=bool(STREAM.read(fields)),
         cache_key=CACHE_KEY.read(fields) or "",
         options=take_options(fields),
-        needs=frozenset(needs),
+        needs=needs_of(fields, media, is_structured=is_structured),
         prompt_family=prompt_family(fields, items),
         prompt_bytes=prompt_bytes,
         images=media.images,

@@ -82,7 +82,7 @@ def error() -> object:
         text()
     except openai.APIStatusError as raised:
         return {
-            "raised": type(raised).__name__,
+            "raised": [type(raised).__name__],
             "status": raised.status_code,
             "code": raised.code,
         }

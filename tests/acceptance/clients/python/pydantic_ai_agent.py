@@ -77,7 +77,7 @@ def error() -> object:
     try:
         text()
     except ModelHTTPError as raised:
-        return {"raised": type(raised).__name__, "status": raised.status_code}
+        return {"raised": [type(raised).__name__], "status": raised.status_code}
     return None
 
 
