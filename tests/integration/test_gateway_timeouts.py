@@ -174,7 +174,8 @@ def test_after_a_keepalive_errors_are_events(patient: Slow) -> None:
         assert answer.status_code == 200
         events = events_of(answer.text)
         assert json.loads(events[0])["error"]["message"] == "no"
-        assert events[1] == "[DONE]"
+        # Clients of `/ai/run` would take an end mark for a good end.
+        assert events[1:] == ([] if path is not _V1 else ["[DONE]"])
 
 
 def test_after_a_keepalive_another_replica_may_still_be_tried(patient: Slow) -> None:
