@@ -37,13 +37,24 @@ class Hold:
 
     def settle(self, *, requests: int, tokens: int, nanousd: int) -> None:
         """Free what was reserved and book what was used; zeros when nothing ran."""
-        if not self._claims:
-            return
-        assert not self._is_settled, "a hold is settled once"
-        self._is_settled = True
-        for pot, amount in self._claims:
+        for pot, amount in self._take():
             used = used_of(pot.limit.measure, requests=requests, tokens=tokens, nanousd=nanousd)
             pot.settle(amount, used)
+
+    def spend(self) -> None:
+        """Book all of it: nobody knows what was used, and hanging up must not make an answer free.
+
+        The ledger has no such use, so it lasts as long as this worker's lease does.
+        """
+        for pot, amount in self._take():
+            pot.settle(amount, amount)
+
+    def _take(self) -> Claims:
+        claims = self._claims
+        if claims:
+            assert not self._is_settled, "a hold is settled once"
+            self._is_settled = True
+        return claims
 
 
 # For accounts without limits, which are most: one for all, and settling it changes nothing.

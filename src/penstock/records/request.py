@@ -100,6 +100,8 @@ class RequestEnd(msgspec.Struct):
     charge_nanousd: int = 0
     # Prompt and output of all attempts.
     tokens: int = 0
+    # The caller had some of an answer whose usage nobody knows.
+    is_uncounted: bool = False
     # Of a job: its last attempt as a line of the ledger with its charge, for the completion.
     charged_line: bytes = b""
     # Where the caller stands with its hard limits, and which soft ones it has passed.

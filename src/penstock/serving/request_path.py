@@ -101,9 +101,12 @@ class RequestPath:
             await self._admit(request, end)
             await self._serve(request, hold, sink, end)
         finally:
-            hold.settle(
-                requests=min(end.attempts, 1), tokens=end.tokens, nanousd=end.charge_nanousd
-            )
+            if end.is_uncounted:
+                hold.spend()
+            else:
+                hold.settle(
+                    requests=min(end.attempts, 1), tokens=end.tokens, nanousd=end.charge_nanousd
+                )
 
     async def _serve(
         self, request: InferenceRequest, hold: Hold, sink: Sink, end: RequestEnd
@@ -221,6 +224,7 @@ class RequestPath:
         if usage is not None:
             end.tokens += usage.prompt_tokens + usage.completion_tokens
         if attempt.first_data_at is not None:
+            end.is_uncounted = usage is None
             end.first_token_seconds = attempt.first_data_at - started
             if request.is_stream:
                 end.streamed_seconds = self._clock.monotonic() - attempt.first_data_at
