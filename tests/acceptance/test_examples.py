@@ -127,7 +127,9 @@ def test_scanner_that_was_stopped_goes_on_without_scanning_anything_twice(
     (folder / "slow.py").write_text(SLOW)
     scripted_cell.forget()
     newest = _newest_job(scripted_cell)
-    command = [sys.executable, str(EXAMPLES / "codebase_scanner.py"), str(folder), "--model", KIMI]
+    # A run that was put into the background has Ctrl-C ignored, and hands that on.
+    command = ["env", "--default-signal=INT", sys.executable, str(EXAMPLES / "codebase_scanner.py")]
+    command += [str(folder), "--model", KIMI]
     scanning = subprocess.Popen(command, env=_environment(scripted_cell), stdout=subprocess.DEVNULL)
     try:
         until(lambda: _newest_job(scripted_cell) != newest, RUN_SECONDS)
