@@ -4,11 +4,23 @@ import http.client
 import ssl
 from collections.abc import Mapping
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from penstock.errors import ReplicaUnreachable
 
 _BYTES_MAX = 8 * 2**20
+
+
+def connection_to(
+    parts: SplitResult, seconds: float, ca_file: str = ""
+) -> http.client.HTTPConnection:
+    """To a base URL's host, not yet opened; ValueError when there is none."""
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("write http://HOST:PORT")
+    if parts.scheme == "http":
+        return http.client.HTTPConnection(parts.hostname, parts.port, timeout=seconds)
+    context = ssl.create_default_context(cafile=ca_file or None)
+    return http.client.HTTPSConnection(parts.hostname, parts.port, timeout=seconds, context=context)
 
 
 class HttpAnswer(NamedTuple):
@@ -51,18 +63,7 @@ class HttpCaller:
         self, method: str, url: str, path: str, body: bytes | None, headers: dict[str, str]
     ) -> HttpAnswer:
         parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError("write http://HOST:PORT")
-        connection: http.client.HTTPConnection
-        if parts.scheme == "https":
-            context = ssl.create_default_context(cafile=self._ca_file or None)
-            connection = http.client.HTTPSConnection(
-                parts.hostname, parts.port, timeout=self._seconds, context=context
-            )
-        else:
-            connection = http.client.HTTPConnection(
-                parts.hostname, parts.port, timeout=self._seconds
-            )
+        connection = connection_to(parts, self._seconds, self._ca_file)
         key = self._api_keys.get(url) or self._api_keys.get("*", "")
         if key:
             headers["authorization"] = f"Bearer {key}"

@@ -99,9 +99,7 @@ def _look_at(messages: list[Fields], media_hosts: frozenset[str], first: int) ->
                 images = Images()
                 _look_at_blocks(value, media_hosts, param, images)
                 if images.count:
-                    media.by_message[index] = images
-                    media.images += images.count
-                    media.image_bytes += images.bytes
+                    media.add(index, images)
     return media
 
 

@@ -52,6 +52,12 @@ class Media(msgspec.Struct):
     image_bytes: int = 0
     by_message: dict[int, Images] = {}
 
+    def add(self, index: int, images: Images) -> None:
+        """Those of one message."""
+        self.by_message[index] = images
+        self.images += images.count
+        self.image_bytes += images.bytes
+
 
 def decode_messages(raw: Raw) -> list[Fields]:
     """Each message as name → raw value."""
@@ -78,9 +84,7 @@ def look_at(messages: list[Fields], media_hosts: frozenset[str]) -> Media:
             if name == "content" and first == _ARRAY_START:
                 images = look_at_parts(value, media_hosts, f"messages.{index}.content")
                 if images.count:
-                    media.by_message[index] = images
-                    media.images += images.count
-                    media.image_bytes += images.bytes
+                    media.add(index, images)
             elif first in _CONTAINER_STARTS:
                 refuse_deep(value, levels_max=_LEVELS_MAX, param=f"messages.{index}.{name}")
     return media

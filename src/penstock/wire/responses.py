@@ -122,9 +122,7 @@ def _look_at(items: list[Fields], media_hosts: frozenset[str], *, first: int) ->
             if name in _PART_LISTS and memoryview(value)[0] == _ARRAY:
                 images = look_at_parts(value, media_hosts, param)
                 if images.count:
-                    media.by_message[index] = images
-                    media.images += images.count
-                    media.image_bytes += images.bytes
+                    media.add(index, images)
             else:
                 refuse_deep(value, levels_max=DEPTH_MAX - 3, param=param)
     return media

@@ -1,16 +1,19 @@
 """A streamed chat answer, line by line: words, thoughts, counts, the cost, or an error."""
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from penstock.cli.chat.conversation import TurnUsage
 from penstock.cli.exit_codes import CommandFailed
+from penstock.wire.engine_usage import WireUsage
+
+if TYPE_CHECKING:
+    from penstock.records.usage import Usage
 
 _DATA: Final = b"data:"
 _COST: Final = b": cost-usd "
-_LINE_BYTES_MAX: Final = 8 * 2**20
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -30,16 +33,6 @@ class _Choice(msgspec.Struct):
     delta: _Delta = _Delta()
 
 
-class _Details(msgspec.Struct):
-    cached_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
-
-
 class _Error(msgspec.Struct):
     message: str = ""
     code: str | int | None = None
@@ -47,7 +40,7 @@ class _Error(msgspec.Struct):
 
 class _Event(msgspec.Struct):
     choices: list[_Choice] = []
-    usage: _Usage | None = None
+    usage: WireUsage | None = None
     error: _Error | None = None
 
 
@@ -59,7 +52,7 @@ class AnswerEvents:
 
     def __init__(self, lines: Iterable[bytes]) -> None:
         self._lines = lines
-        self._usage = _Usage()
+        self._usage: Usage | None = None
         self._cost: str | None = None
 
     def __iter__(self) -> Iterator[Piece]:
@@ -71,12 +64,11 @@ class AnswerEvents:
 
     @property
     def usage(self) -> TurnUsage:
-        details = self._usage.prompt_tokens_details
+        usage = self._usage
+        if usage is None:
+            return TurnUsage(cost_usd=self._cost)
         return TurnUsage(
-            prompt_tokens=self._usage.prompt_tokens,
-            cached_tokens=details.cached_tokens if details is not None else None,
-            output_tokens=self._usage.completion_tokens,
-            cost_usd=self._cost,
+            usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, self._cost
         )
 
     def _event(self, data: bytes) -> Iterator[Piece]:
@@ -89,7 +81,7 @@ class AnswerEvents:
         if event.error is not None:
             raise CommandFailed(f"The answer broke off: {event.error.message}")
         if event.usage is not None:
-            self._usage = event.usage
+            self._usage = event.usage.counts()
         for choice in event.choices[:1]:
             thought = choice.delta.reasoning or choice.delta.reasoning_content
             if thought:

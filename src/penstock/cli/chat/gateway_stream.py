@@ -1,7 +1,6 @@
 """The gateway as the playground sees it: its models, and one streamed answer at a time."""
 
 import http.client
-import ssl
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Final
@@ -10,7 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from penstock.cli.exit_codes import CommandFailed, ExitCode
-from penstock.cli.http_call import HttpCaller
+from penstock.cli.http_call import HttpCaller, connection_to
 from penstock.wire.errors import OpenAIErrorAnswer
 
 # A long prompt may take minutes to its first word; comments hold the line meanwhile.
@@ -34,7 +33,8 @@ class GatewayStream:
         url = self._url = url.rstrip("/").removesuffix("/v1")
         try:
             self._parts = urlsplit(url)
-            self._port = self._parts.port
+            # Read here to be refused here: a port that is none is noticed late.
+            _ = self._parts.port
         except ValueError as wrong:
             raise CommandFailed(f"{url}: {wrong}", ExitCode.USAGE) from None
         self._secret = secret
@@ -74,15 +74,10 @@ class GatewayStream:
                 raise CommandFailed(f"{self._url}: {failure or type(failure).__name__}") from None
 
     def _connect(self) -> http.client.HTTPConnection:
-        host = self._parts.hostname
-        if self._parts.scheme not in {"http", "https"} or not host:
-            raise CommandFailed(f"{self._url}: write http://HOST:PORT")
-        if self._parts.scheme == "https":
-            context = ssl.create_default_context()
-            return http.client.HTTPSConnection(
-                host, self._port, timeout=_SILENCE_SECONDS, context=context
-            )
-        return http.client.HTTPConnection(host, self._port, timeout=_SILENCE_SECONDS)
+        try:
+            return connection_to(self._parts, _SILENCE_SECONDS)
+        except ValueError as wrong:
+            raise CommandFailed(f"{self._url}: {wrong}") from None
 
 
 def _reason(status: int, body: bytes) -> str:
