@@ -1,7 +1,8 @@
 # Every target stands on `make setup` alone. Caches live outside the checkout:
 #   $(CACHE)/cpu-engine    vLLM for CPU with real weights (deploy/cpu-engine)
 #   $(CACHE)/clients-*     the real clients that `make acceptance` runs, at pinned versions
-#   $(CACHE)/vllm-router   and sglang-router, litellm: what `make bench-overhead` measures beside us
+#   $(CACHE)/vllm-router   and sglang-router, litellm: what `make bench-overhead` measures beside us;
+#                          and py-spy, for `make bench-profile`
 #   uv's own cache         wheels, so that a second `make setup` takes seconds
 CACHE := $(or $(PENSTOCK_CACHE),$(HOME)/.cache/penstock)
 PYTHON ?= python3
@@ -11,7 +12,7 @@ BIN := .venv/bin
 AGAIN = || { echo "once more, alone:"; $(BIN)/python -m pytest -q --last-failed --lfnf=none
 export PENSTOCK_CACHE := $(CACHE)
 
-.PHONY: setup check test unit integration simulation engine acceptance up docs site clean pin bench-overhead bench-routing bench-queue \
+.PHONY: setup check test unit integration simulation engine acceptance up docs site clean pin bench-overhead bench-profile bench-routing bench-queue \
 	bench-flex bench-pressure bench-workers chaos chaos-metering soak
 
 setup: .venv/.ready
@@ -67,6 +68,10 @@ site: setup
 
 bench-overhead: setup
 	$(BIN)/python benchmarks/overhead.py
+
+# Where each microsecond goes, room by room. Needs leave to ptrace.
+bench-profile: setup
+	$(BIN)/python benchmarks/room_profile.py
 
 # A simulated fleet on published traces, our rule and others', up to 25 minutes; FULL=1 for every row and the plots.
 bench-routing: setup

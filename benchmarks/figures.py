@@ -1,13 +1,19 @@
 """Medians, quartiles and ratios of a run's rounds, and the table they are shown in."""
 
+import os
+import platform
 import statistics
+import time
+from pathlib import Path
 
 import msgspec
 
 from scenarios import (
     AGENT,
     BODY_1MB,
+    BODY_1MB_NEW,
     BODY_300KB,
+    BODY_300KB_NEW,
     CHUNK,
     FIRST_TOKEN,
     SINGLE,
@@ -16,7 +22,7 @@ from scenarios import (
     Scenario,
 )
 
-# Cost by scenario's name, then by candidate's key, one per round.
+# Cost by scenario's name, then by candidate's key, one per round. What was not run is not in it.
 Rounds = dict[str, dict[str, list[Cost]]]
 
 
@@ -39,9 +45,15 @@ def spread(values: list[float]) -> Spread:
     return Spread(low=low, median=median, high=high)
 
 
+def machine() -> str:
+    """The date and what was measured on."""
+    system = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
+    return f"{time.strftime('%Y-%m-%d')}, {_processor()}, {os.cpu_count()} cores, {system}"
+
+
 def cpu_ratio(rounds: Rounds, scenario: Scenario, ours: str, theirs: str) -> Spread | None:
     """The spread of the per-round ratios, which a busy machine disturbs less than the figures."""
-    costs = rounds[scenario.name]
+    costs = rounds.get(scenario.name, {})
     if ours not in costs or theirs not in costs:
         return None
     pairs = zip(costs[ours], costs[theirs], strict=True)
@@ -64,7 +76,7 @@ def added_ratio(
     rounds: Rounds, scenario: Scenario, ours: str, theirs: str, bare: str
 ) -> Spread | None:
     """The spread of the per-round ratios of added time; rounds lost in the noise are left out."""
-    costs = rounds[scenario.name]
+    costs = rounds.get(scenario.name, {})
     if ours not in costs or theirs not in costs:
         return None
     pairs = zip(
@@ -78,16 +90,20 @@ def added_ratio(
 
 def table(rounds: Rounds, names: dict[str, str], memory: dict[str, float], bare: str) -> str:
     """One row per candidate: median (quartiles) over the rounds; "-" where it was not run."""
-    cpu = (SMALL, CHUNK, BODY_300KB, BODY_1MB, AGENT)
+    columns = (SMALL, CHUNK, BODY_300KB, BODY_1MB, BODY_300KB_NEW, BODY_1MB_NEW, AGENT)
+    cpu = [scenario for scenario in columns if scenario.name in rounds]
+    timed = [scenario for scenario in (FIRST_TOKEN, SINGLE) if scenario.name in rounds]
     header = ("candidate", *(scenario.title for scenario in cpu))
-    header += ("added first token µs", "added p50 µs, c=1", "memory MB/worker")
+    header += (*map(_added_title, timed), "memory MB/worker")
     rows: list[tuple[str, ...]] = [header]
     for key, name in names.items():
         if key == bare:
             continue
         cells = [_cpu(rounds, scenario, key) for scenario in cpu]
-        cells += [_added(rounds, scenario, key, bare) for scenario in (FIRST_TOKEN, SINGLE)]
+        cells += [_added(rounds, scenario, key, bare) for scenario in timed]
         rows.append((name, *cells, f"{memory[key]:.0f}"))
+    if CHUNK.name not in rounds:
+        return _aligned(rows)
     chunks = spread([cost.rate for cost in rounds[CHUNK.name][bare]]).median
     return f"{_aligned(rows)}\n\nThe bare upstream sends {chunks:,.0f} chunks/s."
 
@@ -96,6 +112,10 @@ def _cpu(rounds: Rounds, scenario: Scenario, key: str) -> str:
     costs = rounds[scenario.name].get(key)
     digits = 2 if scenario.scale < 1e6 else 1
     return spread([cost.cpu for cost in costs]).shown(digits) if costs else "-"
+
+
+def _added_title(scenario: Scenario) -> str:
+    return "added first token µs" if scenario.is_timed_to_first_token else "added p50 µs, c=1"
 
 
 def _added(rounds: Rounds, scenario: Scenario, key: str, bare: str) -> str:
@@ -112,3 +132,10 @@ def _aligned(rows: list[tuple[str, ...]]) -> str:
     ]
     lines.insert(1, "  ".join("-" * width for width in widths))
     return "\n".join(lines)
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()

@@ -9,7 +9,7 @@ _SOURCES = Path(__file__).parent / "native"
 _OVERTIME_SECONDS = 30.0
 _PROGRAMS = {
     "upstream": ["upstream.c", "vllm_answer.c"],
-    "loadgen": ["loadgen.c", "answer_reader.c", "conversation.c", "samples.c"],
+    "loadgen": ["loadgen.c", "answer_reader.c", "bodies.c", "conversation.c", "samples.c"],
 }
 
 
@@ -61,3 +61,9 @@ def run_load(program: Path, arguments: list[str], seconds: float, core: int) -> 
     if run.returncode != 0:
         raise LoadFailedError(f"{' '.join(command)}: {run.stdout.decode()}{run.stderr.decode()}")
     return msgspec.json.decode(run.stdout, type=Report)
+
+
+def read_bodies(program: Path, arguments: list[str], count: int) -> list[bytes]:
+    """The bodies of the first requests that a connection would send, without sending any."""
+    command = [str(program), "-B", "-n", str(count), *arguments]
+    return subprocess.run(command, capture_output=True, check=True).stdout.splitlines()

@@ -1,34 +1,40 @@
 """What the gateway costs, beside its peers and a bare upstream, in one interleaved run.
 
-`python benchmarks/overhead.py [--rounds 9] [--quick]` builds the C upstream and load generator,
-pins each candidate to core 0 and them to core 1, and measures round by round. It prints a table
-and, as its last line, JSON with the median ratios to vllm-router by consistent hash, and of the
-gateway to itself with a null meter. Needs gcc, taskset, nginx, two cores. `--gate FILE` fails where
-a ratio is above 1.25 times the one recorded in FILE.
+`python benchmarks/overhead.py [--rounds 9] [--quick] [--only small,chunk]` pins each candidate to
+core 0, the C upstream and load generator to core 1, and measures round by round. Prints a table and
+last JSON: median ratios to vllm-router by consistent hash, and to a null meter. Needs gcc, nginx,
+two cores. `--gate FILE` fails where a ratio is above 1.25 times the one in FILE.
 """
 
 import argparse
 import os
-import platform
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from candidates import Candidate, start_bare, start_upstream, stop_process
-from figures import Rounds, Spread, added_ratio, cpu_ratio, table
+from figures import Rounds, Spread, added_ratio, cpu_ratio, machine, table
 from native_programs import build
-from peers import start_litellm, start_nginx, start_sglang_router, start_vllm_router
+from peers import (
+    default_cache,
+    start_litellm,
+    start_nginx,
+    start_sglang_router,
+    start_vllm_router,
+)
 from penstock_candidate import start_penstock
 from process_tree import pss_megabytes
 from scenarios import (
     AGENT,
     BODY_1MB,
+    BODY_1MB_NEW,
     BODY_300KB,
+    BODY_300KB_NEW,
     CHUNK,
     FIRST_TOKEN,
     SCENARIOS,
+    SINGLE,
     SMALL,
     Scenario,
     run_once,
@@ -43,7 +49,8 @@ ALL = (BARE, OURS, UNMETERED, THEIRS, CACHE_AWARE, SGLANG, NGINX, LITELLM)
 # It makes about a thousand chunks a second: its streams would not end in time.
 _NOT_STREAMED = frozenset({LITELLM})
 _GATE = 1.25
-_WARM_UP_SECONDS = 1.0
+# Long enough for each of 200 conversations of 1 MB to come once.
+_WARM_UP_SECONDS = 2.0
 _QUICK_ROUNDS = 3
 
 
@@ -53,6 +60,7 @@ class Plan(msgspec.Struct, frozen=True):
     rounds: int
     seconds: float
     wanted: list[str]
+    scenarios: list[Scenario]
     cache: Path
     gate: Path | None
 
@@ -63,15 +71,19 @@ def read_plan() -> Plan:
     parser.add_argument("--seconds", type=float, default=2.0, help="of each run")
     parser.add_argument("--quick", action="store_true", help="3 short rounds, to see that it works")
     parser.add_argument("--candidates", default=",".join(ALL))
+    names = ",".join(scenario.name for scenario in SCENARIOS)
+    parser.add_argument("--only", default=names, help=f"of {names}")
     parser.add_argument("--gate", type=Path, help="JSON with recorded ratios to be held")
-    home = os.environ.get("PENSTOCK_CACHE")  # noqa: TID251 - the cache's place, as in the Makefile
-    default_cache = Path(home) if home else Path.home() / ".cache" / "penstock"
-    parser.add_argument("--cache", type=Path, default=default_cache)
+    parser.add_argument("--cache", type=Path, default=default_cache())
     options = parser.parse_args()
+    for given, known in ((options.candidates, ALL), (options.only, names.split(","))):
+        if strange := set(given.split(",")) - set(known):
+            parser.error(f"{', '.join(sorted(strange))}: not one of {', '.join(known)}")
     return Plan(
         rounds=_QUICK_ROUNDS if options.quick else min(max(options.rounds, 1), 100),
         seconds=0.7 if options.quick else min(max(options.seconds, 0.5), 60.0),
         wanted=[key for key in ALL if key == BARE or key in options.candidates.split(",")],
+        scenarios=[one for one in SCENARIOS if one.name in options.only.split(",")],
         cache=options.cache,
         gate=options.gate,
     )
@@ -92,6 +104,9 @@ def start(key: str, ports: list[int], cache: Path) -> Candidate:
 
 
 def is_run(scenario: Scenario, key: str) -> bool:
+    """The bare upstream's own CPU is not compared, only its times and its rate."""
+    if key == BARE:
+        return scenario in (SINGLE, FIRST_TOKEN, CHUNK)
     return key not in _NOT_STREAMED or scenario not in (CHUNK, AGENT)
 
 
@@ -99,12 +114,12 @@ def measure(plan: Plan, candidates: dict[str, Candidate], loadgen: Path) -> Roun
     """All rounds. The order of the candidates turns, so that none is always first."""
     rounds: Rounds = {
         scenario.name: {key: [] for key in candidates if is_run(scenario, key)}
-        for scenario in SCENARIOS
+        for scenario in plan.scenarios
     }
     keys = list(candidates)
     for number in range(-1, plan.rounds):
         turned = keys[number % len(keys) :] + keys[: number % len(keys)]
-        for scenario in SCENARIOS:
+        for scenario in plan.scenarios:
             for key in filter(rounds[scenario.name].__contains__, turned):
                 is_warm_up = number < 0
                 seconds = _WARM_UP_SECONDS if is_warm_up else plan.seconds
@@ -143,11 +158,18 @@ def main() -> None:
 
 
 def hold(ratios: dict[str, float | None], recorded: dict[str, float | None]) -> None:
-    """End with an error where a ratio has grown beyond the noise of a run."""
+    """End with an error where a ratio has grown beyond the noise of a run, or none was measured."""
+    pairs = {
+        name: (before, ratio)
+        for name, before in recorded.items()
+        if before is not None and (ratio := ratios.get(name)) is not None
+    }
+    if not pairs:
+        raise SystemExit("none of the recorded ratios was measured")
     grown = [
         f"{name}: {ratio} is above {_GATE} x {before}"
-        for name, before in recorded.items()
-        if before is not None and (ratio := ratios.get(name)) is not None and ratio > _GATE * before
+        for name, (before, ratio) in pairs.items()
+        if ratio > _GATE * before
     ]
     if grown:
         raise SystemExit("\n".join(grown))
@@ -157,15 +179,15 @@ def report(
     plan: Plan, rounds: Rounds, names: dict[str, str], memory: dict[str, float]
 ) -> dict[str, float | None]:
     """The machine, the table, the ratios, and the line of JSON, which is also returned."""
-    print(f"\n{time.strftime('%Y-%m-%d')}, {_processor()}, {os.cpu_count()} cores, ", end="")
-    print(f"{platform.system()} {platform.release()}, Python {platform.python_version()}; ", end="")
-    print(f"{plan.rounds} rounds of {plan.seconds} s; median (quartiles)\n")
+    print(f"\n{machine()}; {plan.rounds} rounds of {plan.seconds} s; median (quartiles)\n")
     print(table(rounds, names, memory, BARE))
     ratios = {
         "small_cpu_ratio": cpu_ratio(rounds, SMALL, OURS, THEIRS),
         "chunk_cpu_ratio": cpu_ratio(rounds, CHUNK, OURS, THEIRS),
         "body_300kb_cpu_ratio": cpu_ratio(rounds, BODY_300KB, OURS, THEIRS),
         "body_1mb_cpu_ratio": cpu_ratio(rounds, BODY_1MB, OURS, THEIRS),
+        "body_300kb_new_cpu_ratio": cpu_ratio(rounds, BODY_300KB_NEW, OURS, THEIRS),
+        "body_1mb_new_cpu_ratio": cpu_ratio(rounds, BODY_1MB_NEW, OURS, THEIRS),
         "agent_cpu_ratio": cpu_ratio(rounds, AGENT, OURS, THEIRS),
         "ttft_ratio": added_ratio(rounds, FIRST_TOKEN, OURS, THEIRS, BARE),
         "metering_cpu_ratio": cpu_ratio(rounds, SMALL, OURS, UNMETERED),
@@ -185,13 +207,6 @@ def report(
 
 def _rounded(ratio: Spread | None) -> float | None:
     return round(ratio.median, 3) if ratio else None
-
-
-def _processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
 
 
 if __name__ == "__main__":

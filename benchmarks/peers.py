@@ -4,6 +4,7 @@ Their folders are in the cache, outside the checkout: one venv for each, since n
 dependencies. nginx is Debian's.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -19,9 +20,29 @@ LITELLM_VERSION: Final = "1.106.2"
 _INSTALL_SECONDS: Final = 1800
 
 
+def default_cache() -> Path:
+    """Where what is not part of the checkout is kept, as in the Makefile."""
+    home = os.environ.get("PENSTOCK_CACHE")  # noqa: TID251 - the cache's place, as in the Makefile
+    return Path(home) if home else Path.home() / ".cache" / "penstock"
+
+
+def installed(cache: Path, name: str, packages: list[str], program: str = "") -> Path:
+    """A program out of a venv in the cache that holds these packages, made on first use."""
+    venv = cache / name
+    found = venv / "bin" / (program or name)
+    mark = venv / ".ready"
+    if not mark.exists():
+        print(f"installing {', '.join(packages)} into {venv}", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+        install = [str(venv / "bin" / "pip"), "install", "-q", *packages]
+        subprocess.run(install, check=True, timeout=_INSTALL_SECONDS)
+        mark.touch()
+    return found
+
+
 def start_vllm_router(ports: list[int], cache: Path, policy: str = "consistent_hash") -> Candidate:
     """It logs each request, as the gateway does."""
-    program = _installed(cache, "vllm-router", [f"vllm-router=={ROUTER_VERSION}"])
+    program = installed(cache, "vllm-router", [f"vllm-router=={ROUTER_VERSION}"])
     port = free_ports_in_a_row(2)
     command = [str(program), "--host", "127.0.0.1", "--port", str(port)]
     command += ["--prometheus-host", "127.0.0.1", "--prometheus-port", str(port + 1)]
@@ -30,7 +51,7 @@ def start_vllm_router(ports: list[int], cache: Path, policy: str = "consistent_h
 
 
 def start_sglang_router(ports: list[int], cache: Path) -> Candidate:
-    python = _installed(cache, "sglang-router", [f"sglang-router=={SGLANG_VERSION}"], "python")
+    python = installed(cache, "sglang-router", [f"sglang-router=={SGLANG_VERSION}"], "python")
     port = free_ports_in_a_row(2)
     command = [str(python), "-m", "sglang_router.launch_router", "--host", "127.0.0.1"]
     command += ["--port", str(port), "--prometheus-port", str(port + 1)]
@@ -42,7 +63,7 @@ def start_litellm(ports: list[int], cache: Path) -> Candidate:
     """One worker without a database; opentelemetry beside it, or each request retries an import."""
     packages = [f"litellm[proxy]=={LITELLM_VERSION}", "opentelemetry-api", "opentelemetry-sdk"]
     packages.append("opentelemetry-exporter-otlp")
-    program = _installed(cache, "litellm", packages)
+    program = installed(cache, "litellm", packages)
     port = free_ports_in_a_row(1)
     folder = Path(tempfile.mkdtemp(prefix="litellm-bench-"))
     models = "".join(
@@ -96,17 +117,3 @@ def _started(name: str, port: int, command: list[str]) -> Candidate:
 
 def _urls(ports: list[int]) -> list[str]:
     return [f"http://127.0.0.1:{port}" for port in ports]
-
-
-def _installed(cache: Path, name: str, packages: list[str], program: str = "") -> Path:
-    """A program out of a venv that holds these packages."""
-    venv = cache / name
-    found = venv / "bin" / (program or name)
-    mark = venv / ".ready"
-    if not mark.exists():
-        print(f"installing {', '.join(packages)} into {venv}", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
-        install = [str(venv / "bin" / "pip"), "install", "-q", *packages]
-        subprocess.run(install, check=True, timeout=_INSTALL_SECONDS)
-        mark.touch()
-    return found

@@ -15,10 +15,13 @@ from candidates import (
     start_pinned,
     wait_ready,
 )
+from penstock.admission import LimitBook
+from penstock.admission import Settings as LimitSettings
 from penstock.clock import new_id
 from penstock.fleet.roster import RosterTable
 from penstock.policy import AccountBook, KeyBook
-from penstock.records.account import Role
+from penstock.records.account import AccountId, KeyId, Role
+from penstock.records.limit import Limit, Measure, Period, Scope
 from penstock.records.model import ModelId
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
 from penstock.store import Settings, Store
@@ -42,12 +45,17 @@ output_nanousd_per_mtok = 3_000_000_000
 [recipe]
 command = ["upstream", "{{port}}", "1"]
 """
+# The upstream says that it keeps all conversations cached, and this is believed. No keeper runs
+# that would read it off the replicas.
+_KV_TOKENS = 256_000_000
 
 
 def start_penstock(ports: list[int], *, is_metered: bool = True) -> Candidate:
     """One gateway worker on the candidates' core, with these upstream ports as its replicas."""
     program = ["-m", "penstock", "gateway"] if is_metered else [str(_UNMETERED)]
     folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
+    # Where this runs as root, Postgres is another user, who has to come through.
+    folder.chmod(0o711)
     (folder / "models").mkdir()
     (folder / "models" / "m.toml").write_text(ENTRY)
     postgres = EmbeddedPostgres(folder / "postgres")
@@ -73,6 +81,7 @@ def start_penstock(ports: list[int], *, is_metered: bool = True) -> Candidate:
             "PENSTOCK_INGRESS_METRICS_PORT": str(port + 1),
             "PENSTOCK_METERING_JOURNAL_FOLDER": str(folder / "journal"),
             "PENSTOCK_SIGNALS_FOLDER": str(folder / "signals"),
+            "PENSTOCK_ROUTING_KV_TOKENS": str(_KV_TOKENS),
         }
         environment = {**os.environ, **settings}  # noqa: TID251 - a child's settings
         process = start_pinned([sys.executable, *program], CANDIDATE_CORE, environment)
@@ -86,17 +95,29 @@ def start_penstock(ports: list[int], *, is_metered: bool = True) -> Candidate:
 
 
 async def _prepare(dsn: str, ports: list[int]) -> str:
-    """Schema, an account with a key, and the roster; the key's secret."""
+    """Schema, an account with a key, limits on both, and the roster; the key's secret."""
     await migrate(dsn)
     store = Store(Settings(dsn=dsn))
     await store.open()
     try:
         account = await AccountBook(store).create("benchmark")
-        _, secret = await KeyBook(store).create(Role.RUNTIME, account.id, "benchmark")
+        key, secret = await KeyBook(store).create(Role.RUNTIME, account.id, "benchmark")
+        await _limit(store, account.id, key.id)
         await enroll_upstreams(store, ports)
     finally:
         await store.close()
     return secret
+
+
+async def _limit(store: Store, account: AccountId, key: KeyId) -> None:
+    """A budget and two rates, hard ones: each request is held against them and none is refused."""
+    book = LimitBook(store, LimitSettings())
+    for scope, value, measure, period, amount in (
+        (Scope.ACCOUNT, "", Measure.NANOUSD, Period.MONTH, 10**16),
+        (Scope.ACCOUNT, "", Measure.TOKENS, Period.MINUTE, 10**12),
+        (Scope.KEY, key, Measure.REQUESTS, Period.MINUTE, 10**9),
+    ):
+        await book.create(Limit(0, account, scope, value, measure, period, amount))
 
 
 async def enroll_upstreams(store: Store, ports: list[int]) -> None:

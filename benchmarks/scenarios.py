@@ -60,23 +60,40 @@ FIRST_TOKEN = Scenario(
     scale=1e6,
     is_timed_to_first_token=True,
 )
+# All but the last message is what this session has sent before.
 BODY_300KB = Scenario(
     name="body_300kb", title="CPU ms, 300 KB", arguments=["-c", "1", "-b", "300000"], scale=1e3
 )
 BODY_1MB = Scenario(
     name="body_1mb", title="CPU ms, 1 MB", arguments=["-c", "1", "-b", "1000000"], scale=1e3
 )
+# The first turn of a conversation that nobody has sent before, each time.
+BODY_300KB_NEW = Scenario(
+    name="body_300kb_new",
+    title="CPU ms, 300 KB, new",
+    arguments=["-N", "-c", "1", "-b", "300000"],
+    scale=1e3,
+)
+BODY_1MB_NEW = Scenario(
+    name="body_1mb_new",
+    title="CPU ms, 1 MB, new",
+    arguments=["-N", "-c", "1", "-b", "1000000"],
+    scale=1e3,
+)
 # A turn of an agent that has worked for a while: 40 messages in 120 KB, tools, a long stream.
 AGENT = Scenario(
     name="agent",
     title="CPU ms/agent's turn",
     arguments=[
-        *("-s", "-T", "-c", "16", "-b", "120000", "-l", "2920"),
+        *("-s", "-T", "-c", "16", "-b", "120000", "-l", "3017"),
         *("-t", "200", "-i", "1000"),
     ],
     scale=1e3,
 )
-SCENARIOS = (SMALL, SINGLE, CHUNK, FIRST_TOKEN, BODY_300KB, BODY_1MB, AGENT)
+SCENARIOS = (
+    *(SMALL, SINGLE, CHUNK, FIRST_TOKEN, BODY_300KB, BODY_1MB, AGENT),
+    *(BODY_300KB_NEW, BODY_1MB_NEW),
+)
 
 
 def run_once(scenario: Scenario, candidate: Candidate, loadgen: Path, seconds: float) -> Cost:

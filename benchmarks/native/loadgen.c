@@ -4,10 +4,14 @@
  * failed, was cut, had wrong usage, or was unfinished.
  *
  *   loadgen -p PORT -c CONNECTIONS -d SECONDS [-n REQUESTS_MAX] [-b BODY_BYTES] [-l MESSAGE_BYTES]
- *           [-T] [-t MAX_TOKENS] [-i SEED_MICROSECONDS] [-s] [-k KEY] [-m MODEL] [-u PATH] [-x SESSIONS] [-h HEADER]
+ *           [-T] [-t MAX_TOKENS] [-i SEED_MICROSECONDS] [-s] [-k KEY] [-m MODEL] [-u PATH]
+ *           [-x SESSIONS] [-h HEADER] [-N] [-B]
  *
- * -s asks for a stream, with usage; -T sends an agent's tools. -x sends a session id of SESSIONS rotating ones in HEADER.
- * -t and -i mean to the upstream what upstream.c says. At most SAMPLES_MAX samples are kept.
+ * Each of SESSIONS rotating sessions, named in HEADER, has its own conversation, of which all but
+ * the last message is the same in every request; no two bodies are equal. With -N each request is
+ * of a new session with a new conversation. -s asks for a stream, with usage; -T sends an agent's
+ * tools. -t and -i mean to the upstream what upstream.c says. -B only prints REQUESTS_MAX bodies,
+ * a line each. At most SAMPLES_MAX samples are kept.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -17,11 +21,12 @@
 #include <stdbool.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "answer_reader.h"
+#include "bodies.h"
 #include "buffer.h"
-#include "conversation.h"
 #include "samples.h"
 
 #define LINE_BYTES_MAX 4096
@@ -45,6 +50,8 @@ struct options {
     const char *path;
     const char *session_header;
     long sessions;
+    bool is_new;
+    bool prints_bodies;
 };
 
 static struct options options = {
@@ -62,7 +69,8 @@ static struct options options = {
 
 struct connection {
     int fd;
-    struct buffer request;
+    struct buffer head;
+    struct body body;
     size_t request_sent;
     long request_number;
     long long started_ns;
@@ -84,13 +92,12 @@ static struct {
 } totals;
 
 static int epoll_fd;
-static struct buffer body;
 
 /* Requests. */
 
-static void make_body(void)
+static void prepare_bodies(void)
 {
-    struct conversation wanted = {
+    struct chat chat = {
         .model = options.model,
         .body_bytes = options.body_bytes,
         .message_bytes = options.message_bytes,
@@ -99,25 +106,26 @@ static void make_body(void)
         .seed = options.seed,
         .is_stream = options.is_stream,
     };
-    write_conversation(&wanted, &body);
+    bodies_prepare(&chat, options.sessions, options.is_new);
 }
 
 static void make_request(struct connection *connection)
 {
-    struct buffer *request = &connection->request;
-    request->length = 0;
-    buffer_format(request,
+    struct buffer *head = &connection->head;
+    body_next(&connection->body, connection->request_number * 7919);
+    head->length = 0;
+    buffer_format(head,
                   "POST %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer %s\r\n"
                   "Content-Type: application/json\r\nAccept: application/json\r\n"
                   "User-Agent: loadgen\r\n",
                   options.path, options.port, options.key);
     if (options.sessions)
-        buffer_format(request, "%s: session-%ld\r\n", options.session_header,
-                      connection->request_number * 7919 % options.sessions);
-    buffer_format(request, "Content-Length: %zu\r\n\r\n", body.length);
-    buffer_append(request, body.data, body.length);
+        buffer_format(head, "%s: session-%llu\r\n", options.session_header,
+                      connection->body.session);
+    buffer_format(head, "Content-Length: %zu\r\n\r\n", body_length());
     connection->request_sent = 0;
     connection->request_number++;
+    totals.started++;
 }
 
 static void watch(struct connection *connection, int operation, unsigned events)
@@ -143,14 +151,28 @@ static void open_connection(struct connection *connection)
     watch(connection, EPOLL_CTL_ADD, EPOLLIN);
 }
 
+/* What is left to send of the request's parts; how many of them that is. */
+static size_t parts_left(const struct connection *connection, struct iovec left[3])
+{
+    const struct body *body = &connection->body;
+    const struct buffer *parts[] = {&connection->head, body->history, body->turn};
+    size_t sent = connection->request_sent, count = 0;
+    for (int index = 0; index < 3; index++) {
+        size_t length = parts[index]->length;
+        if (sent < length)
+            left[count++] = (struct iovec){parts[index]->data + sent, length - sent};
+        sent -= sent < length ? sent : length;
+    }
+    return count;
+}
+
 /* Sends as much of the request as there is room for; false if the peer is gone. */
 static bool send_request(struct connection *connection)
 {
-    struct buffer *request = &connection->request;
-    while (connection->request_sent < request->length) {
-        ssize_t sent = send(connection->fd, request->data + connection->request_sent,
-                            request->length - connection->request_sent,
-                            MSG_DONTWAIT | MSG_NOSIGNAL);
+    struct iovec left[3];
+    struct msghdr message = {.msg_iov = left};
+    while ((message.msg_iovlen = parts_left(connection, left))) {
+        ssize_t sent = sendmsg(connection->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent < 0 && errno == EAGAIN) {
             watch(connection, EPOLL_CTL_MOD, EPOLLIN | EPOLLOUT);
             return true;
@@ -172,7 +194,6 @@ static bool start_request(struct connection *connection)
     connection->tokens_told = -1;
     connection->has_done = false;
     connection->started_ns = now_ns();
-    totals.started++;
     return send_request(connection);
 }
 
@@ -313,7 +334,7 @@ static void print_report(double elapsed)
            "\"reads\":%ld,\"body_bytes\":%zu,",
            totals.requests, totals.failures, totals.active, elapsed,
            (double)totals.requests / elapsed, totals.events, (double)totals.events / elapsed,
-           totals.reads, body.length);
+           totals.reads, body_length());
     samples_print(&totals.latency, "latency");
     samples_print(&totals.first_token, "first_token");
     samples_print(&totals.chunk_delay, "chunk_delay");
@@ -326,7 +347,7 @@ static void print_report(double elapsed)
 static void read_options(int argc, char **argv)
 {
     int option;
-    while ((option = getopt(argc, argv, "p:c:d:n:b:l:t:i:sTk:m:u:x:h:")) > 0) {
+    while ((option = getopt(argc, argv, "p:c:d:n:b:l:t:i:sTNBk:m:u:x:h:")) > 0) {
         switch (option) {
         case 'p': options.port = atoi(optarg); break;
         case 'c': options.connections = atoi(optarg); break;
@@ -338,6 +359,8 @@ static void read_options(int argc, char **argv)
         case 't': options.max_tokens = atol(optarg); break;
         case 'i': options.seed = atoll(optarg); break;
         case 's': options.is_stream = true; break;
+        case 'N': options.is_new = true; break;
+        case 'B': options.prints_bodies = true; break;
         case 'k': options.key = optarg; break;
         case 'm': options.model = optarg; break;
         case 'u': options.path = optarg; break;
@@ -348,11 +371,25 @@ static void read_options(int argc, char **argv)
     }
 }
 
+static void print_bodies(void)
+{
+    struct connection connection = {0};
+    while (totals.started < options.requests_max) {
+        make_request(&connection);
+        fputs(connection.body.history->data, stdout);
+        puts(connection.body.turn->data);
+    }
+}
+
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN);
     read_options(argc, argv);
-    make_body();
+    prepare_bodies();
+    if (options.prints_bodies) {
+        print_bodies();
+        return 0;
+    }
     epoll_fd = epoll_create1(0);
     struct connection *connections = calloc((size_t)options.connections, sizeof *connections);
     long long begin_ns = now_ns();

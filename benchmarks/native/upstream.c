@@ -9,6 +9,7 @@
  *   "seed": U                 microseconds between streamed tokens, or before a whole answer
  *   "stream": true            server-sent events
  *   "stream_options": {…}     include_usage and continuous_usage_stats, as vLLM has them
+ * Usage tells of cached tokens where the same replica has had the conversation before.
  * A streamed token's text is "T<nanoseconds> ", the monotonic time at which it was written, from
  * which the load generator tells how long it was under way.
  */
@@ -24,6 +25,7 @@
 
 #include "buffer.h"
 #include "json_peek.h"
+#include "prefix_memory.h"
 #include "vllm_answer.h"
 
 #define HEAD_BYTES_MAX 65536
@@ -37,6 +39,7 @@ enum state { IDLE, DELAYED, STREAMING };
 
 struct connection {
     int fd;
+    int replica; /* its port, counted from the first */
     bool is_listener;
     bool wants_write;
     bool closes_after_answer;
@@ -81,10 +84,11 @@ static void timer_remove(struct connection *connection)
 
 /* Connections. */
 
-static struct connection *connection_new(int fd, bool is_listener)
+static struct connection *connection_new(int fd, int replica, bool is_listener)
 {
     struct connection *connection = calloc(1, sizeof *connection);
     connection->fd = fd;
+    connection->replica = replica;
     connection->is_listener = is_listener;
     connection->timer_index = -1;
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = connection};
@@ -173,6 +177,7 @@ static void answer_inference(struct connection *connection, const char *body, si
     if (answer->tokens_left == 0)
         answer->tokens_left = (long)find_number(body, length, "\"max_completion_tokens\"", 16);
     answer->prompt_tokens = (long)(length / 4);
+    answer->cached_tokens = take_cached(connection->replica, body, length, answer->prompt_tokens);
     connection->interval_ns = 1000 * find_number(body, length, "\"seed\"", 0);
     if (find_true(body, length, "\"stream\"")) {
         answer->include_usage = find_true(body, length, "\"include_usage\"");
@@ -305,7 +310,7 @@ static void accept_all(struct connection *listener)
             return;
         int one = 1;
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-        connection_new(fd, false);
+        connection_new(fd, listener->replica, false);
     }
 }
 
@@ -379,7 +384,7 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     epoll_fd = epoll_create1(0);
     for (int index = 0; index < atoi(argv[2]); index++)
-        connection_new(listen_on(atoi(argv[1]) + index), true);
+        connection_new(listen_on(atoi(argv[1]) + index), index, true);
     struct epoll_event events[EVENTS_MAX];
     for (;;) {
         struct timespec wait;

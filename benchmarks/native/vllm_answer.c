@@ -105,10 +105,11 @@ static void write_usage_event(const struct answer *answer, struct buffer *out)
     buffer_append(&event, CHUNK_HEAD, sizeof CHUNK_HEAD - 1);
     buffer_format(&event,
                   "],\"usage\":{\"prompt_tokens\":%ld,\"total_tokens\":%ld,"
-                  "\"completion_tokens\":%ld,\"prompt_tokens_details\":{\"cached_tokens\":16,"
+                  "\"completion_tokens\":%ld,\"prompt_tokens_details\":{\"cached_tokens\":%ld,"
                   "\"created_cache_tokens\":0}},\"system_fingerprint\":\"vllm-0.32.0\"}\n\n",
                   answer->prompt_tokens,
-                  answer->prompt_tokens + answer->tokens_sent, answer->tokens_sent);
+                  answer->prompt_tokens + answer->tokens_sent, answer->tokens_sent,
+                  answer->cached_tokens);
     frame_event(out, &event);
 }
 
@@ -143,11 +144,11 @@ void write_whole_answer(const struct answer *answer, struct buffer *out)
         "\"token_ids\":null,\"routed_experts\":null}],\"service_tier\":null,"
         "\"system_fingerprint\":\"vllm-0.32.0\",\"usage\":{\"prompt_tokens\":%ld,"
         "\"total_tokens\":%ld,\"completion_tokens\":%ld,\"prompt_tokens_details\":{"
-        "\"cached_tokens\":16,\"created_cache_tokens\":0,\"multimodal_tokens\":null},"
+        "\"cached_tokens\":%ld,\"created_cache_tokens\":0,\"multimodal_tokens\":null},"
         "\"completion_tokens_details\":null},\"prompt_logprobs\":null,"
         "\"prompt_token_ids\":null,\"prompt_text\":null,\"kv_transfer_params\":null,"
         "\"ec_transfer_params\":null,\"metrics\":null}",
-        answer->prompt_tokens, answer->prompt_tokens + tokens, tokens);
+        answer->prompt_tokens, answer->prompt_tokens + tokens, tokens, answer->cached_tokens);
     buffer_format(out,
                   "HTTP/1.1 200 OK\r\ndate: Tue, 14 Nov 2023 22:13:20 GMT\r\nserver: uvicorn\r\n"
                   "content-length: %d\r\ncontent-type: application/json\r\n\r\n",

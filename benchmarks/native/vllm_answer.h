@@ -10,6 +10,7 @@ struct answer {
     long tokens_left;
     long tokens_sent;
     long prompt_tokens;
+    long cached_tokens;
     bool include_usage;
     bool continuous_usage;
 };
