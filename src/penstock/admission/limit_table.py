@@ -5,8 +5,7 @@ lookup.
 """
 
 from collections.abc import Iterable
-
-import msgspec
+from typing import NamedTuple
 
 from penstock.records.account import AccountId
 from penstock.records.limit import Limit, Scope
@@ -20,7 +19,7 @@ _Groups = dict[str, dict[str, tuple[Limit, ...]]]
 _GroupsByAccount = dict[AccountId, _Groups]
 
 
-class LimitRow(msgspec.Struct, frozen=True):
+class LimitRow(NamedTuple):
     """A row of the table `limits`."""
 
     limit: Limit

@@ -4,7 +4,7 @@ What is granted to a worker stays granted when it is used: in Postgres the large
 spent counts, so that use which is not booked yet is never free for others.
 """
 
-import msgspec
+from typing import NamedTuple
 
 from penstock.admission.windows import Window
 from penstock.records.limit import Limit, Measure, Standing
@@ -12,7 +12,7 @@ from penstock.records.limit import Limit, Measure, Standing
 PotKey = tuple[int, str, int]
 
 
-class Reading(msgspec.Struct, frozen=True):
+class Reading(NamedTuple):
     """What Postgres says of a pot. All amounts are of its window."""
 
     amount: int

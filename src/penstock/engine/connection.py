@@ -7,7 +7,8 @@ a time, content-length bodies up, any framing down.
 
 import asyncio
 import logging
-from typing import Protocol, cast
+import re
+from typing import Final, Protocol, cast
 
 import httptools
 from msgspec import Raw
@@ -15,6 +16,9 @@ from msgspec import Raw
 from penstock.errors import EngineFailed, Error, ReplicaUnreachable
 
 logger = logging.getLogger(__name__)
+
+# The line before a chunk; the last chunk's, and one with extensions, are left to the parser.
+_CHUNK_LINE: Final = re.compile(rb"([0-9a-fA-F]{1,8})\r\n")
 
 
 class Receiver(Protocol):
@@ -35,9 +39,8 @@ class Connection(asyncio.Protocol):
     """`is_usable` is false once the peer or we closed it; a usable idle one may be pooled."""
 
     __slots__ = (
-        "_answered", "_has_head", "_headers", "_is_paused", "_on_idle", "_parser", "_receiver",
-        "_transport",
-        "idle_since", "is_usable",
+        "_answered", "_has_head", "_headers", "_is_at_chunk", "_is_paused", "_on_idle", "_parser",
+        "_receiver", "_transport", "idle_since", "is_usable",
     )  # fmt: skip
 
     def __init__(self, on_idle: "IdleCallback") -> None:
@@ -49,6 +52,8 @@ class Connection(asyncio.Protocol):
         self._answered = False
         self._has_head = False
         self._is_paused = False
+        # Whether the parser has read whole chunks only, and the next byte begins another.
+        self._is_at_chunk = False
         self.is_usable = False
         self.idle_since = 0.0
 
@@ -59,6 +64,7 @@ class Connection(asyncio.Protocol):
         self._receiver = receiver
         self._answered = False
         self._has_head = False
+        self._is_at_chunk = False
         self._headers = []
         for piece in pieces:
             # uvloop gathers what is written in one turn of the loop into one system call.
@@ -95,6 +101,12 @@ class Connection(asyncio.Protocol):
             self.abort()
             return
         self._answered = True
+        if self._is_at_chunk:
+            data = self._take_chunks(receiver, data)
+            if not data:
+                if self._receiver is receiver:
+                    receiver.on_read_end()
+                return
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as bad:
@@ -104,6 +116,9 @@ class Connection(asyncio.Protocol):
             # Also when it has had its last callback: if that one failed, nobody else would tell it.
             receiver.on_lost(EngineFailed("The engine's answer is not HTTP."), answered=True)
             return
+        if self._is_at_chunk and data[-2:] != b"\r\n":
+            # Behind the chunk came a part of the next one's line, which no callback tells.
+            self._is_at_chunk = False
         if self._receiver is receiver:
             receiver.on_read_end()
         elif self.is_usable:
@@ -134,6 +149,16 @@ class Connection(asyncio.Protocol):
         if status >= 200 and self._receiver is not None:
             self._has_head = True
             self._receiver.on_head(status, self._headers)
+            self._is_at_chunk = any(
+                name == b"transfer-encoding" and value.lower() == b"chunked"
+                for name, value in self._headers
+            )
+
+    def on_chunk_header(self) -> None:
+        self._is_at_chunk = False
+
+    def on_chunk_complete(self) -> None:
+        self._is_at_chunk = True
 
     def on_body(self, data: bytes) -> None:
         if self._receiver is not None:
@@ -145,10 +170,32 @@ class Connection(asyncio.Protocol):
             return
         if not self._parser.should_keep_alive():
             self.is_usable = False
+        self._is_at_chunk = False
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             receiver.on_read_end()
             receiver.on_complete()
+
+    def _take_chunks(self, receiver: Receiver, data: bytes) -> bytes:
+        """Hand on the whole chunks that data begins with; what is left is for the parser.
+
+        A streamed token comes as one small chunk, mostly alone: to find its two ends costs a
+        quarter of what the parser and its callbacks do. The parser stands at the same place of a
+        later chunk then, and cannot tell that it did not see those between.
+        """
+        at, end = 0, len(data)
+        while at < end and self._receiver is receiver:
+            line = _CHUNK_LINE.match(data, at)
+            if line is None:
+                break
+            size = int(line[1], 16)
+            start = line.end()
+            stop = start + size
+            if not size or stop + 2 > end or data[stop : stop + 2] != b"\r\n":
+                break
+            receiver.on_body(data[start:stop])
+            at = stop + 2
+        return data[at:] if at else data
 
     def _rest(self) -> None:
         """The answer is complete and nothing came behind it: the next request may have this one."""

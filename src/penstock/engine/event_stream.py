@@ -17,7 +17,8 @@ from penstock.wire.engine_usage import read_usage, write_usage
 _USAGE = b',"usage":{'
 _USAGE_KEY = len(b',"usage":')
 _NESTED_USAGE = re.compile(rb',"usage":\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}')
-_NO_CHOICES = b'"choices":[]'
+_CHOICES = b'"choices":['
+_CLOSED = ord("]")
 _FINISHED = b'"finish_reason":"'
 _FINGERPRINT = re.compile(rb',"system_fingerprint":"(?:[^"\\]|\\.)*"')
 # Three digits: `n` is at most 128, and int() fails on thousands of them.
@@ -85,7 +86,7 @@ class EventStream:
             data, self._tail = cut_whole(data, self._event_bytes_max)
         if not data:
             return b""
-        if data.find(END) == len(data) - 2:
+        if data.find(b"\n") == len(data) - 2:
             return self._event(data)
         return b"".join([self._event(event + END) for event in data[:-2].split(END)])
 
@@ -112,7 +113,8 @@ class EventStream:
         return None if usage is None else write_usage(usage)
 
     def _event(self, event: bytes) -> bytes:
-        start = event.find(_USAGE)
+        # vLLM writes it last: looked for from the end, a token's text is not searched.
+        start = event.rfind(_USAGE)
         if start < 0:
             return self._without_usage(event)
         end = event.find(b"}", start) + 1
@@ -120,7 +122,8 @@ class EventStream:
             match = _NESTED_USAGE.match(event, start)
             end = match.end() if match is not None else _end_of_object(event, start + _USAGE_KEY)
         raw = event[start + _USAGE_KEY : end]
-        if event.find(_NO_CHOICES, 0, start) >= 0:
+        choices = event.find(_CHOICES, 0, start)
+        if choices >= 0 and event[choices + len(_CHOICES)] == _CLOSED:
             return self._total(event, raw)
         self._usage[self._index(event)] = raw
         if self._keeps_all:

@@ -15,6 +15,9 @@ from penstock.wire.engine_usage import (
     write_usage,
 )
 
+_COMPLETED: Final = (b"event: response.completed\n", b"event: response.incomplete\n")
+_DELTA: Final = b"event: message_delta\n"
+_STOP: Final = b"event: message_stop\n"
 _DATA: Final = b"\ndata:"
 # So many may be held back together; each repeats the caller's instructions and tools.
 _OPENING_EVENTS: Final = 3
@@ -79,17 +82,16 @@ class ResponsesEvents(NamedEvents):
 
     __slots__ = ()
 
-    _opening = (
+    _opening: ClassVar = (
         b"event: response.created\n",
         b"event: response.queued\n",
         b"event: response.in_progress\n",
     )
-    _completed = (b"event: response.completed\n", b"event: response.incomplete\n")
-    _telling = (*_completed, b"event: response.failed\n", b"event: error\n")
+    _telling: ClassVar = (*_COMPLETED, b"event: response.failed\n", b"event: error\n")
 
     def _note(self, event: bytes) -> None:
         self._usage = usage_of_response_event(_data(event))
-        if event.startswith(self._completed):
+        if event.startswith(_COMPLETED):
             self.is_done = True
         else:
             self.has_error = True
@@ -100,14 +102,12 @@ class MessagesEvents(NamedEvents):
 
     __slots__ = ()
 
-    _delta = b"event: message_delta\n"
-    _stop = b"event: message_stop\n"
-    _telling = (_delta, _stop, b"event: error\n")
+    _telling: ClassVar = (_DELTA, _STOP, b"event: error\n")
 
     def _note(self, event: bytes) -> None:
-        if event.startswith(self._delta):
+        if event.startswith(_DELTA):
             self._usage = usage_of_message_event(_data(event)) or self._usage
-        elif event.startswith(self._stop):
+        elif event.startswith(_STOP):
             self.is_done = True
         else:
             self.has_error = True

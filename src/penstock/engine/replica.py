@@ -11,6 +11,7 @@ from penstock.engine.answer_stream import AnswerStream
 from penstock.engine.attempt import Attempt, Pulse
 from penstock.engine.connection import Connection
 from penstock.engine.dialects import vllm
+from penstock.engine.dialects.vllm_calls import CALLS
 from penstock.engine.event_stream import EventStream, Fingerprint
 from penstock.engine.load_header import read_load
 from penstock.engine.named_events import MessagesEvents, NamedEvents, ResponsesEvents
@@ -54,7 +55,7 @@ class ReplicaClient:
         )
         self._starts = {
             api: f"POST {self._pool.path}{call.path}{self._headers}".encode()
-            for api, call in vllm.CALLS.items()
+            for api, call in CALLS.items()
         }
         self._pulse = Pulse()
         self._in_flight = 0

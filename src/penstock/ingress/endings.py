@@ -14,7 +14,8 @@ from penstock.telemetry.metrics import (
     Metrics,
     Row,
 )
-from penstock.telemetry.request_log import RequestLine, RequestLog
+from penstock.telemetry.request_line import RequestLine
+from penstock.telemetry.request_log import RequestLog
 
 
 class Endings:

@@ -5,8 +5,7 @@ The prompt is estimated by its bytes: a tokenizer would cost more than the rest 
 
 import math
 from decimal import Decimal, InvalidOperation
-
-import msgspec
+from typing import NamedTuple
 
 from penstock.errors import CostCapped, InvalidRequest
 from penstock.metering import usd
@@ -19,7 +18,7 @@ _HEADER = "x-penstock-max-cost-usd"
 _USD_MAX = 10**6
 
 
-class Estimate(msgspec.Struct, frozen=True):
+class Estimate(NamedTuple):
     """Tokens that a budget reserves. `max_tokens` is what one choice may have."""
 
     prompt_tokens: int
@@ -56,12 +55,12 @@ def within_cap(wanted: Estimate, price: Price, cap: str, *, may_shorten: bool) -
         least, most = 0, wanted.max_tokens
         while least < most:
             middle = (least + most + 1) // 2
-            if msgspec.structs.replace(wanted, max_tokens=middle).cost_nanousd(price) > cap_nanousd:
+            if wanted._replace(max_tokens=middle).cost_nanousd(price) > cap_nanousd:
                 most = middle - 1
             else:
                 least = middle
         if least:
-            return msgspec.structs.replace(wanted, max_tokens=least)
+            return wanted._replace(max_tokens=least)
     raise CostCapped(
         f"This request may cost up to ${usd(wanted.cost_nanousd(price))}, more than the"
         f" ${usd(cap_nanousd)} that `{_HEADER}` allows. Shorten the prompt, lower `max_tokens`, or"

@@ -8,7 +8,7 @@ uvicorn still owns the connection: parsing, pipelining, keep-alive, graceful shu
 import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -44,7 +44,7 @@ class Exchange:
         "is_active", "is_full", "is_length_checked", "is_started", "is_whole", "keep_alive",
         "response_complete", "speaks_chunked", "status", "target", "task", "transport",
     )  # fmt: skip
-    message_event = _NobodyWaits()
+    message_event: ClassVar = _NobodyWaits()
 
     def __init__(self, protocol: ClientConnection, target: bytes, headers: Headers) -> None:
         self._protocol = protocol

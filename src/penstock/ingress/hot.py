@@ -6,9 +6,8 @@ without an answer, a log line and a count.
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import msgspec
 from msgspec import UNSET
 
 from penstock.clock import Clock, TimerWheel, new_id
@@ -58,7 +57,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Ways(msgspec.Struct, frozen=True):
+class Ways(NamedTuple):
     """Where a request may go: down the path now, or into the queue by one of two doors."""
 
     now: RequestPath
@@ -66,14 +65,17 @@ class Ways(msgspec.Struct, frozen=True):
     queue: QueueDoor
 
 
-class Call(msgspec.Struct):
+class Call:
     """One request while it is served: what is known of it grows as it is read."""
 
-    id: RequestId
-    exchange: Exchange
-    end: RequestEnd
-    request: InferenceRequest | None = None
-    sink: ClientSink | None = None
+    __slots__ = ("end", "exchange", "id", "request", "sink")
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.id = RequestId(new_id())
+        self.exchange = exchange
+        self.end = RequestEnd()
+        self.request: InferenceRequest | None = None
+        self.sink: ClientSink | None = None
 
 
 class HotDoor:
@@ -105,7 +107,7 @@ class HotDoor:
 
     async def serve(self, exchange: Exchange) -> None:
         """Serve one request to its end, whatever that is."""
-        call = Call(RequestId(new_id()), exchange, RequestEnd())
+        call = Call(exchange)
         started = self.clock.monotonic()
         key: Key | None = None
         try:
@@ -144,7 +146,7 @@ class HotDoor:
 
     def refuse(self, exchange: Exchange, error: Error) -> None:
         """Answer a request that could not even be read."""
-        call = Call(RequestId(new_id()), exchange, RequestEnd())
+        call = Call(exchange)
         self._fail(call, error)
         call.end.status = exchange.status
         self._endings.finish(call.id, exchange.target, None, call.end)

@@ -1,9 +1,7 @@
 """Answers on their way to the client, in the shape of the surface they came in by."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-import msgspec
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import Error
 from penstock.ingress import error_response
@@ -27,7 +25,7 @@ _REASONING_CONTENT = b'"reasoning_content":'
 _DONE = b"data: [DONE]\n\n"
 
 
-class Shape(msgspec.Struct, frozen=True):
+class Shape(NamedTuple):
     """How one caller wants its answer, beside the surface's own shape."""
 
     headers: bytes
@@ -64,7 +62,7 @@ class ClientSink:
         return self._shape.headers
 
     def add_headers(self, lines: bytes) -> None:
-        self._shape = msgspec.structs.replace(self._shape, headers=self._shape.headers + lines)
+        self._shape = self._shape._replace(headers=self._shape.headers + lines)
 
     def when_drained(self, resume: Callable[[], None]) -> None:
         self._exchange.when_drained(resume)

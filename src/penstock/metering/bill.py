@@ -1,8 +1,6 @@
 """From what an attempt used to what it is charged; also where cached tokens are estimated. Pure."""
 
-from typing import Final
-
-import msgspec
+from typing import Final, NamedTuple
 
 from penstock.records.price import Price, cost_nanousd
 from penstock.records.usage import Usage
@@ -15,7 +13,7 @@ JOB: Final = "job"
 USAGE_UNKNOWN: Final = "usage_unknown"
 
 
-class Bill(msgspec.Struct, frozen=True, gc=False):
+class Bill(NamedTuple):
     """Usage as the ledger has it, and its charge."""
 
     usage: Usage | None = None

@@ -112,7 +112,7 @@ class Gossip:
             self.suspects.add(known.replica.id)
         if claim.kv_tokens:
             known.kv_tokens = max(claim.kv_tokens, _KV_TOKENS_MIN)
-            known.shelf.capacity = known.kv_tokens
+            known.shelf.capacity = float(known.kv_tokens)
         known.tell_rate(claim.prefill_rate)
         known.keeper = keeper
         if claim.is_healthy and claim.kv_tokens:

@@ -151,8 +151,8 @@ class KnownReplica:
         own, host = self.own, self.host_load
         if own.unstreamed:
             own.settle(now)
-        sent: float = own.queued_tokens
-        head_tokens: float = own.head_tokens
+        sent = float(own.queued_tokens)
+        head_tokens = float(own.head_tokens)
         head_at, progress_at = own.head_at, own.progress_at
         if host.outstanding:
             sent += host.outstanding
@@ -287,7 +287,7 @@ class KnownReplica:
         at = claims.at
         head_tokens = sent.head_tokens
         if claims.head_tokens and (not sent.head_at or claims.head_at < sent.head_at):
-            head_tokens = claims.head_tokens
+            head_tokens = float(claims.head_tokens)
         progress_at = max(sent.progress_at, claims.progress_at)
         done = min(head_tokens, max(0.0, at - progress_at) / pace)
         total = sent.tokens + claims.outstanding

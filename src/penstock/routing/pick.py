@@ -69,7 +69,7 @@ def costs(
     for known, hit in zip(candidates, cached, strict=True):
         uncached = prompt_tokens - hit if hit < prompt_tokens else 1
         own = known.own
-        wait: float = uncached
+        wait = float(uncached)
         if own.queued_tokens or known.others_in_flight:
             wait += known.queue(now)
         decoding = own.decoding + known.others_decoding

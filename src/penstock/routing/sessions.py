@@ -3,8 +3,6 @@
 from array import array
 from collections.abc import Sequence
 
-import msgspec
-
 from penstock.records.prompt_chain import PromptChain
 from penstock.records.replica import ReplicaId
 
@@ -14,20 +12,26 @@ _LINKS_MAX = 256
 _SHORT = 0xFFFFFFFF
 
 
-class LastPrompt(msgspec.Struct, eq=False):
+class LastPrompt:
     """A prompt's links, shortened, and its first user message."""
 
-    links: "array[int]"
-    opening: int
+    __slots__ = ("links", "opening")
+
+    def __init__(self, links: "array[int]", opening: int) -> None:
+        self.links = links
+        self.opening = opening
 
 
-class Session(msgspec.Struct, eq=False):
+class Session:
     """What is remembered of one session."""
 
-    replica: ReplicaId
-    prompts: list[LastPrompt] = []
-    failed: ReplicaId | None = None
-    failed_at: float = 0.0
+    __slots__ = ("failed", "failed_at", "prompts", "replica")
+
+    def __init__(self, replica: ReplicaId) -> None:
+        self.replica = replica
+        self.prompts: list[LastPrompt] = []
+        self.failed: ReplicaId | None = None
+        self.failed_at = 0.0
 
 
 class Sessions:

@@ -12,8 +12,6 @@ import asyncio
 from functools import partial
 from typing import NamedTuple, Protocol
 
-import msgspec
-
 from penstock.admission import Gate, Hold
 from penstock.clock import Clock
 from penstock.engine.attempt import Attempt
@@ -68,7 +66,7 @@ class Reservations(Protocol):
     async def lease(self, request: InferenceRequest) -> Hold: ...
 
 
-class Stages(msgspec.Struct, frozen=True):
+class Stages(NamedTuple):
     """The rooms that the path joins."""
 
     limits: Reservations

@@ -23,6 +23,7 @@ _USE_TIMES: Final = 4
 _SANE_MAX: Final = 1e15
 
 _put = struct.Struct("7d").pack_into
+_get = struct.Struct("7d").unpack_from
 logger = logging.getLogger(__name__)
 
 
@@ -112,11 +113,13 @@ class LoadTable:
         form = self._form
         floats, start = self._floats, form.columns_at
         floats[start + self.column * SLOT_WORDS] = now
-        beats = floats[start : start + form.columns * SLOT_WORDS].tolist()[::SLOT_WORDS]
         others = tuple(
-            column * SLOT_WORDS
-            for column, beat in enumerate(beats)
-            if column != self.column and abs(now - beat) <= self._silence_seconds
+            [
+                offset
+                for offset in range(0, form.columns * SLOT_WORDS, SLOT_WORDS)
+                if offset != self.column * SLOT_WORDS
+                and abs(now - floats[start + offset]) <= self._silence_seconds
+            ]
         )
         if others != self._others:
             self._others = others
@@ -155,9 +158,7 @@ class LoadTable:
             at = row + offset
             # One number by itself is read in a sixth of the time of a slot, and most are empty.
             if floats[at + 4]:
-                tokens, first, first_at, progress, count, decodes, prompts = floats[
-                    at : at + 7
-                ].tolist()
+                tokens, first, first_at, progress, count, decodes, prompts = _get(self._map, at * 8)
                 outstanding += tokens
                 in_flight += count
                 decoding += decodes

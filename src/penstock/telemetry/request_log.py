@@ -6,40 +6,13 @@ of *log*; usage is never kept only here.
 """
 
 import sys
-from datetime import datetime
 from typing import IO
 
 import msgspec
 
+from penstock.telemetry.request_line import RequestLine
+
 _BUFFER_BYTES_MAX = 64 * 1024
-
-
-class RequestLine(msgspec.Struct, omit_defaults=True):
-    """What is said about a request. No prompt, no completion, no key."""
-
-    time: datetime
-    event: str
-    request: str
-    status: int
-    outcome: str
-    account: str = ""
-    key: str = ""
-    model: str = ""
-    replica: str = ""
-    session: str = ""
-    attempts: int = 0
-    stream: bool = False
-    path: str = ""
-    error: str = ""
-    caller_request: str = ""
-    queue_ms: float = 0.0
-    first_token_ms: float | None = None
-    total_ms: float = 0.0
-    prompt_tokens: int | None = None
-    cached_tokens: int | None = None
-    output_tokens: int | None = None
-    workflow: str = ""
-    cost_usd: str = ""
 
 
 class RequestLog:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from tests.unit.engine.engine_line import make_request
 
-from penstock.engine.dialects.vllm import CALLS, request_body
+from penstock.engine.dialects.vllm import request_body
+from penstock.engine.dialects.vllm_calls import CALLS
 from penstock.records.account import AccountId
 from penstock.records.request import Api, InferenceRequest
 

@@ -4,7 +4,8 @@ import io
 import json
 from datetime import UTC, datetime
 
-from penstock.telemetry.request_log import RequestLine, RequestLog
+from penstock.telemetry.request_line import RequestLine
+from penstock.telemetry.request_log import RequestLog
 
 AT = datetime(2026, 11, 15, 3, 4, 5, 678000, UTC)
 
