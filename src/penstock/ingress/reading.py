@@ -27,9 +27,11 @@ from penstock.records.request import Api, InferenceRequest, RequestId
 from penstock.wire.chat import read_chat
 from penstock.wire.hosted_tools import drop_namespaces
 from penstock.wire.json_body import Fields
-from penstock.wire.large_body import read_body
+from penstock.wire.large_body import LARGE_BYTES, ParsedBody, read_body
 from penstock.wire.prefer import Preference, read_prefer
 from penstock.wire.prompt_chain import digest, prompt_chain
+from penstock.wire.prompt_learning import learn
+from penstock.wire.prompt_memory import BodyDigests, PromptMemory
 from penstock.wire.prompt_request import MODEL, PromptRequest
 from penstock.wire.workers_ai import chat_fields
 
@@ -125,8 +127,15 @@ class CallerHeaders:
         return value.decode("latin-1")
 
 
+class _Opened(Asked):
+    """With what the prompt's own reading goes on from."""
+
+    parsed: ParsedBody | None = None
+    digests: BodyDigests | None = None
+
+
 class RequestReader:
-    """Catalogue and keys, joined for reading. Holds no state of its own."""
+    """Catalogue and keys, joined for reading. Of its own it has the prompts of earlier turns."""
 
     def __init__(
         self,
@@ -141,6 +150,7 @@ class RequestReader:
         self._media_hosts = frozenset(settings.media_hosts)
         self._bytes_per_token = settings.prompt_bytes_per_token
         self._is_flex_on = settings.flex
+        self._memory = PromptMemory()
 
     async def authenticate(self, headers: CallerHeaders) -> Key:
         secret = headers.secret()
@@ -155,7 +165,8 @@ class RequestReader:
     def open(self, route: Route, headers: CallerHeaders, key: Key, body: bytes) -> Asked:
         """Whose it is, for which model, and whether it is wanted now; its prompt is not read."""
         headers.refuse_encoding()
-        parsed = read_body(body)
+        digests = self._digests(route, key, body)
+        parsed = read_body(body, None if digests is None else self._memory.find(digests))
         fields = parsed.fields
         model = self._find_model(route, fields)
         salt = self._keys.salt_for(key.account.id) if key.account is not None else ""
@@ -169,20 +180,33 @@ class RequestReader:
         wish = wish_of(route, headers, fields)
         if wish is not None:
             self._require_queue(model, wish, api)
-        return Asked(route, model, grant, key.account, fields, api, len(body), messages, wish)
+        return _Opened(
+            route,
+            model,
+            grant,
+            key.account,
+            fields,
+            api,
+            len(body),
+            messages,
+            wish,
+            parsed,
+            digests,
+        )
 
     def prompt(
         self, request_id: RequestId, headers: CallerHeaders, asked: Asked, tier: Tier = Tier.NOW
     ) -> InferenceRequest:
         """The prompt itself, priced by how soon it is wanted."""
         route, model, grant = asked.route, asked.model, asked.grant
-        prompt = self._read(asked)
+        parsed, digests = _taken_out(asked)
+        prompt = self._read(asked, parsed)
         _require(model, prompt, asked.api)
         asked_at = timestamp_of(request_id)
         price = self._prices.price(model.id, tier, asked_at)
         wanted = self._estimate(prompt, model, price, headers.cost_cap())
         seed = digest(grant.cache_salt)
-        chain = self._chain(prompt, model, seed)
+        chain = self._chain(prompt, model, seed, parsed, digests)
         session = headers.session() or prompt.cache_key or prompt.conversation
         return InferenceRequest(
             id=request_id,
@@ -214,9 +238,15 @@ class RequestReader:
             is_affinity_strict=grant.is_affinity_strict,
         )
 
-    def _read(self, asked: Asked) -> PromptRequest:
-        # Taken out: what is asked is held as long as the request is open, and this may be long.
-        messages, asked.messages = asked.messages, None
+    def _digests(self, route: Route, key: Key, body: bytes) -> BodyDigests | None:
+        """None for a body that cannot be a known prompt."""
+        if len(body) < LARGE_BYTES or route.api is not Api.CHAT or key.account is None:
+            return None
+        if route.surface is Surface.WORKERS_RUN and route.model is None:
+            return None
+        return self._memory.digests(key.account.id, body)
+
+    def _read(self, asked: Asked, parsed: ParsedBody | None) -> PromptRequest:
         if asked.api is not Api.CHAT:
             if asked.api is Api.RESPONSES and asked.model.family is Family.RESPONSES:
                 drop_namespaces(asked.fields)
@@ -224,7 +254,9 @@ class RequestReader:
         fields = asked.fields
         if asked.route.surface is Surface.WORKERS_RUN:
             fields = chat_fields(fields, asked.model)
-        return read_chat(fields, self._media_hosts, messages)
+        if parsed is None:
+            return read_chat(fields, self._media_hosts)
+        return read_chat(fields, self._media_hosts, parsed.messages, parsed.known)
 
     def _require_queue(self, model: Model, wish: Wish, api: Api) -> None:
         if not self._is_flex_on:
@@ -241,10 +273,24 @@ class RequestReader:
                 f"{model.id} does not have the capability `{name}`.", param=_WISH_PARAM.get(wish)
             )
 
-    def _chain(self, prompt: PromptRequest, model: Model, seed: int) -> PromptChain:
+    def _chain(
+        self,
+        prompt: PromptRequest,
+        model: Model,
+        seed: int,
+        parsed: ParsedBody | None,
+        digests: BodyDigests | None,
+    ) -> PromptChain:
         root = digest(model.id, seed)
         image_bytes = int(model.image_tokens_max * self._bytes_per_token)
-        return prompt_chain(root, prompt.fields, prompt.messages, prompt.media, image_bytes)
+        before = None if parsed is None else parsed.known
+        chain = prompt_chain(
+            root, prompt.fields, prompt.messages, prompt.media, image_bytes, before
+        )
+        if parsed is not None and digests is not None:
+            for known in learn(parsed, root, chain, prompt.media, image_bytes):
+                self._memory.keep(digests, known)
+        return chain
 
     def _estimate(
         self, prompt: PromptRequest, model: Model, price: Price, cap: str | None
@@ -264,6 +310,20 @@ class RequestReader:
         if not name:
             raise InvalidRequest("`model` is required.", param="model")
         return self._catalogue.find(name)
+
+
+def _taken_out(asked: Asked) -> tuple[ParsedBody | None, BodyDigests | None]:
+    """What is asked is held as long as the request is open, and this may be long."""
+    messages, asked.messages = asked.messages, None
+    if not isinstance(asked, _Opened):
+        return None, None
+    parsed, digests = asked.parsed, asked.digests
+    asked.parsed = asked.digests = None
+    # An item of a list has its own fields; and what is no chat has not had its messages checked,
+    # so nothing may be learned of them.
+    if messages is None or asked.api is not Api.CHAT:
+        return None, None
+    return parsed, digests
 
 
 def _unwrapped(route: Route, fields: Fields) -> Fields:

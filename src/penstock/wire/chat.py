@@ -7,6 +7,7 @@ from msgspec import Meta, Raw
 
 from penstock.errors import InvalidRequest
 from penstock.wire.json_body import Field, Fields
+from penstock.wire.known_prompt import KnownPrompt
 from penstock.wire.messages import decode_messages, look_at
 from penstock.wire.prompt_family import prompt_family
 from penstock.wire.prompt_request import (
@@ -49,18 +50,21 @@ _LOOKED_AT: Final = frozenset({
 
 
 def read_chat(
-    fields: Fields, media_hosts: frozenset[str], messages: list[Fields] | None = None
+    fields: Fields,
+    media_hosts: frozenset[str],
+    messages: list[Fields] | None = None,
+    known: KnownPrompt | None = None,
 ) -> PromptRequest:
     """Read and check one chat request. `fields` is changed: options are taken out of it.
 
-    `messages` are those of the fields where they are decoded already.
+    `messages` are those of the fields where they are decoded already, or those behind the known.
     """
     raw = fields.get("messages")
     if raw is None:
         raise InvalidRequest("`messages` is required.", param="messages")
     if messages is None:
         messages = decode_messages(raw)
-    media = look_at(messages, media_hosts)
+    media = look_at(messages, media_hosts, known)
     is_structured = "response_format" in fields and normalised(fields)
     prompt_bytes = len(raw) - media.image_bytes + weigh(fields, _LOOKED_AT)
     is_stream = bool(STREAM.read(fields))
@@ -79,7 +83,7 @@ def read_chat(
         conversation=_conversation(fields["conversation"]) if "conversation" in fields else "",
         options=take_options(fields),
         needs=needs_of(fields, media, is_structured=is_structured),
-        prompt_family=prompt_family(fields, messages),
+        prompt_family=prompt_family(fields, messages, known),
         prompt_bytes=prompt_bytes,
         images=media.images,
         # vLLM goes by the newer name where both are given.

@@ -19,13 +19,14 @@ DEPTH_MAX: Final = 64
 # Values in one body. Ten million empty ones fit into 30 MB, and to read them takes seconds.
 VALUES_MAX: Final = 400_000
 # What is shorter cannot hold many more than that.
-_COUNTED_BYTES: Final = 2**20
+COUNTED_BYTES: Final = 2**20
 
 _UTF8_PIECE: Final = 64 * 1024
 _BOM = b"\xef\xbb\xbf"
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_PLAIN_STRING = re.compile(rb'"[^"]*"')
 _ONE_BRACKET = bytes.maketrans(b"{}", b"[]")
-_NOT_BRACKETS = bytes(b for b in range(256) if b not in b"[]{}")
+_NO_BRACKETS_OR_QUOTES = bytes(b for b in range(256) if b not in b'[]{}"')
 _fields_decoder = msgspec.json.Decoder(Fields)
 
 
@@ -42,16 +43,15 @@ def read_fields(body: bytes) -> Fields:
         raise InvalidRequest(_too_deep()) from None
 
 
-def check_text(body: bytes) -> None:
-    """Refuse what is no JSON text at all, before anything reads it."""
+def check_text(body: bytes) -> int | None:
+    """Refuse what is no JSON text at all, before anything reads it. Its commas, if counted."""
     if not body:
         raise MissingBody
     if body.startswith(_BOM):
         raise InvalidRequest("The body starts with a byte order mark: send plain UTF-8.")
     if not body.isascii():
         _refuse_other_than_utf8(body)
-    if len(body) > _COUNTED_BYTES:
-        _refuse_many(body)
+    return _refuse_many(body) if len(body) > COUNTED_BYTES else None
 
 
 def write_fields(fields: Fields) -> bytes:
@@ -86,7 +86,7 @@ def refuse_deep(raw: Raw | bytes, *, levels_max: int, param: str) -> None:
     value = bytes(raw)
     if value.count(b"[") + value.count(b"{") <= levels_max:
         return
-    brackets = _STRING.sub(b"", value).translate(_ONE_BRACKET, _NOT_BRACKETS)
+    brackets = _brackets(value)
     # The JSON is well-formed, so each round takes out exactly the innermost level of every branch.
     for _ in range(levels_max):
         brackets = brackets.replace(b"[]", b"")
@@ -95,10 +95,25 @@ def refuse_deep(raw: Raw | bytes, *, levels_max: int, param: str) -> None:
     raise InvalidRequest(_too_deep(), param=param)
 
 
-def _refuse_many(body: bytes) -> None:
+def _brackets(value: bytes) -> bytes:
+    """Those that open and close arrays and objects, all as square ones.
+
+    For an agent's tools this takes a tenth of the time of matching strings as they are written.
+    """
+    if b"\\" in value:
+        # An escaped backslash escapes nothing; what is left escapes a quote, or does not matter.
+        value = value.replace(b"\\\\", b"").replace(b'\\"', b"")
+    # Strings without brackets are two quotes by now; so may be the end of one and the next's start.
+    found = value.translate(_ONE_BRACKET, _NO_BRACKETS_OR_QUOTES).replace(b'""', b"")
+    return _PLAIN_STRING.sub(b"", found) if b'"' in found else found
+
+
+def _refuse_many(body: bytes) -> int:
     """Nearly every value is followed by a comma; those inside of texts are only counted twice."""
-    if body.count(b",") > VALUES_MAX and _STRING.sub(b"", body).count(b",") > VALUES_MAX:
+    commas = body.count(b",")
+    if commas > VALUES_MAX and _STRING.sub(b"", body).count(b",") > VALUES_MAX:
         raise InvalidRequest(f"The body has more than {VALUES_MAX} values.")
+    return commas
 
 
 def _refuse_other_than_utf8(body: bytes) -> None:

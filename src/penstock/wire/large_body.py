@@ -3,7 +3,8 @@
 To split a body into its fields, and then `messages` into messages, msgspec must skip a megabyte of
 strings twice: half of what a long prompt costs us. Here `messages` is decoded first, its place in
 the body is found by the addresses of its first and last value, and only what stands around it is
-split into fields. Whenever anything looks unusual the plain way is taken; a test compares the two.
+split into fields. Of a body that begins with a known prompt only the rest is read. Whenever
+anything looks unusual the plain way is taken; tests compare them.
 """
 
 import ctypes
@@ -13,21 +14,40 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from penstock.wire.json_body import Fields, check_text, read_fields
+from penstock.errors import InvalidRequest
+from penstock.wire.json_body import (
+    COUNTED_BYTES,
+    VALUES_MAX,
+    Fields,
+    check_text,
+    read_fields,
+)
+from penstock.wire.known_prompt import KnownPrompt
 
 LARGE_BYTES: Final = 64 * 1024
 
 _KEY_CHARS_MAX: Final = 200
 # What stands between the array's bracket and the first value, and after the last value.
 _START = re.compile(rb'\[\s*\{\s*"\w*"\s*:\s*')
-_END = re.compile(rb"\s*\}\s*\]")
+_END = re.compile(rb"\s*(\})\s*\]")
+_NEXT = re.compile(rb"\s*(\})\s*,")
+# Stands for the known messages. By the place of its value the array that they are in is known.
+_KNOWN: Final = b'{"messages":[{"":0}'
+_KNOWN_ARRAY_AT: Final = _KNOWN.index(b"[")
 
 
 class ParsedBody(msgspec.Struct):
     """The body's fields; and `messages`, when they were decoded on the way."""
 
     fields: Fields
+    # Those behind the known ones.
     messages: list[Fields] | None = None
+    known: KnownPrompt | None = None
+    # Where `messages` begins in the body, and the byte behind the last message.
+    array_at: int = 0
+    boundary: int = 0
+    # At least as many as there are up to the boundary; None where nobody counted.
+    commas: int | None = None
 
 
 class _Peek(msgspec.Struct):
@@ -38,32 +58,74 @@ _peek_decoder = msgspec.json.Decoder(_Peek)
 _fields_decoder = msgspec.json.Decoder(Fields)
 
 
-def read_body(body: bytes) -> ParsedBody:
-    """Split a body into its fields; a long one in a single pass."""
+def read_body(body: bytes, known: KnownPrompt | None = None) -> ParsedBody:
+    """Split a body into its fields; a long one in a single pass, or only what is not known of it.
+
+    `known` is true of this body: all of its bytes up to the boundary are the same.
+    """
+    if known is not None:
+        parsed = _read_rest(body, known)
+        if parsed is not None:
+            return parsed
     if len(body) >= LARGE_BYTES:
-        check_text(body)
+        commas = check_text(body)
         parsed = _read_at_once(body)
         if parsed is not None:
+            parsed.commas = commas
             return parsed
     return ParsedBody(read_fields(body))
 
 
 def _read_at_once(body: bytes) -> ParsedBody | None:
+    messages = _peek(body)
+    place = _place_of(messages, body)
+    if messages is None or place is None:
+        return None
+    start, boundary, end = place
+    fields = _split_around(body, start, end)
+    return ParsedBody(fields, messages, array_at=start, boundary=boundary)
+
+
+def _read_rest(body: bytes, known: KnownPrompt) -> ParsedBody | None:
+    """None when this is not simply a longer prompt: the plain way then says what it is."""
+    rest = b"".join((_KNOWN, memoryview(body)[known.boundary :]))
+    commas = None
+    if len(body) > COUNTED_BYTES:
+        before = known.commas
+        if before is None:
+            before = body.count(b",", 0, known.boundary)
+        commas = before + rest.count(b",")
+        if commas > VALUES_MAX:
+            return None
     try:
-        messages = _peek_decoder.decode(body).messages
+        check_text(rest)
+    except InvalidRequest:
+        return None
+    messages = _peek(rest)
+    place = _place_of(messages, rest)
+    if messages is None or place is None or place[0] != _KNOWN_ARRAY_AT:
+        return None
+    shift = known.boundary - len(_KNOWN)
+    start, boundary, end = known.array_at, place[1] + shift, place[2] + shift
+    fields = _split_around(body, start, end)
+    return ParsedBody(fields, messages[1:], known, start, boundary, commas)
+
+
+def _peek(body: bytes) -> list[Fields] | None:
+    try:
+        return _peek_decoder.decode(body).messages
     except (msgspec.DecodeError, RecursionError):
         return None
-    place = _place_of(messages, body)
-    if place is None:
-        return None
-    start, end = place
+
+
+def _split_around(body: bytes, start: int, end: int) -> Fields:
     fields = _fields_decoder.decode(body[:start] + b"0" + body[end:])
     fields["messages"] = Raw(memoryview(body)[start:end])
-    return ParsedBody(fields, messages)
+    return fields
 
 
-def _place_of(messages: list[Fields], body: bytes) -> tuple[int, int] | None:
-    """Where the array begins and ends; None unless both are certain.
+def _place_of(messages: list[Fields] | None, body: bytes) -> tuple[int, int, int] | None:
+    """Where the array begins, its last message ends, and it ends; None unless all are certain.
 
     A value is only followed by `}` and `]` if these close its object and the array, and only
     preceded by `[{"key":` if these open them: a string cannot stand in between.
@@ -73,12 +135,26 @@ def _place_of(messages: list[Fields], body: bytes) -> tuple[int, int] | None:
     base = _address(body)
     first = _address(next(iter(messages[0].values()))) - base
     last = next(reversed(messages[-1].values()))
-    last_end = _address(last) - base + len(memoryview(last))
+    last_end = _address(last) - base + len(last)
     start = body.rfind(b"[", max(0, first - _KEY_CHARS_MAX), first)
     end = _END.match(body, last_end)
     if start < 0 or end is None or _START.fullmatch(body, start, first) is None:
         return None
-    return start, end.end()
+    return start, end.end(1), end.end()
+
+
+def end_of(message: Fields, messages: Raw) -> int | None:
+    """Behind which byte of `messages` one of them ends; None unless another one follows."""
+    if not message:
+        return None
+    last = next(reversed(message.values()))
+    end = _NEXT.match(memoryview(messages), offset_of(last, messages) + len(last))
+    return None if end is None else end.end(1)
+
+
+def offset_of(part: Raw, whole: Raw) -> int:
+    """Where a value begins in the one that it is a part of."""
+    return _address(part) - _address(whole)
 
 
 class _Buffer(ctypes.Structure):

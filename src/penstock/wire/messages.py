@@ -13,6 +13,7 @@ from msgspec import Raw
 
 from penstock.errors import BadBase64, InvalidRequest
 from penstock.wire.json_body import DEPTH_MAX, Fields, is_container, refuse_deep
+from penstock.wire.known_prompt import KnownPrompt
 
 # Keys by which vLLM knows a part that it would load; it goes by them when `type` is absent.
 _IMAGE_KEYS = frozenset({"image_url", "image_pil", "image_embeds"})
@@ -69,12 +70,14 @@ def decode_messages(raw: Raw) -> list[Fields]:
         raise InvalidRequest("`messages` is nested too deep.", param="messages") from None
 
 
-def look_at(messages: list[Fields], media_hosts: frozenset[str]) -> Media:
-    """Check every message; say what media they carry."""
-    if not messages:
+def look_at(
+    messages: list[Fields], media_hosts: frozenset[str], known: KnownPrompt | None = None
+) -> Media:
+    """Check every message; say what media they carry, with the known ones before them."""
+    if not messages and known is None:
         raise InvalidRequest("`messages` is empty: send at least one message.", param="messages")
-    media = Media()
-    for index, message in enumerate(messages):
+    media = _media_of(known)
+    for index, message in enumerate(messages, known.count if known else 0):
         for name, value in message.items():
             if len(value) <= _FLAT_BYTES and name != "content":
                 continue
@@ -87,6 +90,15 @@ def look_at(messages: list[Fields], media_hosts: frozenset[str]) -> Media:
                     media.add(index, images)
             elif first in _CONTAINER_STARTS:
                 refuse_deep(value, levels_max=_LEVELS_MAX, param=f"messages.{index}.{name}")
+    return media
+
+
+def _media_of(known: KnownPrompt | None) -> Media:
+    media = Media()
+    if known is not None and known.images:
+        numbers = iter(known.images)
+        for index, count, size in zip(numbers, numbers, numbers, strict=True):
+            media.add(index, Images(count, size))
     return media
 
 

@@ -12,7 +12,8 @@ from xxhash import xxh3_64_intdigest as _digest
 
 from penstock.records.prompt_chain import PromptChain
 from penstock.wire.json_body import Fields
-from penstock.wire.messages import Media
+from penstock.wire.known_prompt import KnownPrompt
+from penstock.wire.messages import Media, decode_messages
 
 _NOTHING: Final = Raw(b"")
 
@@ -46,15 +47,31 @@ def digest(value: str | bytes | memoryview, seed: int = 0) -> int:
 
 
 def prompt_chain(
-    root: int, fields: Fields, messages: list[Fields], media: Media, image_bytes: int
+    root: int,
+    fields: Fields,
+    messages: list[Fields],
+    media: Media,
+    image_bytes: int,
+    known: KnownPrompt | None = None,
 ) -> PromptChain:
     """The links under `root`, which is a digest of account and model.
 
-    `image_bytes` is how much text costs as many tokens as an image does. This runs for every
-    request: a call saved for each message is a tenth of its time.
+    `image_bytes` is how much text costs as many tokens as an image does. `messages` stand behind
+    the known ones, whose links are taken over unless tools or the like have changed. This runs for
+    every request: a call saved for each message is a tenth of its time.
     """
     link, size = _first_link(root, fields)
+    if known is not None and (known.links[0], known.root, known.image_bytes) != (
+        link,
+        root,
+        image_bytes,
+    ):
+        messages, known = decode_messages(fields["messages"]), None
     links, sizes = [link], [size]
+    if known is not None:
+        links, sizes = known.links.tolist(), known.sizes.tolist()
+        link = links[-1]
+    before = len(links) - 1
     for message in messages:
         seed, link, size = link, 0, 0
         for name, value in message.items():
@@ -70,14 +87,28 @@ def prompt_chain(
         links.append(link)
         sizes.append(size)
     for index, images in media.by_message.items():
-        sizes[index + 1] += images.count * image_bytes - images.bytes
+        if index >= before:
+            sizes[index + 1] += images.count * image_bytes - images.bytes
+    if known is None:
+        return PromptChain(
+            tuple(links),
+            tuple(sizes),
+            earlier_of(messages),
+            _digest(messages[0].get("role", _NOTHING)) in _SYSTEM_ROLES,
+            opening_of(root, messages),
+        )
     return PromptChain(
         tuple(links),
         tuple(sizes),
-        _earlier(messages),
-        _digest(messages[0].get("role", _NOTHING)) in _SYSTEM_ROLES,
-        _opening(root, messages),
+        _earlier_with(known, messages),
+        known.has_system,
+        known.opening or opening_of(root, messages),
     )
+
+
+def is_assistant(message: Fields) -> bool:
+    # The digest of a role costs half of what taking its bytes out would.
+    return _digest(message.get("role", _NOTHING)) == _ASSISTANT
 
 
 def _first_link(root: int, fields: Fields) -> tuple[int, int]:
@@ -89,19 +120,26 @@ def _first_link(root: int, fields: Fields) -> tuple[int, int]:
     return link, size
 
 
-def _earlier(messages: list[Fields]) -> int:
+def earlier_of(messages: list[Fields]) -> int:
     """How many links stand before the last thing that an assistant said, in one part or several."""
     found = 0
     for index in range(len(messages) - 1, -1, -1):
-        # The digest of a role costs half of what taking its bytes out would.
-        if _digest(messages[index].get("role", _NOTHING)) == _ASSISTANT:
+        if is_assistant(messages[index]):
             found = index + 1
         elif found:
             break
     return found
 
 
-def _opening(root: int, messages: list[Fields]) -> int:
+def _earlier_with(known: KnownPrompt, messages: list[Fields]) -> int:
+    found = earlier_of(messages)
+    if found == 0 or (found == 1 and known.ends_with_answer):
+        return known.earlier
+    return known.count + found
+
+
+def opening_of(root: int, messages: list[Fields]) -> int:
+    """The first user message by itself; 0 if there is none."""
     for message in messages:
         if _digest(message.get("role", _NOTHING)) == _USER:
             return _digest(message.get("content", _NOTHING), root)

@@ -12,13 +12,14 @@ import msgspec
 from msgspec import Raw
 
 from penstock.wire.json_body import Fields
+from penstock.wire.known_prompt import KnownPrompt
 from penstock.wire.prompt_chain import digest
 
+SEARCHED_MESSAGES: Final = 8
 _SYSTEM_BYTES: Final = 512
 # A byte of text takes at most six in JSON: \u0041.
 _JSON_BYTES: Final = 6 * _SYSTEM_BYTES
 _STRING_BYTES: Final = _JSON_BYTES + 2
-_SEARCHED_MESSAGES: Final = 8
 _SYSTEM_ROLES: Final = (b'"system"', b'"developer"')
 _QUOTE: Final = ord('"')
 # To decode an agent's tools again at every turn would cost ten times what finding its family does.
@@ -50,9 +51,10 @@ _text_decoder = msgspec.json.Decoder(str)
 _families: dict[tuple[int, int], str] = {}
 
 
-def prompt_family(fields: Fields, messages: list[Fields]) -> str:
+def prompt_family(fields: Fields, messages: list[Fields], known: KnownPrompt | None = None) -> str:
     """Sixteen hexadecimal digits; empty for a prompt with neither tools nor system message."""
-    tools, system = fields.get("tools"), _system(messages)
+    tools = fields.get("tools")
+    system = find_system(messages) if known is None else _known_system(fields, known)
     if tools is None and system is None:
         return ""
     made_of = (
@@ -65,6 +67,15 @@ def prompt_family(fields: Fields, messages: list[Fields]) -> str:
             _families.clear()
         family = _families[made_of] = _family(tools, system)
     return family
+
+
+def find_system(messages: list[Fields]) -> Raw | None:
+    """The content of the first system message."""
+    for message in messages[:SEARCHED_MESSAGES]:
+        role, content = message.get("role"), message.get("content")
+        if role is not None and content is not None and bytes(role) in _SYSTEM_ROLES:
+            return content
+    return None
 
 
 def _family(tools: Raw | None, system: Raw | None) -> str:
@@ -87,13 +98,11 @@ def _tool_names(raw: Raw) -> list[str]:
     return [tool.function.name if tool.function else tool.name for tool in tools or ()]
 
 
-def _system(messages: list[Fields]) -> Raw | None:
-    """The content of the first system message."""
-    for message in messages[:_SEARCHED_MESSAGES]:
-        role, content = message.get("role"), message.get("content")
-        if role is not None and content is not None and bytes(role) in _SYSTEM_ROLES:
-            return content
-    return None
+def _known_system(fields: Fields, known: KnownPrompt) -> Raw | None:
+    if known.system is None:
+        return None
+    start, end = known.system
+    return Raw(memoryview(fields["messages"])[start:end])
 
 
 def _start(content: Raw) -> Raw | memoryview:

@@ -187,11 +187,11 @@ def test_refuse_deep_agrees_with_a_plain_recursive_count(value: JsonValue, level
     assert refused.value.param == "x"
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.text(alphabet='[]{}"\\ a', max_size=40), st.integers(1, 5))
-def test_brackets_inside_strings_are_not_levels(text: str, levels: int) -> None:
-    value: JsonValue = text
-    for _ in range(levels):
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.text(alphabet='[]{}"\\ a', max_size=10), max_size=4), st.integers(1, 5))
+def test_brackets_inside_strings_are_not_levels(texts: list[str], levels: int) -> None:
+    value: JsonValue = texts
+    for _ in range(levels - 1):
         value = [value]
     raw = json.dumps(value).encode()
     refuse_deep(raw, levels_max=levels, param="x")
