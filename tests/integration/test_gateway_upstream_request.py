@@ -93,7 +93,7 @@ def test_reserved_names_are_ours(cell: Cell, engine: ScriptedEngine) -> None:
     assert received["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
     assert re.fullmatch("[0-9a-f]{64}", received["cache_salt"])
     # `prompt_cache_key` names the session, but two accounts may use one name.
-    assert re.fullmatch("[0-9a-f]{32}", received["session_id"])
+    assert re.fullmatch("[0-9a-f]{16}", received["session_id"])
 
 
 def test_nothing_is_added_that_is_not_needed(cell: Cell, engine: ScriptedEngine) -> None:

@@ -5,15 +5,17 @@ import time
 
 # Ids name things, they protect nothing: the kernel's randomness for each would cost a system call.
 _random_bits = random.SystemRandom().getrandbits(128)
+_VERSION = "7%03x"
+_VARIANT = 2 << 62
 _getrandbits = random.Random(_random_bits).getrandbits  # noqa: S311 - see above
 
 
 def new_id() -> str:
     """A new UUIDv7 as text: 48 bits of milliseconds, 74 random bits."""
-    millis = time.time_ns() // 1_000_000
-    number = (millis << 80) | (7 << 76) | (_getrandbits(12) << 64) | (2 << 62) | _getrandbits(62)
-    text = f"{number:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    # In two numbers that fit into a machine's word: each request is named here.
+    millis = "%012x" % (time.time_ns() // 1_000_000)
+    tail = "%016x" % (_VARIANT | _getrandbits(62))
+    return f"{millis[:8]}-{millis[8:]}-{_VERSION % _getrandbits(12)}-{tail[:4]}-{tail[4:]}"
 
 
 def timestamp_of(uuid7: str) -> float:

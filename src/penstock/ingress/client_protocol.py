@@ -6,42 +6,31 @@ its stream is dropped.
 """
 
 import asyncio
-from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from penstock.errors import (
-    BodyTooLarge,
-    BodyTooSlow,
-    Error,
-    HeadersTooLarge,
-    InvalidRequest,
-    Overloaded,
-)
+from penstock.errors import BodyTooSlow, Error, HeadersTooLarge, InvalidRequest, Overloaded
+from penstock.ingress import request_heads
 from penstock.ingress.exchange import Exchange
+from penstock.ingress.lingering import Lingering
 from penstock.ingress.routes import is_hot, page_bytes_max
 
 if TYPE_CHECKING:
     from penstock.ingress.hot import HotDoor
 
 _FOREVER: Final = 1e9
-_UPGRADE_HEADERS: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
+# What is left of a body when its head has been read goes past the parser if it is as long as this:
+# the parser would copy it once more.
+_UNPARSED_BYTES: Final = 64 * 1024
 
 
-class _Phase(Enum):
-    """What the client owes us: a head, a body, or nothing while it is served."""
-
-    HEAD = auto()
-    BODY = auto()
-    SERVING = auto()
-
-
-# Enum members are looked up through their class each time; these are on the path of every read.
-_HEAD: Final = _Phase.HEAD
-_BODY: Final = _Phase.BODY
-_SERVING: Final = _Phase.SERVING
+# What the client owes us: a head, a body, or nothing while it is served. Not an Enum, whose members
+# are looked up through their class each time: these are on the path of every read.
+_HEAD: Final = 0
+_BODY: Final = 1
+_SERVING: Final = 2
 
 
 class ClientProtocol(HttpToolsProtocol):
@@ -57,11 +46,14 @@ class ClientProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._body_bytes = 0
         self._body_started = 0.0
+        # Bytes that are still to come of a body that the parser does not see.
+        self._unparsed = 0
         self._full_since = 0.0
         self._is_held_up = False
         self._served: Exchange | None = None
         self._page: RequestResponseCycle | None = None
         self._timer = door.wheel.after(self._settings.header_seconds, self._on_timer)
+        self._lingering: Lingering | None = None
         self.url = b""
 
     # asyncio.Protocol
@@ -74,8 +66,10 @@ class ClientProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._door.connections -= 1
         self._timer.cancel()
+        if self._lingering is not None:
+            self._lingering.cancel()
         for exchange in self._open_exchanges():
-            self._forget_body(exchange)
+            self._door.forget_body(exchange)
             exchange.leave()
         if self._page is not None:
             # uvicorn tells the newest request only; this one may be older, and about to write.
@@ -83,7 +77,10 @@ class ClientProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._phase is _HEAD and not self._head_bytes:
+        if self._unparsed:
+            self._take_body(data)
+            return
+        if self._phase == _HEAD and not self._head_bytes:
             # The first bytes of a request; until now the keep-alive time ran.
             self._timer.deadline = self._monotonic() + self._settings.header_seconds
         self._head_bytes += len(data)
@@ -95,9 +92,9 @@ class ClientProtocol(HttpToolsProtocol):
         except httptools.HttpParserUpgrade as upgrade:
             self._ignore_upgrade(data[upgrade.args[0] :])
             return
-        if self._phase is _SERVING and not self._head_bytes:
+        if self._phase == _SERVING and not self._head_bytes:
             return
-        if self._phase is _BODY:
+        if self._phase == _BODY:
             self._check_length()
         if self._head_bytes > self._settings.header_bytes_max:
             # A head without end, or a body's chunk extensions or trailers, which are as long.
@@ -139,7 +136,7 @@ class ClientProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # Trailers come the same way, and must not pass for headers.
-        if self._phase is not _BODY:
+        if self._phase != _BODY:
             self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
@@ -150,7 +147,10 @@ class ClientProtocol(HttpToolsProtocol):
         self._phase = _BODY
         self._body_started = self._monotonic()
         self._timer.deadline = self._body_started + self._settings.body_grace_seconds
-        if is_long and _size(self.url, self.headers) > self._settings.header_bytes_max:
+        if (
+            is_long
+            and request_heads.head_bytes(self.url, self.headers) > self._settings.header_bytes_max
+        ):
             self._refuse_all(HeadersTooLarge())
         elif len(self.connections) > self._settings.connections_max:
             self._refuse_all(Overloaded(retry_after_seconds=1))
@@ -165,17 +165,14 @@ class ClientProtocol(HttpToolsProtocol):
         exchange = self._exchange()
         if exchange is None:
             if self._body_bytes > page_bytes_max(self.url, self._settings):
-                self._refuse_all(self._too_large())
+                self._refuse_all(self._door.too_large())
             super().on_body(body)
             return
         if exchange.response_complete:
             return
-        exchange.add_body(body)
-        self._door.body_bytes += len(body)
-        if exchange.body_bytes > self._settings.body_bytes_max:
-            self._refuse_all(self._too_large())
-        elif self._door.body_bytes > self._settings.bodies_bytes_max:
-            self._refuse_all(Overloaded(retry_after_seconds=1))
+        refusal = self._door.keep_body(exchange, body)
+        if refusal is not None:
+            self._refuse_all(refusal)
 
     def on_message_complete(self) -> None:
         self._phase = _SERVING
@@ -201,7 +198,7 @@ class ClientProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             self._linger()
             return
-        if self._phase is _SERVING and self.cycle.response_complete:
+        if self._phase == _SERVING and self.cycle.response_complete:
             self._phase = _HEAD
         if self._full_since:
             self._is_held_up = True
@@ -211,7 +208,7 @@ class ClientProtocol(HttpToolsProtocol):
     def _go_on(self) -> None:
         """An answer is out: begin what came behind it, or read on."""
         self._is_held_up = False
-        if self._phase is _HEAD:
+        if self._phase == _HEAD:
             self._timer.deadline = self._monotonic() + self._patience()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
@@ -252,7 +249,7 @@ class ClientProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self.url = url
         self.headers.extend(headers)
-        self.expect_100_continue = _expects_continue(headers)
+        self.expect_100_continue = request_heads.expects_continue(headers)
         try:
             super().on_headers_complete()
         except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
@@ -276,9 +273,9 @@ class ClientProtocol(HttpToolsProtocol):
         self._phase = _HEAD
         method = self.parser.get_method()
         self.parser = httptools.HttpRequestParser(self)
-        lines = [b"%s %s HTTP/1.1" % (method, exchange.target), b"connection: close"]
-        lines += [b"%s: %s" % pair for pair in exchange.headers if pair[0] not in _UPGRADE_HEADERS]
-        self.data_received(b"\r\n".join([*lines, b"", rest]))
+        self.data_received(
+            request_heads.without_upgrade(method, exchange.target, exchange.headers) + rest
+        )
 
     def _check_length(self) -> None:
         """Once, after the read that ended the head: a body that is too long is refused unread."""
@@ -286,15 +283,37 @@ class ClientProtocol(HttpToolsProtocol):
         if exchange is None or exchange.is_length_checked or exchange.response_complete:
             return
         exchange.is_length_checked = True
-        for name, value in exchange.headers:
-            if name == b"content-length" and int(value) > self._settings.body_bytes_max:
-                self._refuse(self._too_large())
-                return
-        if exchange.is_active and _expects_continue(exchange.headers):
+        length = request_heads.content_length(exchange.headers)
+        if length > self._settings.body_bytes_max:
+            self._refuse(self._door.too_large())
+            return
+        if length - exchange.body_bytes >= _UNPARSED_BYTES:
+            self._unparsed = length - exchange.body_bytes
+        if exchange.is_active and request_heads.expects_continue(exchange.headers):
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
+    def _take_body(self, data: bytes) -> None:
+        """More of a long body: its length is known, so no parser is needed to find its end."""
+        exchange = self._exchange()
+        if exchange is None or exchange.response_complete:
+            # Refused: what still comes of it is not read.
+            return
+        part = data if len(data) <= self._unparsed else data[: self._unparsed]
+        self._unparsed -= len(part)
+        self._body_bytes += len(part)
+        refusal = self._door.keep_body(exchange, part)
+        if refusal is not None:
+            self._refuse(refusal)
+        if refusal is not None or self._unparsed:
+            return
+        # The old one still waits for that body.
+        self.parser = httptools.HttpRequestParser(self)
+        self.on_message_complete()
+        if len(data) > len(part):
+            self.data_received(data[len(part) :])
+
     def _launch(self, exchange: Exchange) -> None:
-        self._forget_body(exchange)
+        self._door.forget_body(exchange)
         self._served = exchange
         exchange.is_full = self._full_since > 0
         # One task per request, as uvicorn itself does: a TaskGroup costs 7.5 µs, and uvicorn
@@ -314,31 +333,27 @@ class ClientProtocol(HttpToolsProtocol):
         cycles: list[object] = [self._served, self.cycle, *(cycle for cycle, _ in self.pipeline)]
         return [cycle for cycle in cycles if isinstance(cycle, Exchange)]
 
-    def _forget_body(self, exchange: Exchange) -> None:
-        self._door.body_bytes -= exchange.body_bytes
-        exchange.body_bytes = 0
-
     def _on_timer(self) -> None:
         """The connection's one clock: what it means depends on what the client owes us."""
         if self.transport is None or self.transport.is_closing():
             return
         if self._full_since:
             self.transport.abort()
-        elif self._phase is _HEAD and not self._head_bytes:
+        elif self._phase == _HEAD and not self._head_bytes:
             # Idle, or connected and never said anything.
             self._close()
-        elif self._phase is _HEAD:
+        elif self._phase == _HEAD:
             self._refuse(BodyTooSlow("The request's headers came too slowly."))
-        elif self._phase is _BODY and not self.pipeline and self._is_too_slow():
+        elif self._phase == _BODY and not self.pipeline and self._is_too_slow():
             self._refuse(BodyTooSlow())
         else:
             self._timer = self._door.wheel.after(self._patience(), self._on_timer)
 
     def _patience(self) -> float:
         """How long the client may take for what it owes us."""
-        if self._phase is _SERVING:
+        if self._phase == _SERVING:
             return _FOREVER
-        if self._phase is _BODY:
+        if self._phase == _BODY:
             return self._settings.body_grace_seconds
         # Half a head may have come while an answer was being made.
         settings = self._settings
@@ -348,9 +363,6 @@ class ClientProtocol(HttpToolsProtocol):
         elapsed = self._monotonic() - self._body_started
         return self._body_bytes < elapsed * self._settings.body_bytes_per_second_min
 
-    def _too_large(self) -> Error:
-        return BodyTooLarge(f"The body is over {self._settings.body_bytes_max} bytes.")
-
     def _refuse(self, error: Error) -> None:
         """Answer and close: what else this client sends cannot be trusted to be a request."""
         exchange = self._exchange()
@@ -359,7 +371,7 @@ class ClientProtocol(HttpToolsProtocol):
                 self._close()
                 return
             exchange = Exchange(self, self.url, self.headers or [])
-        self._forget_body(exchange)
+        self._door.forget_body(exchange)
         is_behind_another = bool(self.pipeline)
         if exchange.task is not None or is_behind_another or self.transport.is_closing():
             # A request before this one is being served: its answer cannot be told from a refusal.
@@ -378,22 +390,7 @@ class ClientProtocol(HttpToolsProtocol):
         self._linger()
 
     def _linger(self) -> None:
-        """Closing waits until all is written; a client that does not read must not hold it up."""
         self._timer.cancel()
-        unread = self.transport.get_write_buffer_size()
-
-        def look_again() -> None:
-            if self.transport.get_write_buffer_size() < unread:
-                self._linger()
-            else:
-                self.transport.abort()
-
-        self._timer = self._door.wheel.after(self._settings.client_stall_seconds, look_again)
-
-
-def _size(url: bytes, headers: list[tuple[bytes, bytes]]) -> int:
-    return len(url) + sum(len(name) + len(value) for name, value in headers)
-
-
-def _expects_continue(headers: list[tuple[bytes, bytes]]) -> bool:
-    return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
+        if self._lingering is None:
+            seconds = self._settings.client_stall_seconds
+            self._lingering = Lingering(self.transport, self._door.wheel, seconds)

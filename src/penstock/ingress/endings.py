@@ -133,4 +133,5 @@ def _count(row: Row, end: RequestEnd) -> None:
 
 
 def _millis(seconds: float) -> float:
-    return round(seconds * 1000, 3)
+    # By cutting: rounding would cost as much as all the rest of the line.
+    return int(seconds * 1e6) / 1e3

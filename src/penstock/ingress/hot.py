@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from msgspec import UNSET
 
 from penstock.clock import Clock, TimerWheel, new_id
-from penstock.errors import Aborted, Error, InternalError
+from penstock.errors import Aborted, BodyTooLarge, Error, InternalError, Overloaded
 from penstock.ingress import error_response
 from penstock.ingress.asked import Asked, Wish
 from penstock.ingress.async_offer import async_offer
@@ -151,6 +151,24 @@ class HotDoor:
         call.end.status = exchange.status
         self._endings.finish(call.id, exchange.target, None, call.end)
         self._endings.count_refusal(None, call.end)
+
+    def keep_body(self, exchange: Exchange, part: bytes) -> Error | None:
+        """A part of a request's body has come; says why there is no room for it."""
+        exchange.add_body(part)
+        self.body_bytes += len(part)
+        if exchange.body_bytes > self.settings.body_bytes_max:
+            return self.too_large()
+        if self.body_bytes > self.settings.bodies_bytes_max:
+            return Overloaded(retry_after_seconds=1)
+        return None
+
+    def forget_body(self, exchange: Exchange) -> None:
+        """It is read, refused or gone."""
+        self.body_bytes -= exchange.body_bytes
+        exchange.body_bytes = 0
+
+    def too_large(self) -> Error:
+        return BodyTooLarge(f"The body is over {self.settings.body_bytes_max} bytes.")
 
     def render_default_headers(self, default_headers: list[tuple[bytes, bytes]]) -> bytes:
         """uvicorn renews this list once a second; it is rendered once for each renewal."""

@@ -47,7 +47,7 @@ def opening(
     return (
         f"{request.id}\t{_who_pays_what(request)}\t{attempt}\t{end.replica}\t"
         f"{_escaped(session) if session else ''}\t{request.prompt_family}\t"
-        f"{_escaped(workflow) if workflow else ''}\t{request.is_stream:d}\t{retry}\t"
+        f"{_escaped(workflow) if workflow else ''}\t{_flag(request.is_stream)}\t{retry}\t"
         f"{_escaped(caller) if caller else ''}\t{waited_us}\t"
         f"{{{','.join(map(str, limits)) if limits else ''}}}\t"
         f"{_NULL if expected is None else expected}\t{end.session_moved}\t{end.cache_break}\t"
@@ -62,7 +62,7 @@ def _who_pays_what(request: InferenceRequest) -> str:
     if known is not None and known[0] is price:
         return known[1]
     text = (
-        f"{request.account}\t{request.key}\t{request.model.id}\t{request.tier!s}\t"
+        f"{request.account}\t{request.key}\t{request.model.id}\t{request.tier.value}\t"
         f"{price.input_nanousd_per_mtok}\t{price.cached_input_nanousd_per_mtok}\t"
         f"{price.output_nanousd_per_mtok}\t{price.multiplier_bp}"
     )
@@ -82,9 +82,9 @@ def closing(times: Times, outcome: Outcome, error: str, billed: Bill) -> bytes:
     if usage is not None:
         prompt, cached, output = usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens
     return (
-        f"{duration}\t{outcome!s}\t{error}\t{_NULL if first is None else first}\t"
+        f"{duration}\t{outcome.value}\t{error}\t{_NULL if first is None else first}\t"
         f"{_NULL if streamed is None else streamed}\t{prompt}\t"
-        f"{_NULL if cached is None else cached}\t{billed.is_cached_estimated:d}\t{output}\t"
+        f"{_NULL if cached is None else cached}\t{_flag(billed.is_cached_estimated)}\t{output}\t"
         f"{billed.charge_nanousd}\t{billed.reason}\n"
     ).encode()
 
@@ -102,6 +102,10 @@ def agreed_in(opened: bytes) -> tuple[Price, int | None]:
 def is_of_job(opened: bytes) -> bool:
     """Whether an opening half is of a job's attempt."""
     return opened.split(b"\t", _TIER_AT + 1)[_TIER_AT] != Tier.NOW.encode()
+
+
+def _flag(is_so: bool) -> str:
+    return "1" if is_so else "0"
 
 
 def _escaped(label: str) -> str:

@@ -11,6 +11,7 @@ from penstock.records.model import Model, ModelId
 from penstock.records.price import Price, Prices, Tier
 
 _NANOUSD_PER_USD: Final = 10**9
+_USD: Final = "%d.%09d"
 
 
 # The first row of a book holds from ever, so this is never what is found.
@@ -54,4 +55,4 @@ def usd(nanousd: int) -> str:
     """Nano-dollars as dollars, every digit of them."""
     if nanousd < 0:
         return f"-{usd(-nanousd)}"
-    return f"{nanousd // _NANOUSD_PER_USD}.{nanousd % _NANOUSD_PER_USD:09d}"
+    return _USD % divmod(nanousd, _NANOUSD_PER_USD)

@@ -4,8 +4,6 @@ Reserved names are dropped and set by us, so no duplicate key ever goes upstream
 last-wins, and a value that was merely spliced in could be overridden by the caller's own.
 """
 
-import hashlib
-
 import msgspec
 from msgspec import Raw
 
@@ -47,12 +45,7 @@ def request_body(request: InferenceRequest, served_name: Raw) -> tuple[bytes, Ra
     if call.id_prefix:
         body["request_id"] = Raw(b'"%s%s"' % (call.id_prefix.encode(), request.id.encode()))
     if request.session:
-        body["session_id"] = Raw(b'"%s"' % _scoped_session(request).encode())
+        # Its key, not its name: two accounts may use the same, and the engine must tell them apart.
+        body["session_id"] = Raw(b'"%016x"' % request.session_key)
     rest = msgspec.json.encode(body)
     return b'{"%s":' % call.prompt.encode(), prompt, b"," + rest[1:]
-
-
-def _scoped_session(request: InferenceRequest) -> str:
-    """Two accounts may use the same session name: the engine must not see them as one."""
-    scoped = f"{request.account}\0{request.session}".encode()
-    return hashlib.blake2b(scoped, digest_size=16).hexdigest()

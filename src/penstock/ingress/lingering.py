@@ -1,0 +1,27 @@
+"""The end of a connection to which something is still to be written."""
+
+import asyncio
+
+from penstock.clock import TimerWheel
+
+
+class Lingering:
+    """Closing waits until all is written; a client that does not read must not hold it up."""
+
+    def __init__(self, transport: asyncio.Transport, wheel: TimerWheel, seconds: float) -> None:
+        self._transport = transport
+        self._wheel = wheel
+        self._seconds = seconds
+        self._unread = transport.get_write_buffer_size()
+        self._timer = wheel.after(seconds, self._look_again)
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+    def _look_again(self) -> None:
+        unread = self._transport.get_write_buffer_size()
+        if unread >= self._unread:
+            self._transport.abort()
+            return
+        self._unread = unread
+        self._timer = self._wheel.after(self._seconds, self._look_again)

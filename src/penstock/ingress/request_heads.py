@@ -1,0 +1,30 @@
+"""What a connection must know of a request's head before anybody reads the request. Pure."""
+
+from typing import Final
+
+Headers = list[tuple[bytes, bytes]]
+
+_UPGRADE_HEADERS: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
+
+
+def head_bytes(url: bytes, headers: Headers) -> int:
+    return len(url) + sum(len(name) + len(value) for name, value in headers)
+
+
+def content_length(headers: Headers) -> int:
+    """0 where none is given. The parser has let by digits only, and one such header at most."""
+    for name, value in headers:
+        if name == b"content-length":
+            return int(value)
+    return 0
+
+
+def expects_continue(headers: Headers) -> bool:
+    return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
+
+
+def without_upgrade(method: bytes, target: bytes, headers: Headers) -> bytes:
+    """The same head without the question for another protocol."""
+    lines = [b"%s %s HTTP/1.1" % (method, target), b"connection: close"]
+    lines += [b"%s: %s" % pair for pair in headers if pair[0] not in _UPGRADE_HEADERS]
+    return b"\r\n".join([*lines, b"", b""])
