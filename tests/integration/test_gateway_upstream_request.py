@@ -154,11 +154,12 @@ def test_accounts_do_not_share_a_salt_or_a_session(cell: Cell, engine: ScriptedE
 def test_the_session_is_found_wherever_a_client_puts_it(
     cell: Cell, engine: ScriptedEngine, header: str
 ) -> None:
-    expected = hashlib.blake2b(f"{cell.account}\0ses_7".encode(), digest_size=16).hexdigest()
     assert cell.post(_V1, chat_body(), headers={header: "ses_7"}).status_code == 200
-    assert json.loads(_last(engine)[0])["session_id"] == expected
+    session = json.loads(_last(engine)[0])["session_id"]
+    assert cell.post(_V1, chat_body(), headers={header: "ses_8"}).status_code == 200
+    assert json.loads(_last(engine)[0])["session_id"] != session
     assert cell.chat(chat_body(prompt_cache_key="ses_7")).status_code == 200
-    assert json.loads(_last(engine)[0])["session_id"] == expected
+    assert json.loads(_last(engine)[0])["session_id"] == session
 
 
 def test_only_listed_headers_go_up(cell: Cell, engine: ScriptedEngine) -> None:
