@@ -11,6 +11,8 @@ from penstock.records.account import Account, Grant
 from penstock.records.model import Model
 from penstock.records.request import Api
 from penstock.wire.json_body import Field, Fields
+from penstock.wire.large_body import ParsedBody
+from penstock.wire.prompt_memory import BodyDigests
 from penstock.wire.prompt_request import OPTIONS
 from penstock.wire.queued import wants_queue
 
@@ -44,8 +46,10 @@ class Asked(msgspec.Struct):
     fields: Fields
     api: Api = Api.CHAT
     body_bytes: int = 0
-    messages: list[Fields] | None = None
     wish: Wish | None = None
+    # A long chat's messages as far as they were read on the way, and by what it is known again.
+    parsed: ParsedBody | None = None
+    digests: BodyDigests | None = None
 
 
 def wish_of(route: Route, headers: "CallerHeaders", fields: Fields) -> Wish | None:

@@ -127,13 +127,6 @@ class CallerHeaders:
         return value.decode("latin-1")
 
 
-class _Opened(Asked):
-    """With what the prompt's own reading goes on from."""
-
-    parsed: ParsedBody | None = None
-    digests: BodyDigests | None = None
-
-
 class RequestReader:
     """Catalogue and keys, joined for reading. Of its own it has the prompts of earlier turns."""
 
@@ -174,25 +167,15 @@ class RequestReader:
         assert key.account is not None, "authorize grants nothing to a key without one"
         if route.surface is Surface.WORKERS_RUN:
             fields = _unwrapped(route, fields)
-        # What came one level down has its own messages, whatever stands beside it.
-        messages = parsed.messages if fields is parsed.fields else None
         api = api_of(route, model, fields)
         wish = wish_of(route, headers, fields)
         if wish is not None:
             self._require_queue(model, wish, api)
-        return _Opened(
-            route,
-            model,
-            grant,
-            key.account,
-            fields,
-            api,
-            len(body),
-            messages,
-            wish,
-            parsed,
-            digests,
-        )
+        asked = Asked(route, model, grant, key.account, fields, api, len(body), wish)
+        if fields is parsed.fields and parsed.messages is not None:
+            # What came one level down has its own messages, whatever stands beside it.
+            asked.parsed, asked.digests = parsed, digests
+        return asked
 
     def prompt(
         self, request_id: RequestId, headers: CallerHeaders, asked: Asked, tier: Tier = Tier.NOW
@@ -314,16 +297,10 @@ class RequestReader:
 
 def _taken_out(asked: Asked) -> tuple[ParsedBody | None, BodyDigests | None]:
     """What is asked is held as long as the request is open, and this may be long."""
-    messages, asked.messages = asked.messages, None
-    if not isinstance(asked, _Opened):
-        return None, None
     parsed, digests = asked.parsed, asked.digests
     asked.parsed = asked.digests = None
-    # An item of a list has its own fields; and what is no chat has not had its messages checked,
-    # so nothing may be learned of them.
-    if messages is None or asked.api is not Api.CHAT:
-        return None, None
-    return parsed, digests
+    # What is no chat has not had its messages checked, so nothing may be learned of them.
+    return (parsed, digests) if asked.api is Api.CHAT else (None, None)
 
 
 def _unwrapped(route: Route, fields: Fields) -> Fields:

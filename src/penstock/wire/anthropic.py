@@ -17,18 +17,11 @@ from penstock.wire.json_body import (
     is_given,
     refuse_deep,
 )
-from penstock.wire.messages import Images, Media, check_url, decode_messages
+from penstock.wire.media import Images, Media
+from penstock.wire.messages import check_url, decode_messages
 from penstock.wire.prompt_family import prompt_family
-from penstock.wire.prompt_request import (
-    CACHE_KEY,
-    STREAM,
-    TOKENS,
-    PromptRequest,
-    needs_of,
-    take_options,
-    weigh,
-    workflow_of,
-)
+from penstock.wire.prompt_fields import needs_of, take_options, weigh, workflow_of
+from penstock.wire.prompt_request import CACHE_KEY, STREAM, TOKENS, PromptRequest
 
 _MAX_TOKENS = Field("max_tokens", TOKENS, None)
 _LOOKED_AT: Final = frozenset({"messages", "system", "output_config"})

@@ -6,33 +6,14 @@ import msgspec
 from msgspec import Meta, Raw
 
 from penstock.errors import InvalidRequest
+from penstock.wire.chat_options import Conversation, StreamOptions
 from penstock.wire.json_body import Field, Fields
 from penstock.wire.known_prompt import KnownPrompt
 from penstock.wire.messages import decode_messages, look_at
 from penstock.wire.prompt_family import prompt_family
-from penstock.wire.prompt_request import (
-    CACHE_KEY,
-    STREAM,
-    TOKENS,
-    PromptRequest,
-    needs_of,
-    take_options,
-    weigh,
-    workflow_of,
-)
+from penstock.wire.prompt_fields import needs_of, take_options, weigh, workflow_of
+from penstock.wire.prompt_request import CACHE_KEY, STREAM, TOKENS, PromptRequest
 from penstock.wire.response_format import normalised
-
-
-class StreamOptions(msgspec.Struct):
-    """OpenAI's `include_usage`, and vLLM's count in every chunk."""
-
-    include_usage: bool | None = None
-    continuous_usage_stats: bool | None = None
-
-
-class _Conversation(msgspec.Struct):
-    id: str = ""
-
 
 _NO_STREAM_OPTIONS: Final = StreamOptions()
 
@@ -40,7 +21,7 @@ _STREAM_OPTIONS = Field("stream_options", msgspec.json.Decoder(StreamOptions | N
 _CHOICES = Field("n", msgspec.json.Decoder(Annotated[int, Meta(ge=1, le=128)] | None), None)
 _MAX_TOKENS = Field("max_tokens", TOKENS, None)
 _MAX_COMPLETION_TOKENS = Field("max_completion_tokens", TOKENS, None)
-_CONVERSATION = msgspec.json.Decoder(_Conversation | str | None)
+_CONVERSATION = msgspec.json.Decoder(Conversation | str | None)
 
 # Fields that are checked by their own readers, or are scalars the engine checks itself.
 _LOOKED_AT: Final = frozenset({
@@ -112,6 +93,6 @@ def _conversation(raw: Raw) -> str:
         conversation = _CONVERSATION.decode(raw)
     except (msgspec.DecodeError, RecursionError):
         return ""
-    if isinstance(conversation, _Conversation):
+    if isinstance(conversation, Conversation):
         return conversation.id
     return conversation or ""

@@ -14,6 +14,7 @@ from msgspec import Raw
 from penstock.errors import BadBase64, InvalidRequest
 from penstock.wire.json_body import DEPTH_MAX, Fields, is_container, refuse_deep
 from penstock.wire.known_prompt import KnownPrompt
+from penstock.wire.media import Images, Media, MediaUrl
 
 # Keys by which vLLM knows a part that it would load; it goes by them when `type` is absent.
 _IMAGE_KEYS = frozenset({"image_url", "image_pil", "image_embeds"})
@@ -32,32 +33,7 @@ _messages_decoder = msgspec.json.Decoder(list[Fields])
 _parts_decoder = msgspec.json.Decoder(list[Fields | str])
 
 
-class _Url(msgspec.Struct):
-    url: str
-
-
-_url_decoder = msgspec.json.Decoder(_Url | str | None)
-
-
-class Images(msgspec.Struct):
-    """The images in one message, and how many of its bytes they are."""
-
-    count: int = 0
-    bytes: int = 0
-
-
-class Media(msgspec.Struct):
-    """The images in all messages together, and those of each that has some, by its index."""
-
-    images: int = 0
-    image_bytes: int = 0
-    by_message: dict[int, Images] = {}
-
-    def add(self, index: int, images: Images) -> None:
-        """Those of one message."""
-        self.by_message[index] = images
-        self.images += images.count
-        self.image_bytes += images.bytes
+_url_decoder = msgspec.json.Decoder(MediaUrl | str | None)
 
 
 def decode_messages(raw: Raw) -> list[Fields]:
@@ -131,7 +107,7 @@ def _check_media(name: str, raw: Raw, media_hosts: frozenset[str], param: str) -
         value = _url_decoder.decode(raw)
     except msgspec.DecodeError as bad:
         raise InvalidRequest(f"`{param}.{name}`: {bad}", param=param) from None
-    url = value.url if isinstance(value, _Url) else value
+    url = value.url if isinstance(value, MediaUrl) else value
     if url is not None:
         check_url(url, media_hosts, param)
 

@@ -13,7 +13,8 @@ from xxhash import xxh3_64_intdigest as _digest
 from penstock.records.prompt_chain import PromptChain
 from penstock.wire.json_body import Fields
 from penstock.wire.known_prompt import KnownPrompt
-from penstock.wire.messages import Media, decode_messages
+from penstock.wire.media import Media
+from penstock.wire.messages import decode_messages
 
 _NOTHING: Final = Raw(b"")
 

@@ -14,6 +14,7 @@ from msgspec import Raw
 from penstock.wire.json_body import Fields
 from penstock.wire.known_prompt import KnownPrompt
 from penstock.wire.prompt_chain import digest
+from penstock.wire.prompt_shapes import Part, Tool
 
 SEARCHED_MESSAGES: Final = 8
 _SYSTEM_BYTES: Final = 512
@@ -24,27 +25,12 @@ _SYSTEM_ROLES: Final = (b'"system"', b'"developer"')
 _QUOTE: Final = ord('"')
 # To decode an agent's tools again at every turn would cost ten times what finding its family does.
 _FAMILIES_MAX: Final = 4096
-# Nobody can make two prompts with one digest who does not know what it starts from.
+# What two prompts with one digest would share is a label, no more.
 _SEED: Final = secrets.randbits(64)
 
 
-class _Function(msgspec.Struct):
-    name: str = ""
-
-
-class _Tool(msgspec.Struct):
-    """OpenAI's shape, or Workers AI's flat one."""
-
-    function: _Function | None = None
-    name: str = ""
-
-
-class _Part(msgspec.Struct):
-    text: str = ""
-
-
-_tools_decoder = msgspec.json.Decoder(list[_Tool] | None)
-_parts_decoder = msgspec.json.Decoder(list[_Part])
+_tools_decoder = msgspec.json.Decoder(list[Tool] | None)
+_parts_decoder = msgspec.json.Decoder(list[Part])
 _text_decoder = msgspec.json.Decoder(str)
 
 

@@ -13,7 +13,7 @@ from penstock.records.prompt_chain import PromptChain
 from penstock.wire.json_body import Fields
 from penstock.wire.known_prompt import KnownPrompt
 from penstock.wire.large_body import ParsedBody, end_of, offset_of
-from penstock.wire.messages import Media
+from penstock.wire.media import Media
 from penstock.wire.prompt_chain import earlier_of, is_assistant, opening_of
 from penstock.wire.prompt_family import SEARCHED_MESSAGES, find_system
 

@@ -18,18 +18,11 @@ from penstock.wire.json_body import (
     is_given,
     refuse_deep,
 )
-from penstock.wire.messages import Media, look_at_parts
+from penstock.wire.media import Media
+from penstock.wire.messages import look_at_parts
 from penstock.wire.prompt_family import prompt_family
-from penstock.wire.prompt_request import (
-    CACHE_KEY,
-    STREAM,
-    TOKENS,
-    PromptRequest,
-    needs_of,
-    take_options,
-    weigh,
-    workflow_of,
-)
+from penstock.wire.prompt_fields import needs_of, take_options, weigh, workflow_of
+from penstock.wire.prompt_request import CACHE_KEY, STREAM, TOKENS, PromptRequest
 from penstock.wire.stored_state import refuse_stored_state
 
 _MAX_TOKENS = Field("max_output_tokens", TOKENS, None)

@@ -321,7 +321,7 @@ def test_an_item_of_a_list_is_read_by_its_own_fields() -> None:
     asked = reader.open(route, headers, KEYS[0], body)
     assert memory.found == 1
     item = read_fields(body_of(messages("x", "y", "z")))
-    own = msgspec.structs.replace(asked, fields=item, messages=None)
+    own = msgspec.structs.replace(asked, fields=item, parsed=None)
     request = reader.prompt(REQUEST, headers, own)
     assert request.body is item
     assert len(request.chain.links) == 4

@@ -107,9 +107,9 @@ def test_long_bodies_are_not_held_twice(reader: RequestReader) -> None:
     long = [{"role": "user", "content": "x" * 100_000}]
     asked, caller = opened(reader, CHAT, {"model": FULL.id, "messages": long})
     assert asked.body_bytes > 100_000
-    assert [len(messages or ()) for messages in (asked.messages,)] == [1]
+    assert [len(parsed.messages or ()) for parsed in (asked.parsed,) if parsed] == [1]
     request = reader.prompt(RequestId(new_id()), caller, asked)
-    assert asked.messages is None
+    assert asked.parsed is None
     request.body.clear()
     assert not asked.fields
 
