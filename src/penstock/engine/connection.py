@@ -14,6 +14,7 @@ import httptools
 from msgspec import Raw
 
 from penstock.errors import EngineFailed, Error, ReplicaUnreachable
+from penstock.wire.chunks import only_chunk
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +69,10 @@ class Connection(asyncio.Protocol):
         self._headers = []
         for piece in pieces:
             # uvloop gathers what is written in one turn of the loop into one system call.
-            self._transport.write(piece if isinstance(piece, bytes) else memoryview(piece))
+            if isinstance(piece, Raw):
+                self._transport.write(memoryview(piece))
+            else:
+                self._transport.write(piece)
 
     def abort(self) -> None:
         """Drop the connection at once; the engine stops generating when it notices."""
@@ -179,10 +183,14 @@ class Connection(asyncio.Protocol):
     def _take_chunks(self, receiver: Receiver, data: bytes) -> bytes:
         """Hand on the whole chunks that data begins with; what is left is for the parser.
 
-        A streamed token comes as one small chunk, mostly alone: to find its two ends costs a
-        quarter of what the parser and its callbacks do. The parser stands at the same place of a
-        later chunk then, and cannot tell that it did not see those between.
+        To find the two ends of a chunk costs a quarter of what the parser and its callbacks do. The
+        parser stands at the same place of a later chunk then, and cannot tell that it did not see
+        those between.
         """
+        token = only_chunk(data)
+        if token is not None:
+            receiver.on_body(token)
+            return b""
         at, end = 0, len(data)
         while at < end and self._receiver is receiver:
             line = _CHUNK_LINE.match(data, at)

@@ -19,6 +19,7 @@ _USAGE_KEY = len(b',"usage":')
 _NESTED_USAGE = re.compile(rb',"usage":\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}')
 _CHOICES = b'"choices":['
 _CLOSED = ord("]")
+_ONE_OR_MORE = b"}]"
 _FINISHED = b'"finish_reason":"'
 _FINGERPRINT = re.compile(rb',"system_fingerprint":"(?:[^"\\]|\\.)*"')
 # Three digits: `n` is at most 128, and int() fails on thousands of them.
@@ -38,6 +39,11 @@ def _end_of_object(event: bytes, start: int) -> int:
     except (ValueError, RecursionError):
         raise EngineFailed("The engine's usage is not a JSON object.") from None
     return start + length
+
+
+def _has_no_choices(event: bytes, end: int) -> bool:
+    choices = event.find(_CHOICES, 0, end)
+    return choices >= 0 and event[choices + len(_CHOICES)] == _CLOSED
 
 
 class Fingerprint:
@@ -122,8 +128,8 @@ class EventStream:
             match = _NESTED_USAGE.match(event, start)
             end = match.end() if match is not None else _end_of_object(event, start + _USAGE_KEY)
         raw = event[start + _USAGE_KEY : end]
-        choices = event.find(_CHOICES, 0, start)
-        if choices >= 0 and event[choices + len(_CHOICES)] == _CLOSED:
+        # In most events the choices stand right before it, and there is one.
+        if event[start - 2 : start] != _ONE_OR_MORE and _has_no_choices(event, start):
             return self._total(event, raw)
         self._usage[self._index(event)] = raw
         if self._keeps_all:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import ClassVar, Final, Protocol
 
+from penstock.wire.chunks import chunk
+
 Headers = list[tuple[bytes, bytes]]
 
 STATUS_LINES: Final = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode() for s in HTTPStatus}
@@ -121,7 +123,7 @@ class Exchange:
         if self.disconnected or not data:
             return
         if self._is_chunked:
-            self.transport.write(b"%x\r\n%s\r\n" % (len(data), data))
+            self.transport.write(chunk(data))
         else:
             self.transport.write(data)
 

@@ -13,6 +13,9 @@ from penstock.records.limit import Measure, Standing
 _NAMES: Final = {Measure.REQUESTS: "requests", Measure.TOKENS: "tokens", Measure.NANOUSD: "usd"}
 
 
+_SECONDS: Final = "%.3f"
+
+
 def limit_headers(standings: Iterable[Standing], warnings: Iterable[Standing], now: float) -> bytes:
     """`x-ratelimit-*` for the tightest limit of each measure; a warning for soft ones passed."""
     lines = [_lines(tightest, now) for tightest in _tightest(standings)]
@@ -55,7 +58,7 @@ def _lines(standing: Standing, now: float) -> str:
 def _duration(seconds: float) -> str:
     """As OpenAI writes it: 1h2m3s, 7.5s."""
     if seconds < 60:
-        return f"{round(seconds, 3):g}s"
+        return (_SECONDS % seconds).rstrip("0").rstrip(".") + "s"
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h{minutes}m{rest}s" if hours else f"{minutes}m{rest}s"

@@ -1,0 +1,29 @@
+"""HTTP's chunked framing, as far as streams of tokens need it: one small chunk, mostly alone."""
+
+from typing import Final
+
+_LINE_END: Final = b"\r\n"
+# A token's event has a few hundred bytes. To format its length would cost as much as all the rest.
+_LINES: Final = tuple([b"%x\r\n" % size for size in range(4096)])
+
+
+def chunk(data: bytes) -> bytes:
+    """The data as one chunk. Not for empty data: that would be the end of the body."""
+    size = len(data)
+    line = _LINES[size] if size < len(_LINES) else b"%x\r\n" % size
+    return b"".join((line, data, _LINE_END))
+
+
+def only_chunk(data: bytes) -> bytes | None:
+    """What is in the chunk that data is: one whole, with two or three digits, and nothing else.
+
+    None for all else, such as a line with extensions, or in capitals: that must be parsed.
+    """
+    # With the line's end and the data's, two digits make 6 bytes around it and three make 7.
+    size = len(data) - 6 if len(data) < 262 else len(data) - 7
+    if not 16 <= size < len(_LINES):
+        return None
+    line = _LINES[size]
+    if data.startswith(line) and data.endswith(_LINE_END):
+        return data[len(line) : -2]
+    return None
