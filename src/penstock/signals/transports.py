@@ -5,7 +5,6 @@ from typing import Protocol
 
 from penstock.signals.counts import Counts
 from penstock.signals.local import LocalSockets
-from penstock.signals.nats import NatsLine
 from penstock.signals.settings import Settings
 
 
@@ -33,4 +32,7 @@ def make_transports(
     local = LocalSockets(settings, mark, sender, counts)
     if settings.transport == "local":
         return (local,)
+    # Only where it is wanted: the client takes two megabytes of every worker.
+    from penstock.signals.nats import NatsLine  # noqa: PLC0415 - see above
+
     return (local, NatsLine(settings, mark, counts))

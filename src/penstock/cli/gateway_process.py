@@ -1,0 +1,93 @@
+"""The gateway's own process, which `penstock gateway` becomes. Imports nothing of the command line.
+
+Its workers are started by importing it again: what it loads, each of them loads.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+from penstock.cli.exit_codes import CommandFailed, line_of
+from penstock.cli.parent_watch import end_with_parent
+from penstock.config import export, load
+from penstock.ingress.server import make_run_folder, remove_run_folder, run_gateway
+from penstock.ingress.settings import Settings
+from penstock.telemetry import log
+
+_FAILED = "The gateway could not start; the log says why."
+
+
+def main() -> None:
+    """Serve, with the configuration of the environment; the argument is the pid of our parent."""
+    config = load().config
+    log.set_up(config.telemetry)
+    # uvicorn sends itself the signal again at its end: without these, it would end us unswept.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
+    parent_pid = int(sys.argv[1])
+    if parent_pid:
+        end_with_parent(parent_pid)
+    try:
+        _serve(config.ingress)
+    except CommandFailed as failed:
+        sys.stderr.write(f"error: {line_of(failed)}\n")
+        sys.exit(failed.code)
+
+
+def _serve(settings: Settings) -> None:
+    is_ours = not settings.run_folder
+    folder = make_run_folder() if is_ours else Path(settings.run_folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    # Workers read their own configuration: theirs must be the same as ours.
+    export({"ingress.run_folder": str(folder)})
+    try:
+        with _signal_numbers(is_kept=settings.workers > 1) as received:
+            run_gateway("penstock.cli.gateway_worker:worker", settings, folder)
+    except SystemExit as left:
+        # uvicorn's own code for a failed start is the one that stands for Postgres here.
+        if left.code:
+            raise CommandFailed(_FAILED) from None
+        raise
+    finally:
+        if is_ours:
+            remove_run_folder(folder)
+    if not {signal.SIGTERM, signal.SIGINT} & set(received):
+        raise CommandFailed(_FAILED)
+
+
+@contextlib.contextmanager
+def _signal_numbers(*, is_kept: bool) -> Iterator[list[int]]:
+    """The signals that came meanwhile, after the block.
+
+    uvicorn's parent of several workers returns in the same way when it was told to end and when
+    its workers could not start. One worker alone needs the wake-up for its own loop, and leaves by
+    an exception.
+    """
+    numbers: list[int] = []
+    if not is_kept:
+        yield numbers
+        return
+    receiver, sender = os.pipe()
+    os.set_blocking(sender, False)
+    os.set_blocking(receiver, False)
+    before = signal.set_wakeup_fd(sender, warn_on_full_buffer=False)
+    try:
+        yield numbers
+    finally:
+        signal.set_wakeup_fd(before)
+        with contextlib.suppress(BlockingIOError):
+            numbers += os.read(receiver, 4096)
+        os.close(receiver)
+        os.close(sender)
+
+
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(0)
+
+
+if __name__ == "__main__":
+    main()
