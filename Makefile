@@ -3,6 +3,7 @@
 #   $(CACHE)/clients-*     the real clients that `make acceptance` runs, at pinned versions
 #   $(CACHE)/vllm-router   and sglang-router, litellm: what `make bench-overhead` measures beside us;
 #                          and py-spy, for `make bench-profile`
+#   $(CACHE)/native-*      the package with its hot modules compiled (deploy/native); the newest three
 #   uv's own cache         wheels, so that a second `make setup` takes seconds
 CACHE := $(or $(PENSTOCK_CACHE),$(HOME)/.cache/penstock)
 PYTHON ?= python3
@@ -12,7 +13,7 @@ BIN := .venv/bin
 AGAIN = || { echo "once more, alone:"; $(BIN)/python -m pytest -q --last-failed --lfnf=none
 export PENSTOCK_CACHE := $(CACHE)
 
-.PHONY: setup check test unit integration simulation engine acceptance up docs site clean pin bench-overhead bench-profile bench-routing bench-queue \
+.PHONY: setup check test unit integration native wheel simulation engine acceptance up docs site clean pin bench-overhead bench-profile bench-routing bench-queue \
 	bench-flex bench-pressure bench-workers chaos chaos-metering soak
 
 setup: .venv/.ready
@@ -36,8 +37,18 @@ test: unit integration
 unit: setup
 	$(BIN)/python -m pytest -q tests/unit $(AGAIN) tests/unit; }
 
-integration: setup
+# On the compiled package, which is what operators run; `make unit` is on the sources.
+integration: native
+	export PYTHONPATH=$$($(BIN)/python deploy/native/build.py); \
 	$(BIN)/python -m pytest -q tests/integration $(AGAIN) tests/integration; }
+
+# The hot modules compiled; minutes when they have changed. Prints the folder, for PYTHONPATH.
+native: setup
+	$(BIN)/python deploy/native/build.py
+
+# The same as a wheel for this platform, in dist/.
+wheel: native
+	HATCH_BUILD_HOOK_ENABLE_CUSTOM=1 $(BIN)/hatchling build -t wheel
 
 # The routing code in a simulated fleet, on generated agent traffic.
 simulation: setup

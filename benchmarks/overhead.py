@@ -3,7 +3,8 @@
 `python benchmarks/overhead.py [--rounds 9] [--quick] [--only small,chunk]` pins each candidate to
 core 0, the C upstream and load generator to core 1, and measures round by round. Prints a table and
 last JSON: median ratios to vllm-router by consistent hash, and to a null meter. Needs gcc, nginx,
-two cores. `--gate FILE` fails where a ratio is above 1.25 times the one in FILE.
+two cores. `--gate FILE` fails where a ratio is above 1.25 times the one in FILE. `--candidates`
+also knows `interpreted`, the gateway without compiled modules.
 """
 
 import argparse
@@ -45,7 +46,9 @@ if TYPE_CHECKING:
 
 BARE, OURS, UNMETERED, THEIRS = "bare", "penstock", "null-meter", "vllm-router"
 CACHE_AWARE, SGLANG, LITELLM, NGINX = "vllm-router-cache-aware", "sglang-router", "litellm", "nginx"
-ALL = (BARE, OURS, UNMETERED, THEIRS, CACHE_AWARE, SGLANG, NGINX, LITELLM)
+INTERPRETED = "interpreted"
+USUAL = (BARE, OURS, UNMETERED, THEIRS, CACHE_AWARE, SGLANG, NGINX, LITELLM)
+ALL = (*USUAL, INTERPRETED)
 # It makes about a thousand chunks a second: its streams would not end in time.
 _NOT_STREAMED = frozenset({LITELLM})
 _GATE = 1.25
@@ -70,7 +73,7 @@ def read_plan() -> Plan:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each run")
     parser.add_argument("--quick", action="store_true", help="3 short rounds, to see that it works")
-    parser.add_argument("--candidates", default=",".join(ALL))
+    parser.add_argument("--candidates", default=",".join(USUAL))
     names = ",".join(scenario.name for scenario in SCENARIOS)
     parser.add_argument("--only", default=names, help=f"of {names}")
     parser.add_argument("--gate", type=Path, help="JSON with recorded ratios to be held")
@@ -93,6 +96,7 @@ def start(key: str, ports: list[int], cache: Path) -> Candidate:
     starts: dict[str, Callable[[], Candidate]] = {
         BARE: lambda: start_bare(ports),
         OURS: lambda: start_penstock(ports),
+        INTERPRETED: lambda: start_penstock(ports, is_compiled=False),
         UNMETERED: lambda: start_penstock(ports, is_metered=False),
         THEIRS: lambda: start_vllm_router(ports, cache),
         CACHE_AWARE: lambda: start_vllm_router(ports, cache, "cache_aware"),
@@ -192,8 +196,10 @@ def report(
         "ttft_ratio": added_ratio(rounds, FIRST_TOKEN, OURS, THEIRS, BARE),
         "metering_cpu_ratio": cpu_ratio(rounds, SMALL, OURS, UNMETERED),
         "metering_chunk_cpu_ratio": cpu_ratio(rounds, CHUNK, OURS, UNMETERED),
+        "compiled_cpu_ratio": cpu_ratio(rounds, SMALL, OURS, INTERPRETED),
+        "compiled_chunk_cpu_ratio": cpu_ratio(rounds, CHUNK, OURS, INTERPRETED),
     }
-    print("\nratios to vllm-router, and of metering to the null meter;", end=" ")
+    print("\nratios to vllm-router, of metering to the null meter, and of compiled to interpreted;")
     print("median of the rounds' own (quartiles)")
     for name, ratio in ratios.items():
         print(f"  {name}: {ratio.shown(2) if ratio else 'not measured'}")

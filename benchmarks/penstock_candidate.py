@@ -15,6 +15,7 @@ from candidates import (
     start_pinned,
     wait_ready,
 )
+from compiled_package import compiled_folder
 from penstock.admission import LimitBook
 from penstock.admission import Settings as LimitSettings
 from penstock.clock import new_id
@@ -47,12 +48,15 @@ command = ["upstream", "{{port}}", "1"]
 """
 # The upstream says that it keeps all conversations cached, and this is believed. No keeper runs
 # that would read it off the replicas.
-_KV_TOKENS = 256_000_000
+KV_TOKENS = 256_000_000
 
 
-def start_penstock(ports: list[int], *, is_metered: bool = True) -> Candidate:
+def start_penstock(
+    ports: list[int], *, is_metered: bool = True, is_compiled: bool = True
+) -> Candidate:
     """One gateway worker on the candidates' core, with these upstream ports as its replicas."""
     program = ["-m", "penstock", "gateway"] if is_metered else [str(_UNMETERED)]
+    package = {"PYTHONPATH": str(compiled_folder())} if is_compiled else {}
     folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
     # Where this runs as root, Postgres is another user, who has to come through.
     folder.chmod(0o711)
@@ -81,11 +85,12 @@ def start_penstock(ports: list[int], *, is_metered: bool = True) -> Candidate:
             "PENSTOCK_INGRESS_METRICS_PORT": str(port + 1),
             "PENSTOCK_METERING_JOURNAL_FOLDER": str(folder / "journal"),
             "PENSTOCK_SIGNALS_FOLDER": str(folder / "signals"),
-            "PENSTOCK_ROUTING_KV_TOKENS": str(_KV_TOKENS),
+            "PENSTOCK_ROUTING_KV_TOKENS": str(KV_TOKENS),
         }
-        environment = {**os.environ, **settings}  # noqa: TID251 - a child's settings
+        environment = {**os.environ, **package, **settings}  # noqa: TID251 - a child's settings
         process = start_pinned([sys.executable, *program], CANDIDATE_CORE, environment)
-        name = "penstock" if is_metered else "penstock, null meter"
+        name = "penstock" if is_compiled else "penstock, interpreted"
+        name += "" if is_metered else ", null meter"
         candidate = Candidate(name=name, port=port, process=process, key=key, after_stop=clean_up)
         wait_ready(candidate)
     except BaseException:

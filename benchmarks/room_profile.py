@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from candidates import Candidate, start_upstream, stop_process
+from compiled_package import rooms_by_module
 from figures import machine
 from native_programs import build
 from peers import default_cache, installed
@@ -46,6 +47,8 @@ _LIBRARIES: Final = {
     "psycopg": "no room: psycopg",
 }
 _ROOM: Final = re.compile(r"\(penstock/(\w+)(?:\.py|/)")
+_COMPILED: Final = re.compile(r"CPy(?:Def|Py)_(\w+?)___")
+_COMPILED_ROOMS: Final = rooms_by_module()
 _LOOP: Final = ("run_until_complete (", "Runner.run (")
 _WAITS: Final = ("serve_forever", "Selector.select", "pthread_cond_", "sem_", "futex")
 _CALLS: Final = re.compile(
@@ -63,9 +66,17 @@ def rows_of(stack: str) -> list[str]:
     # What called the event loop has the command and the server in it, and does nothing.
     inner = frames[loops[-1] + 1 :] if loops else frames
     is_call = _is_system_call(inner)
-    rooms = [found[1] for frame in inner if (found := _ROOM.search(frame))]
+    rooms = [room for frame in inner if (room := _room(frame))]
     row = rooms[-1] if rooms else _outside(inner, is_call=is_call)
     return [row, SYSTEM_CALLS] if is_call else [row]
+
+
+def _room(frame: str) -> str | None:
+    """The room that a frame of ours is in, be it Python's or C's."""
+    if found := _ROOM.search(frame):
+        return found[1]
+    found = _COMPILED.match(frame)
+    return _COMPILED_ROOMS.get(found[1]) if found else None
 
 
 def _is_system_call(frames: list[str]) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from candidates import Candidate, free_ports_in_a_row, stop_process, wait_ready
+from compiled_package import compiled_folder
 from penstock.admission import LimitBook
 from penstock.admission import Settings as LimitSettings
 from penstock.policy import AccountBook, KeyBook
@@ -22,16 +23,16 @@ from penstock.records.limit import Limit, Measure, Period, Scope
 from penstock.store import Settings, Store
 from penstock.store.embedded import EmbeddedPostgres
 from penstock.store.migrate import migrate
-from penstock_candidate import ENTRY, enroll_upstreams
+from penstock_candidate import ENTRY, KV_TOKENS, enroll_upstreams
 
 WORKERS = 2
 _REQUESTS = "penstock_requests_total{"
 # High enough that nobody is refused in half an hour; low enough that leases go back and forth.
 _LIMITS = (
-    (Scope.ACCOUNT, "", Measure.REQUESTS, Period.MINUTE, 100_000),
+    (Scope.ACCOUNT, "", Measure.REQUESTS, Period.MINUTE, 10**7),
     (Scope.ACCOUNT, "", Measure.TOKENS, Period.DAY, 10**10),
     (Scope.ACCOUNT, "", Measure.NANOUSD, Period.MONTH, 10**15),
-    (Scope.SESSION, "*", Measure.REQUESTS, Period.MINUTE, 5_000),
+    (Scope.SESSION, "*", Measure.REQUESTS, Period.MINUTE, 10**7),
     (Scope.WORKFLOW, "*", Measure.NANOUSD, Period.DAY, 10**14),
 )
 
@@ -43,6 +44,8 @@ class SoakGateway:
         self.upstream_ports = upstream_ports
         self._workers = workers
         self._folder = Path(tempfile.mkdtemp(prefix="penstock-soak-"))
+        # Where this runs as root, Postgres is another user, who has to come through.
+        self._folder.chmod(0o711)
         self._postgres = EmbeddedPostgres(self._folder / "postgres")
         self._process: subprocess.Popen[bytes] | None = None
         try:
@@ -67,6 +70,7 @@ class SoakGateway:
             "INGRESS_WORKERS": str(self._workers),
             "METERING_JOURNAL_FOLDER": str(self._folder / "journal"),
             "SIGNALS_FOLDER": str(self._folder / "signals"),
+            "ROUTING_KV_TOKENS": str(KV_TOKENS),
             "METERING_SEGMENT_BYTES": str(2**20),
             "METERING_OPEN_MAX": "2048",
         }
@@ -76,7 +80,7 @@ class SoakGateway:
                 [sys.executable, "-m", "penstock", "gateway"],
                 stdout=log,
                 stderr=log,
-                env={"PATH": os.defpath, **environment},
+                env={"PATH": os.defpath, "PYTHONPATH": str(compiled_folder()), **environment},
             )
         wait_ready(self.candidate())
 
@@ -87,7 +91,7 @@ class SoakGateway:
 
     def candidate(self) -> Candidate:
         """As the benchmarks that compare see it."""
-        return Candidate("penstock", self.port, self._process, self._workers, key=self.free_key)
+        return Candidate("penstock", self.port, self._process, self._workers, key=self.limited_key)
 
     def worker_pids(self) -> list[int]:
         return sorted(int(path.stem) for path in (self._folder / "run").glob("*.sock"))

@@ -24,7 +24,7 @@ _WHOLE = ("-c", "1", "-b", "1900", "-t", "8", "-i", "8800")
 _STREAM = ("-s", "-c", str(STREAMS // 2), "-t", "50", "-i", "20000")
 _SHORT = ("-b", "1900")
 # 40 messages in 120 KB, and tools.
-_AGENT = ("-T", "-b", "120000", "-l", "2920")
+_AGENT = ("-T", "-b", "120000", "-l", "3017")
 _SESSIONS = ("-h", "x-session-id", "-x", "200")
 _WORKFLOWS = ("-h", "x-penstock-workflow", "-x", "20")
 _SLICE_SECONDS_MIN = 1.0

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from tests.integration.gateway_process import CHILD_ENVIRONMENT
 from tests.integration.signals_worker import eventually
 
 from penstock import app
@@ -242,7 +243,7 @@ class KeeperProcess:
                 stdout=log,
                 stderr=log,
                 cwd=folder,
-                env={"PATH": os.defpath, **environment},
+                env={**CHILD_ENVIRONMENT, **environment},
             )
 
     def log_text(self) -> str:

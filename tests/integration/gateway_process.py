@@ -19,8 +19,14 @@ from typing import Any, Self
 
 import msgspec
 
+import penstock
 from penstock.telemetry.metrics import Snapshot
 
+# A child runs the package that the tests run, be it the sources or the compiled one.
+CHILD_ENVIRONMENT = {
+    "PATH": os.defpath,
+    "PYTHONPATH": str(Path(penstock.__file__).parent.parent),
+}
 _START_SECONDS = 30.0
 _STOP_SECONDS = 30.0
 _SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
@@ -75,7 +81,7 @@ class GatewayProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={"PATH": os.defpath, **_environment(settings)},
+                env={**CHILD_ENVIRONMENT, **_environment(settings)},
                 cwd=self._folder,
             )
         try:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.gateway_cell import PAIR, Cell, CellFactory
-from tests.integration.gateway_process import eventually
+from tests.integration.gateway_process import CHILD_ENVIRONMENT, eventually
 from tests.integration.signals_worker import eventually as soon
 from tests.unit.fleet.engine_pages import ALONE, engine_page
 
@@ -192,7 +192,7 @@ def _keeper(cell: Cell, folder: Path, signals: Path, urls: list[str]) -> Iterato
             stdout=log,
             stderr=log,
             cwd=folder,
-            env={"PATH": os.defpath, **{f"PENSTOCK_{k}": v for k, v in settings.items()}},
+            env={**CHILD_ENVIRONMENT, **{f"PENSTOCK_{k}": v for k, v in settings.items()}},
         )
     try:
         yield

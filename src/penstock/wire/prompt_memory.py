@@ -10,7 +10,6 @@ import sys
 from collections import OrderedDict
 from typing import Final
 
-import msgspec
 from xxhash import xxh3_64_intdigest
 
 from penstock.wire.known_prompt import KnownPrompt
@@ -56,12 +55,15 @@ class BodyDigests:
         return self.wholes[end // PIECE_BYTES]
 
 
-class _Remembered(msgspec.Struct, eq=False):
-    prompt: KnownPrompt
-    digest: int
-    near: int
-    # The prompt of the turn before.
-    follows: int | None
+class _Remembered:
+    __slots__ = ("digest", "follows", "near", "prompt")
+
+    def __init__(self, prompt: KnownPrompt, digest: int, near: int, follows: int | None) -> None:
+        self.prompt = prompt
+        self.digest = digest
+        self.near = near
+        # The prompt of the turn before.
+        self.follows = follows
 
 
 class PromptMemory:

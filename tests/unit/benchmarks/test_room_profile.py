@@ -13,6 +13,16 @@ def test_a_sample_belongs_to_the_innermost_frame_of_ours() -> None:
     assert rows_of(f"{_LOOP};{_READ};load (penstock/config.py:9)") == ["config"]
 
 
+def test_a_compiled_frame_belongs_to_the_room_of_its_module() -> None:
+    library = "(penstock_native__mypyc.cpython-311-x86_64-linux-gnu.so)"
+    picked = f"{_LOOP};{_READ};CPyPy_hot___Door___serve {library};CPyDef_pick___pick {library}"
+    assert rows_of(f"{picked};PyDict_GetItem (dictobject.c:9)") == ["routing"]
+    # Two rooms have a module of this name, so that the C function has the room's too.
+    assert rows_of(f"{_LOOP};{_READ};CPyDef_admission___estimate___tokens {library}") == [
+        "admission"
+    ]
+
+
 def test_what_called_the_event_loop_is_no_room() -> None:
     assert rows_of(f"{_LOOP};{_READ};Py_DECREF (object.h:538)") == ["no room: uvloop"]
     step = "task_step (_asynciomodule.c:3000)"
