@@ -13,7 +13,7 @@ BIN := .venv/bin
 AGAIN = || { echo "once more, alone:"; $(BIN)/python -m pytest -q --last-failed --lfnf=none
 export PENSTOCK_CACHE := $(CACHE)
 
-.PHONY: setup check test unit integration native wheel simulation engine acceptance up docs site clean pin bench-overhead bench-profile bench-routing bench-queue \
+.PHONY: setup check test unit integration native wheel simulation engine acceptance up docs site clean pin bench-overhead bench-gate bench-profile bench-routing bench-queue \
 	bench-flex bench-pressure bench-workers chaos chaos-metering soak
 
 setup: .venv/.ready
@@ -79,6 +79,12 @@ site: setup
 
 bench-overhead: setup
 	$(BIN)/python benchmarks/overhead.py
+
+# Fails where a ratio is above 1.25 times the recorded one; on a busy machine once may be chance.
+GATE = $(BIN)/python benchmarks/overhead.py --rounds 9 --seconds 0.8 --candidates penstock,vllm-router \
+	--only small,chunk,body_300kb,body_1mb,agent --gate benchmarks/recorded_ratios.json
+bench-gate: native
+	$(GATE) || { echo "once more:"; $(GATE); }
 
 # Where each microsecond goes, room by room. Needs leave to ptrace.
 bench-profile: setup

@@ -23,7 +23,7 @@ from penstock.records.limit import Limit, Measure, Period, Scope
 from penstock.store import Settings, Store
 from penstock.store.embedded import EmbeddedPostgres
 from penstock.store.migrate import migrate
-from penstock_candidate import ENTRY, KV_TOKENS, enroll_upstreams
+from penstock_candidate import ENTRY, enroll_upstreams
 
 WORKERS = 2
 _REQUESTS = "penstock_requests_total{"
@@ -70,7 +70,6 @@ class SoakGateway:
             "INGRESS_WORKERS": str(self._workers),
             "METERING_JOURNAL_FOLDER": str(self._folder / "journal"),
             "SIGNALS_FOLDER": str(self._folder / "signals"),
-            "ROUTING_KV_TOKENS": str(KV_TOKENS),
             "METERING_SEGMENT_BYTES": str(2**20),
             "METERING_OPEN_MAX": "2048",
         }

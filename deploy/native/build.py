@@ -22,7 +22,6 @@ from typing import Final
 
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parent.parent
-MODULES: Final = HERE / "modules.txt"
 PACKAGE: Final = "penstock"
 _SETUP: Final = HERE / "setup_native.py"
 _FOLDERS_MAX: Final = 3
@@ -31,16 +30,17 @@ _LOG_CHARACTERS: Final = 4000
 _SUFFIX: Final = sysconfig.get_config_var("EXT_SUFFIX")
 
 
-def read_modules(path: Path = MODULES) -> list[str]:
+def read_modules(root: Path = ROOT) -> list[str]:
     """The paths in the package of the modules to compile."""
-    lines = [line.strip() for line in path.read_text().splitlines()]
+    text = (root / "deploy" / "native" / "modules.txt").read_text()
+    lines = [line.strip() for line in text.splitlines()]
     return [line for line in lines if line and not line.startswith("#")]
 
 
 def build(root: Path, cache: Path) -> Path:
     """The folder with the compiled package of a checkout, compiled now unless it is there."""
     source = root / "src" / PACKAGE
-    modules = read_modules()
+    modules = read_modules(root)
     folder = cache / f"native-{_digest(source, modules)}"
     with _locked(cache) as lock:
         if not folder.is_dir():
@@ -66,8 +66,10 @@ def _digest(source: Path, modules: list[str]) -> str:
     found = hashlib.sha256()
     for word in (version("mypy"), str(_SUFFIX), sys.version, *modules):
         found.update(word.encode() + b"\0")
-    for path in [_SETUP, *_files(source)]:
-        found.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    found.update(_SETUP.read_bytes())
+    for path in _files(source):
+        name = str(path.relative_to(source))
+        found.update(name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
     return found.hexdigest()[:16]
 
 

@@ -73,6 +73,9 @@ def _ask(
     names = {parameter.name for parameter in operation.path_parameters}
     paths = {name: value for name, value in known.items() if name in names}
 
+    def known_in(fields: dict[str, Any]) -> dict[str, str]:
+        return {name: value for name, value in known.items() if name in fields}
+
     @settings(
         max_examples=_EXAMPLES,
         derandomize=True,
@@ -83,8 +86,9 @@ def _ask(
     )
     @given(case=operation.as_strategy(generation_mode=mode, path_parameters=paths or None))
     def ask(case: Case[Any]) -> None:
-        if known and isinstance(case.body, dict) and "model" in case.body:
-            case.body["model"] = known["model"]
+        for given_fields in (case.body, case.query):
+            if isinstance(given_fields, dict):
+                given_fields.update(known_in(given_fields))
         answer = case.call(session=session, headers=hostile.cell.authorization(), timeout=20)
         statuses[answer.status_code] += 1
         if answer.status_code >= 500 and answer.json()["error"]["code"] in _ENGINE_CODES:
@@ -114,7 +118,8 @@ def test_the_description_is_true_of_anything(
 def test_the_description_is_true_of_what_an_engine_answers(
     hostile: HostileCell, session: requests.Session, model: str
 ) -> None:
-    known = {"account_id": hostile.cell.account, "model": model}
+    account = hostile.cell.account
+    known = {"account_id": account, "account": account, "model": model}
     served = 0
     for operation in _operations(hostile):
         if operation.body and any(part in operation.path for part in _ENGINE_PATHS):

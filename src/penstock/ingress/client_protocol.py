@@ -55,6 +55,7 @@ class ClientProtocol(HttpToolsProtocol):
         self._timer = door.wheel.after(self._settings.header_seconds, self._on_timer)
         self._lingering: Lingering | None = None
         self.url = b""
+        self.headers = []
 
     # asyncio.Protocol
 
@@ -370,7 +371,7 @@ class ClientProtocol(HttpToolsProtocol):
             if self.cycle is not None and not self.cycle.response_complete:
                 self._close()
                 return
-            exchange = Exchange(self, self.url, self.headers or [])
+            exchange = Exchange(self, self.url, self.headers)
         self._door.forget_body(exchange)
         is_behind_another = bool(self.pipeline)
         if exchange.task is not None or is_behind_another or self.transport.is_closing():
