@@ -24,7 +24,8 @@ def gateway(context: typer.Context, parent_pid: ParentOption = 0) -> None:
     export({}, invoked.file)
     # The same process, without what only the command line needs: typer reads its options by
     # pydantic, which alone would keep 16 MB for as long as the gateway runs.
-    program = [sys.executable, "-m", "penstock.cli.gateway_process", str(parent_pid)]
+    # -P: whatever lies in the working folder is not ours to import.
+    program = [sys.executable, "-P", "-m", "penstock.cli.gateway_process", str(parent_pid)]
     os.execv(sys.executable, program)  # noqa: S606 - ourselves, by our own name
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from penstock.cli.exit_codes import CommandFailed, line_of
+from penstock.cli.exit_codes import KNOWN, CommandFailed, code_of, line_of
 from penstock.cli.parent_watch import end_with_parent
 from penstock.config import export, load
 from penstock.ingress.server import make_run_folder, remove_run_folder, run_gateway
@@ -23,6 +23,14 @@ _FAILED = "The gateway could not start; the log says why."
 
 def main() -> None:
     """Serve, with the configuration of the environment; the argument is the pid of our parent."""
+    try:
+        _start()
+    except KNOWN as failed:
+        sys.stderr.write(f"error: {line_of(failed)}\n")
+        sys.exit(code_of(failed))
+
+
+def _start() -> None:
     config = load().config
     log.set_up(config.telemetry)
     # uvicorn sends itself the signal again at its end: without these, it would end us unswept.
@@ -31,11 +39,7 @@ def main() -> None:
     parent_pid = int(sys.argv[1])
     if parent_pid:
         end_with_parent(parent_pid)
-    try:
-        _serve(config.ingress)
-    except CommandFailed as failed:
-        sys.stderr.write(f"error: {line_of(failed)}\n")
-        sys.exit(failed.code)
+    _serve(config.ingress)
 
 
 def _serve(settings: Settings) -> None:

@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 # The line before a chunk; the last chunk's, and one with extensions, are left to the parser.
 _CHUNK_LINE: Final = re.compile(rb"([0-9a-fA-F]{1,8})\r\n")
 
+_BAD_FRAMING: Final = (httptools.HttpParserError, httptools.HttpParserUpgrade)
+_CALLBACK_FAILED: Final = httptools.HttpParserCallbackError
+
 
 class Receiver(Protocol):
     """Takes one answer as it comes. `on_read_end` follows the last callback of each read."""
@@ -105,22 +108,20 @@ class Connection(asyncio.Protocol):
             self.abort()
             return
         self._answered = True
-        if self._is_at_chunk:
-            data = self._take_chunks(receiver, data)
-            if not data:
-                if self._receiver is receiver:
-                    receiver.on_read_end()
-                return
         try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as bad:
-            if isinstance(bad, httptools.HttpParserCallbackError):
+            if self._is_at_chunk:
+                data = self._take_chunks(receiver, data)
+            if data:
+                self._parser.feed_data(data)
+        except Exception as bad:
+            # The receiver's own faults come out of the parser's callbacks, or of a chunk.
+            if not isinstance(bad, _BAD_FRAMING) or isinstance(bad, _CALLBACK_FAILED):
                 logger.exception("receiver crashed", extra={"action": "crash"})
             self.abort()
             # Also when it has had its last callback: if that one failed, nobody else would tell it.
             receiver.on_lost(EngineFailed("The engine's answer is not HTTP."), answered=True)
             return
-        if self._is_at_chunk and data[-2:] != b"\r\n":
+        if self._is_at_chunk and data and data[-2:] != b"\r\n":
             # Behind the chunk came a part of the next one's line, which no callback tells.
             self._is_at_chunk = False
         if self._receiver is receiver:

@@ -19,7 +19,6 @@ _USAGE_KEY = len(b',"usage":')
 _NESTED_USAGE = re.compile(rb',"usage":\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}')
 _CHOICES = b'"choices":['
 _CLOSED = ord("]")
-_ONE_OR_MORE = b"}]"
 _FINISHED = b'"finish_reason":"'
 _FINGERPRINT = re.compile(rb',"system_fingerprint":"(?:[^"\\]|\\.)*"')
 # Three digits: `n` is at most 128, and int() fails on thousands of them.
@@ -119,7 +118,7 @@ class EventStream:
         return None if usage is None else write_usage(usage)
 
     def _event(self, event: bytes) -> bytes:
-        # vLLM writes it last: looked for from the end, a token's text is not searched.
+        # vLLM writes it last, with nothing nested behind it: so a token's text is not searched.
         start = event.rfind(_USAGE)
         if start < 0:
             return self._without_usage(event)
@@ -128,8 +127,7 @@ class EventStream:
             match = _NESTED_USAGE.match(event, start)
             end = match.end() if match is not None else _end_of_object(event, start + _USAGE_KEY)
         raw = event[start + _USAGE_KEY : end]
-        # In most events the choices stand right before it, and there is one.
-        if event[start - 2 : start] != _ONE_OR_MORE and _has_no_choices(event, start):
+        if _has_no_choices(event, start):
             return self._total(event, raw)
         self._usage[self._index(event)] = raw
         if self._keeps_all:

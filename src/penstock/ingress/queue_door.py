@@ -111,7 +111,7 @@ class QueueDoor:
         return batch
 
     def _read(self, item: QueueItem, asked: Asked, headers: CallerHeaders) -> InferenceRequest:
-        own = msgspec.structs.replace(asked, fields=item.fields, parsed=None)
+        own = msgspec.structs.replace(asked, fields=item.fields, parsed=None, digests=None)
         return self._reader.prompt(RequestId(new_id()), headers, own, Tier.FLEX)
 
 

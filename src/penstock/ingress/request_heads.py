@@ -15,7 +15,8 @@ def content_length(headers: Headers) -> int:
     """0 where none is given. The parser has let by digits only, and one such header at most."""
     for name, value in headers:
         if name == b"content-length":
-            return int(value)
+            # Thousands of zeros in front are let by too, and int() fails on them.
+            return int(value.lstrip(b"0") or b"0")
     return 0
 
 

@@ -24,6 +24,6 @@ def only_chunk(data: bytes) -> bytes | None:
     if not 16 <= size < len(_LINES):
         return None
     line = _LINES[size]
-    if data.startswith(line) and data.endswith(_LINE_END):
+    if len(line) + size + 2 == len(data) and data.startswith(line) and data.endswith(_LINE_END):
         return data[len(line) : -2]
     return None

@@ -21,6 +21,8 @@ WEIGHT_MAX: Final = 400_000
 # Prompts that are the same up to their last piece, such as different questions about one
 # long text. To try one costs 3 µs.
 NEAR_MAX: Final = 16
+# In all: one account could else make each look as long as all that it has stored.
+TRIES_MAX: Final = 32
 PIECE_BYTES: Final = 16 * 1024
 STARTS_MAX: Final = 8192
 
@@ -94,9 +96,13 @@ class PromptMemory:
 
     def find(self, digests: BodyDigests) -> KnownPrompt | None:
         """A known prompt that the body begins with: the longest, give or take a piece."""
+        tries = 0
         for whole in reversed(digests.wholes):
             alike = self._near.get(whole, ())
             for remembered in reversed(alike):
+                tries += 1
+                if tries > TRIES_MAX:
+                    return None
                 if digests.until(remembered.prompt.boundary) == remembered.digest:
                     self._use(remembered)
                     digests.matched = remembered.digest

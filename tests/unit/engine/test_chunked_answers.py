@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.connection import Connection
-from penstock.errors import Error
+from penstock.errors import EngineFailed, Error
 
 if TYPE_CHECKING:
     import asyncio
@@ -168,3 +168,21 @@ def test_each_read_ends_once() -> None:
         asked.connection.data_received(read)
         assert asked.receiver.reads == count
     assert asked.receiver.body == b"data: a\n\ndata: b\n\ndata: c\n\n"
+
+
+class _Crashing(_Receiver):
+    def on_body(self, data: bytes) -> None:
+        raise ValueError(data)
+
+
+def test_a_receiver_that_crashes_is_told_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    asked = Asked()
+    asked.receiver = _Crashing()
+    asked.connection = Connection(asked.pool)
+    asked.connection.connection_made(cast("asyncio.BaseTransport", asked.transport))
+    asked.connection.send([b"GET / HTTP/1.1\r\n\r\n"], asked.receiver)
+    asked.connection.data_received(HEAD)
+    asked.connection.data_received(chunk(b"data: some token\n\n"))
+    assert isinstance(asked.receiver.error, EngineFailed)
+    assert asked.transport.is_aborted
+    assert "receiver crashed" in caplog.text

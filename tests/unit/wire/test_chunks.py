@@ -35,6 +35,7 @@ def test_only_one_whole_chunk_is_taken(data: bytes, behind: bytes, cut: int) -> 
         b"+1a\r\n" + b"x" * 26 + b"\r\n",
         b"01a\r\n" + b"x" * 26 + b"\r\n",
         b"1a\r\n" + b"x" * 26 + b"\n\r",
+        b"ff\r\n" + b"x" * 256 + b"\r\n",
     ],
 )
 def test_what_is_written_otherwise_is_for_the_parser(data: bytes) -> None:

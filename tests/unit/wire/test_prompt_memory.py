@@ -190,3 +190,18 @@ def test_prompts_that_differ_in_their_last_bytes_only_are_bounded() -> None:
         keep(memory, body, known(80_100))
     assert len(memory) == NEAR_MAX < PROMPTS_MAX
     assert [find(memory, body) for body in bodies[-NEAR_MAX:]] == [80_100] * NEAR_MAX
+
+
+def test_a_look_tries_a_few_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one account has stored must not make each of its looks longer."""
+    memory = PromptMemory()
+    longer = TEXT + b"b" * 100
+    for boundary in range(1, 9):
+        other = TEXT + b"c" * boundary + b"d" * 100
+        keep(memory, other, known(len(TEXT) + boundary + 50))
+    keep(memory, longer, known(len(TEXT) + 1))
+    for boundary in range(1, 9):
+        keep(memory, TEXT + b"e" * boundary, known(len(TEXT) + boundary))
+    assert find(memory, longer) == len(TEXT) + 1
+    monkeypatch.setattr(prompt_memory, "TRIES_MAX", 0)
+    assert find(memory, longer) is None
