@@ -80,11 +80,12 @@ site: setup
 bench-overhead: setup
 	$(BIN)/python benchmarks/overhead.py
 
-# Fails where a ratio is above 1.25 times the recorded one; on a busy machine once may be chance.
+# Fails where a ratio is above 1.25 times the recorded one, three times in a row: on a busy machine
+# once may be chance.
 GATE = $(BIN)/python benchmarks/overhead.py --rounds 9 --seconds 0.8 --candidates penstock,vllm-router \
 	--only small,chunk,body_300kb,body_1mb,agent --gate benchmarks/recorded_ratios.json
 bench-gate: native
-	$(GATE) || { echo "once more:"; $(GATE); }
+	$(GATE) || { echo "again:"; $(GATE); } || { echo "again:"; $(GATE); }
 
 # Where each microsecond goes, room by room. Needs leave to ptrace.
 bench-profile: setup
