@@ -1,11 +1,11 @@
 """The package with its hot modules compiled, as operators run it: what benchmarks measure."""
 
-import subprocess
 import sys
 from pathlib import Path
 
-_NATIVE = Path(__file__).parent.parent / "deploy" / "native"
-MODULES = _NATIVE / "modules.txt"
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from deploy.native.build import ROOT, build, default_cache, read_modules
 
 
 def rooms_by_module() -> dict[str, str]:
@@ -13,15 +13,17 @@ def rooms_by_module() -> dict[str, str]:
 
     mypyc names the C function of `routing/pick.py` for `pick` unless another module is called that.
     """
-    lines = [line.strip() for line in MODULES.read_text().splitlines()]
-    paths = [Path(line) for line in lines if line and not line.startswith("#")]
+    paths = [Path(module) for module in read_modules()]
     return {path.parts[0]: path.parts[0] for path in paths} | {
         path.stem: path.parts[0] for path in paths
     }
 
 
+def cache_folder() -> Path:
+    """Where what is not part of the checkout is kept."""
+    return default_cache()
+
+
 def compiled_folder() -> Path:
     """What a child gets as PYTHONPATH; compiled on first use, which takes minutes."""
-    command = [sys.executable, str(_NATIVE / "build.py")]
-    said = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
-    return Path(said.strip())
+    return build(ROOT, default_cache())

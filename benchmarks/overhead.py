@@ -15,15 +15,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from candidates import Candidate, start_bare, start_upstream, stop_process
+from compiled_package import cache_folder
 from figures import Rounds, Spread, added_ratio, cpu_ratio, machine, table
 from native_programs import build
-from peers import (
-    default_cache,
-    start_litellm,
-    start_nginx,
-    start_sglang_router,
-    start_vllm_router,
-)
+from peers import start_litellm, start_nginx, start_sglang_router, start_vllm_router
 from penstock_candidate import start_penstock
 from process_tree import pss_megabytes
 from scenarios import (
@@ -77,7 +72,7 @@ def read_plan() -> Plan:
     names = ",".join(scenario.name for scenario in SCENARIOS)
     parser.add_argument("--only", default=names, help=f"of {names}")
     parser.add_argument("--gate", type=Path, help="JSON with recorded ratios to be held")
-    parser.add_argument("--cache", type=Path, default=default_cache())
+    parser.add_argument("--cache", type=Path, default=cache_folder())
     options = parser.parse_args()
     for given, known in ((options.candidates, ALL), (options.only, names.split(","))):
         if strange := set(given.split(",")) - set(known):

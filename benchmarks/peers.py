@@ -4,7 +4,6 @@ Their folders are in the cache, outside the checkout: one venv for each, since n
 dependencies. nginx is Debian's.
 """
 
-import os
 import shutil
 import subprocess
 import sys
@@ -18,12 +17,6 @@ ROUTER_VERSION: Final = "0.1.16"
 SGLANG_VERSION: Final = "0.3.2"
 LITELLM_VERSION: Final = "1.106.2"
 _INSTALL_SECONDS: Final = 1800
-
-
-def default_cache() -> Path:
-    """Where what is not part of the checkout is kept, as in the Makefile."""
-    home = os.environ.get("PENSTOCK_CACHE")  # noqa: TID251 - the cache's place, as in the Makefile
-    return Path(home) if home else Path.home() / ".cache" / "penstock"
 
 
 def installed(cache: Path, name: str, packages: list[str], program: str = "") -> Path:

@@ -18,10 +18,10 @@ from typing import Final
 import msgspec
 
 from candidates import Candidate, start_upstream, stop_process
-from compiled_package import rooms_by_module
+from compiled_package import cache_folder, rooms_by_module
 from figures import machine
 from native_programs import build
-from peers import default_cache, installed
+from peers import installed
 from penstock_candidate import start_penstock
 from scenarios import AGENT, BODY_1MB, CHUNK, SMALL, Scenario, run_once
 
@@ -163,7 +163,7 @@ def table(profiles: dict[str, Profile]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description="The gateway's CPU by room.")
     parser.add_argument("--seconds", type=float, default=10.0, help="of looking, for each traffic")
-    parser.add_argument("--cache", type=Path, default=default_cache())
+    parser.add_argument("--cache", type=Path, default=cache_folder())
     options = parser.parse_args()
     seconds = min(max(options.seconds, 2.0), 300.0)
     spy = installed(options.cache, "py-spy", [_SPY])

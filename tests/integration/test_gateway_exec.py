@@ -1,6 +1,5 @@
 """`penstock gateway` becomes a process of its own: what that must not change."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +24,7 @@ def test_nothing_is_imported_from_the_working_folder_and_errors_are_one_line(
     }
     ran = subprocess.run(
         [PROGRAM, "gateway"],
-        env={**CHILD_ENVIRONMENT, **settings, "HOME": str(tmp_path), "PATH": os.defpath},
+        env={**CHILD_ENVIRONMENT, **settings, "HOME": str(tmp_path)},
         cwd=tmp_path,
         capture_output=True,
         text=True,

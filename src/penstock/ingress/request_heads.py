@@ -2,7 +2,7 @@
 
 from typing import Final
 
-Headers = list[tuple[bytes, bytes]]
+from penstock.ingress.exchange import Headers
 
 _UPGRADE_HEADERS: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
 
