@@ -6,6 +6,7 @@ worker counts for the others only while it beats.
 """
 
 import logging
+import mmap
 import struct
 from collections.abc import Iterable
 from pathlib import Path
@@ -188,6 +189,9 @@ class LoadTable:
         step, first = self._form.row_words * 8, self._form.slots_at * 8 + self._own_bytes
         for offset in range(first, self._form.size_bytes, step):
             _put(self._map, offset, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        # That touched all of it, 4 MB. The file keeps what was written; only the rows that are
+        # used are to be in this worker's memory.
+        self._map.madvise(mmap.MADV_DONTNEED)
 
     def _find_row(self, replica: ReplicaId) -> int:
         row = self._directory.find(replica, self._now)
