@@ -1,7 +1,7 @@
 """Answers on their way to the client, in the shape of the surface they came in by."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from penstock.errors import Error
 from penstock.ingress import error_response
@@ -25,15 +25,27 @@ _REASONING_CONTENT = b'"reasoning_content":'
 _DONE = b"data: [DONE]\n\n"
 
 
-class Shape(NamedTuple):
+class Shape:
     """How one caller wants its answer, beside the surface's own shape."""
 
-    headers: bytes
-    price: Price
-    asked_at: float = 0.0
-    is_chunked: bool = True
-    renames_reasoning: bool = False
-    tells_cost: bool = False
+    __slots__ = ("asked_at", "headers", "is_chunked", "price", "renames_reasoning", "tells_cost")
+
+    def __init__(
+        self,
+        *,
+        headers: bytes,
+        price: Price,
+        asked_at: float = 0.0,
+        is_chunked: bool = True,
+        renames_reasoning: bool = False,
+        tells_cost: bool = False,
+    ) -> None:
+        self.headers = headers
+        self.price = price
+        self.asked_at = asked_at
+        self.is_chunked = is_chunked
+        self.renames_reasoning = renames_reasoning
+        self.tells_cost = tells_cost
 
 
 class ClientSink:
@@ -62,7 +74,7 @@ class ClientSink:
         return self._shape.headers
 
     def add_headers(self, lines: bytes) -> None:
-        self._shape = self._shape._replace(headers=self._shape.headers + lines)
+        self._shape.headers += lines
 
     def when_drained(self, resume: Callable[[], None]) -> None:
         self._exchange.when_drained(resume)

@@ -58,7 +58,8 @@ class Runner:
             raise InvalidRequest("The request that was stored is not JSON.") from broken
         sink = CollectingSink(renames_reasoning=model.reasoning_field == "reasoning_content")
         end = RequestEnd()
-        await self._path.run(self._placed(request, job, replica), sink, end)
+        self._place(request, job, replica)
+        await self._path.run(request, sink, end)
         return EndedJob(job, Ending.SUCCEEDED, answer=sink.answer, facts=end)
 
     def _check(self, job: ClaimedJob, model: Model) -> None:
@@ -67,9 +68,7 @@ class Runner:
         if key is not None:
             authorize(key, model, "", None)
 
-    def _placed(
-        self, request: InferenceRequest, job: PulledJob, replica: Replica
-    ) -> InferenceRequest:
+    def _place(self, request: InferenceRequest, job: PulledJob, replica: Replica) -> None:
         """At the replica that it was claimed for, behind all that is wanted now.
 
         A job of the reserved share stands beside that: behind an endless row of live requests it
@@ -78,4 +77,4 @@ class Runner:
         priority = 0
         if replica.has_priority and not job.is_reserved:
             priority = self._engine_priority + job.claimed.priority
-        return msgspec.structs.replace(request, only_replica=replica.id, engine_priority=priority)
+        request.only_replica, request.engine_priority = replica.id, priority

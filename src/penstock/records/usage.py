@@ -1,11 +1,28 @@
 """Tokens that an engine counted. Unknown is None, never 0."""
 
-import msgspec
+from typing import Final
 
 
-class Usage(msgspec.Struct, frozen=True):
+class Usage:
     """`cached_tokens` is the part of `prompt_tokens` that came out of the prefix cache."""
 
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int | None = None
+    __slots__ = ("cached_tokens", "completion_tokens", "prompt_tokens")
+
+    def __init__(
+        self, prompt_tokens: int, completion_tokens: int, cached_tokens: int | None = None
+    ) -> None:
+        self.prompt_tokens: Final = prompt_tokens
+        self.completion_tokens: Final = completion_tokens
+        self.cached_tokens: Final = cached_tokens
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Usage) and self._counts() == other._counts()
+
+    def __hash__(self) -> int:
+        return hash(self._counts())
+
+    def __repr__(self) -> str:
+        return f"Usage{self._counts()}"
+
+    def _counts(self) -> tuple[int, int, int | None]:
+        return self.prompt_tokens, self.completion_tokens, self.cached_tokens

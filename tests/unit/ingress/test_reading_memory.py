@@ -91,7 +91,7 @@ def result(reader: RequestReader, body: bytes, key: Key = KEYS[0], path: bytes =
         request = reader.read(REQUEST, route, CallerHeaders([]), key, body)
     except Error as wrong:
         return type(wrong), str(wrong), getattr(wrong, "param", None)
-    told = msgspec.structs.asdict(request)
+    told = {name: getattr(request, name) for name in request.__slots__}
     told["body"] = [(name, bytes(value)) for name, value in request.body.items()]
     return told
 

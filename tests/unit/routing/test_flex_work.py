@@ -1,6 +1,5 @@
 """Flex work weighs in the choice of a replica, but takes no live slot; jobs run where they are."""
 
-import msgspec
 import pytest
 from tests.unit.routing.routing_samples import MODEL, Roster, a_request, replicas
 
@@ -46,9 +45,7 @@ def test_live_requests_make_it_busy_whatever_flex_work_it_has() -> None:
 def test_flex_work_breaks_no_tie() -> None:
     """It makes room; sessions that were moved for it would lose their cache."""
     router = a_router(2, slots=8)
-    asked = [
-        msgspec.structs.replace(a_request("t", "s", f"u{n}"), session_key=n + 1) for n in range(16)
-    ]
+    asked = [a_request("t", "s", f"u{n}", session_key=n + 1) for n in range(16)]
     without = [router.pick(request, [], 1.0).replica.id for request in asked]
     told_by_a_keeper(router, "r0", 8)
     assert [router.pick(request, [], 1.0).replica.id for request in asked] == without
@@ -75,10 +72,10 @@ def test_flex_work_is_not_taken_for_requests_of_gateways_that_are_silent() -> No
 
 def test_a_job_runs_where_it_was_pulled_for_or_not_at_all() -> None:
     router = a_router(3, slots=8)
-    request = msgspec.structs.replace(a_request("t", "s", "u"), only_replica="r1")
+    request = a_request("t", "s", "u", only_replica="r1")
     router.ejections.eject(ReplicaId("r1"), 0.0)
     assert {router.pick(request, [], 1.0).replica.id for _ in range(9)} == {"r1"}
     with pytest.raises(NoReplica):
         router.pick(request, [ReplicaId("r1")], 1.0)
     with pytest.raises(NoReplica):
-        router.pick(msgspec.structs.replace(request, only_replica="gone"), [], 1.0)
+        router.pick(a_request("t", "s", "u", only_replica="gone"), [], 1.0)

@@ -76,7 +76,7 @@ def test_job_runs_as_the_request_it_was(facts: dict[str, Any], is_stream: bool, 
     job = claimed(new_job(request), request, epoch)
     again = to_request(job, MODEL, request.cache_salt, job.payload)
     same = ("body", "is_stream", "attempt_base")
-    for name in set(InferenceRequest.__struct_fields__) - set(same):
+    for name in set(InferenceRequest.__slots__) - set(same):
         assert getattr(again, name) == getattr(request, name), name
     assert again.is_stream is False
     # Attempts of different claims never meet, and always fit into the ledger's 16 bits.
