@@ -50,12 +50,12 @@ async def account_with(store: Store, *limits: Limit) -> AccountId:
 
 
 async def set_limit(store: Store, account: str, limit: Limit) -> Limit:
-    wanted = Limit(0, AccountId(account), *_rest(limit))
-    return await LimitBook(store, SETTINGS).create(wanted)
+    return await LimitBook(store, SETTINGS).create(on_account(account, limit))
 
 
-def _rest(limit: Limit) -> tuple[Scope, str, Measure, Period, int, bool]:
-    return limit.scope, limit.value, limit.measure, limit.period, limit.amount, limit.is_hard
+def on_account(account: str, limit: Limit) -> Limit:
+    of = (limit.scope, limit.value, limit.measure, limit.period)
+    return Limit(0, AccountId(account), *of, limit.amount, limit.is_hard)
 
 
 def a_limit(amount: int, measure: Measure = Measure.TOKENS, **fields: object) -> Limit:

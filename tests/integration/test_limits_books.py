@@ -13,6 +13,7 @@ from tests.integration.limits_cell import (
     book,
     eventually,
     granted,
+    on_account,
     request,
     set_limit,
     settled,
@@ -107,11 +108,11 @@ async def test_there_are_no_more_limits_than_gateways_hold(store: Store) -> None
     account = await account_with(store)
     few = msgspec.structs.replace(SETTINGS, limits_max=1)
     book_ = LimitBook(store, few)
-    await book_.create(msgspec.structs.replace(a_limit(5), account=account))
+    await book_.create(on_account(account, a_limit(5)))
     # A change of what is there is no new limit.
-    await book_.create(msgspec.structs.replace(a_limit(6), account=account))
+    await book_.create(on_account(account, a_limit(6)))
     with pytest.raises(errors.InvalidRequest):
-        await book_.create(msgspec.structs.replace(a_limit(5, Measure.REQUESTS), account=account))
+        await book_.create(on_account(account, a_limit(5, Measure.REQUESTS)))
     await set_limit(store, account, a_limit(5, Measure.REQUESTS))
     with pytest.raises(errors.Overloaded):
         await Limits(store, SystemClock(), few, new_id()).load()

@@ -6,8 +6,6 @@ sums can say: for days and months, of the account, of one key or of one workflow
 
 from typing import Final
 
-import msgspec
-
 from penstock import errors
 from penstock.admission.limit_states import LimitState, read_states
 from penstock.admission.limit_table import EACH
@@ -62,7 +60,8 @@ class LimitBook:
                 base = await _read_base(transaction, wanted)
                 row = await transaction.fetch_one(_INSERT, (*facts, revision, *place, base, period))
             assert row is not None, "an insert returns its row"
-        return msgspec.structs.replace(wanted, id=row[0])
+        scope, measure, value = wanted.scope, wanted.measure, wanted.value
+        return Limit(row[0], wanted.account, scope, value, measure, wanted.period, *facts)
 
     async def list(
         self, account: str | None = None, *, limit: int = 10_000

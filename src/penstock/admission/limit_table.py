@@ -1,22 +1,26 @@
 """Limits in memory, as one worker knows them. Pure: it is told of changes and asks nobody.
 
 `counting` finds the limits that a request counts for. For an account without limits it costs one
-lookup.
+lookup, for a caller that asked before two.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from penstock.admission.counted import Counted
 from penstock.records.account import AccountId
 from penstock.records.limit import Limit, Scope
 from penstock.records.request import InferenceRequest
 
-EACH = "*"
+EACH: Final = "*"
+# For how many callers it is kept which limits count them. Callers name sessions as they like.
+CALLERS_MAX: Final = 4096
 
-Counted = tuple[Limit, str]
-# An account's limits by scope, as text (an Enum's own hash is slow), and by value.
-_Groups = dict[str, dict[str, tuple[Limit, ...]]]
-_GroupsByAccount = dict[AccountId, _Groups]
+_ACCOUNT: Final = Scope.ACCOUNT.value
+_WORKFLOW: Final = Scope.WORKFLOW.value
+_SESSION: Final = Scope.SESSION.value
+# By account, key, workflow and session; the last two only where the account has limits on such.
+_Caller = tuple[str, str, str, str]
 
 
 class LimitRow(NamedTuple):
@@ -26,12 +30,33 @@ class LimitRow(NamedTuple):
     is_removed: bool
 
 
+class _AccountLimits:
+    """One account's limits, by scope and by value."""
+
+    __slots__ = ("by_scope", "has_sessions", "has_workflows")
+
+    def __init__(self) -> None:
+        # Scopes as text: an Enum's own hash is slow.
+        self.by_scope: dict[str, dict[str, tuple[Limit, ...]]] = {}
+        self.has_workflows = False
+        self.has_sessions = False
+
+    def note_scopes(self) -> None:
+        self.has_workflows = _WORKFLOW in self.by_scope
+        self.has_sessions = _SESSION in self.by_scope
+
+
+_Accounts = dict[AccountId, _AccountLimits]
+
+
 class LimitTable:
     """All limits, by account and by whom they are for."""
 
     def __init__(self) -> None:
         self._by_id: dict[int, Limit] = {}
-        self._by_account: _GroupsByAccount = {}
+        self._by_account: _Accounts = {}
+        # What was found for callers, until any limit changes.
+        self._known: dict[_Caller, tuple[Counted, ...]] = {}
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -45,45 +70,65 @@ class LimitTable:
         All that fit do: one for every key and one for this key hold both. A request without a
         workflow or session counts for no limit on workflows or sessions.
         """
-        groups = self._by_account.get(request.account)
-        if groups is None:
+        account = request.account
+        limits = self._by_account.get(account)
+        if limits is None:
             return ()
-        found: list[Counted] = []
-        for scope, by_value in groups.items():
-            if scope == Scope.ACCOUNT:
-                found += [(limit, "") for limit in by_value[""]]
-            elif label := getattr(request, scope):
-                # The request has a field of each scope's name.
-                value = as_stored(label)
-                found += [(limit, value) for limit in by_value.get(EACH, ())]
-                if value != EACH:
-                    found += [(limit, value) for limit in by_value.get(value, ())]
-        return tuple(found)
+        workflow = request.workflow if limits.has_workflows else ""
+        session = request.session if limits.has_sessions else ""
+        caller = (account, request.key, workflow, session)
+        known = self._known.get(caller)
+        if known is None:
+            if len(self._known) >= CALLERS_MAX:
+                self._known.clear()
+            known = self._known[caller] = _counting(limits, request)
+        return known
 
     def apply(self, rows: Iterable[LimitRow]) -> None:
         """Take in what was set, changed or removed."""
+        self._known.clear()
         for row in rows:
-            limit = row.limit
-            self._drop(limit)
+            self._drop(row.limit)
             if not row.is_removed:
-                self._by_id[limit.id] = limit
-                groups = self._by_account.setdefault(limit.account, {})
-                by_value = groups.setdefault(limit.scope.value, {})
-                by_value[limit.value] = (*by_value.get(limit.value, ()), limit)
+                self._add(row.limit)
+
+    def _add(self, limit: Limit) -> None:
+        self._by_id[limit.id] = limit
+        limits = self._by_account.get(limit.account)
+        if limits is None:
+            limits = self._by_account[limit.account] = _AccountLimits()
+        by_value = limits.by_scope.setdefault(limit.scope.value, {})
+        by_value[limit.value] = (*by_value.get(limit.value, ()), limit)
+        limits.note_scopes()
 
     def _drop(self, limit: Limit) -> None:
         # A limit's amount and hardness may change, what it is on never does.
         if self._by_id.pop(limit.id, None) is None:
             return
-        groups = self._by_account[limit.account]
-        by_value = groups[limit.scope.value]
+        limits = self._by_account[limit.account]
+        by_value = limits.by_scope[limit.scope.value]
         left = tuple(each for each in by_value.pop(limit.value) if each.id != limit.id)
         if left:
             by_value[limit.value] = left
         elif not by_value:
-            del groups[limit.scope.value]
-        if not groups:
+            del limits.by_scope[limit.scope.value]
+            limits.note_scopes()
+        if not limits.by_scope:
             del self._by_account[limit.account]
+
+
+def _counting(limits: _AccountLimits, request: InferenceRequest) -> tuple[Counted, ...]:
+    found: list[Counted] = []
+    for scope, by_value in limits.by_scope.items():
+        if scope == _ACCOUNT:
+            found += [Counted(limit, "") for limit in by_value[""]]
+        elif label := getattr(request, scope):
+            # The request has a field of each scope's name.
+            value = as_stored(label)
+            found += [Counted(limit, value) for limit in by_value.get(EACH, ())]
+            if value != EACH:
+                found += [Counted(limit, value) for limit in by_value.get(value, ())]
+    return tuple(found)
 
 
 def as_stored(label: str) -> str:

@@ -11,13 +11,13 @@ from collections import Counter
 
 from penstock import errors
 from penstock.admission.chore import Chore
+from penstock.admission.counted import Counted
 from penstock.admission.division import Shortage
 from penstock.admission.estimate import estimate
 from penstock.admission.hold import NO_HOLD, Claims, Hold
 from penstock.admission.lease_desk import LeaseDesk
 from penstock.admission.lease_queue import LeaseQueue
 from penstock.admission.limit_mirror import LimitMirror
-from penstock.admission.limit_table import Counted
 from penstock.admission.lost_leases import release_holder
 from penstock.admission.pots import Pots
 from penstock.admission.refusal import refusal
@@ -131,10 +131,9 @@ class Limits:
             logger.warning("leases not given back", extra={"action": "leases_not_given_back"})
 
     def _claims(self, request: InferenceRequest, counted: tuple[Counted, ...]) -> Claims:
-        asked_at = request.asked_at
+        pots, asked_at = self._pots, request.asked_at
         return tuple(
-            (self._pots.find(each, asked_at), estimate(request, each[0].measure))
-            for each in counted
+            [(pots.find(each, asked_at), estimate(request, each.limit.measure)) for each in counted]
         )
 
     def _without_postgres(self, request: InferenceRequest, claims: Claims) -> Hold:

@@ -4,12 +4,15 @@ What is granted to a worker stays granted when it is used: in Postgres the large
 spent counts, so that use which is not booked yet is never free for others.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from penstock.admission.windows import Window
 from penstock.records.limit import Limit, Measure, Standing
 
 PotKey = tuple[int, str, int]
+
+_REQUESTS: Final = Measure.REQUESTS
+_TOKENS: Final = Measure.TOKENS
 
 
 class Reading(NamedTuple):
@@ -45,8 +48,9 @@ class Pot:
     """What was granted to this worker, what of it is reserved, and what was used."""
 
     __slots__ = (
-        "elsewhere", "granted", "is_changed", "is_over", "is_read", "key", "limit", "lowest_room",
-        "recorded", "reserved", "surveyed", "used", "value", "waiting", "watched_since", "window",
+        "elsewhere", "ends_at", "granted", "is_changed", "is_forgotten", "is_over", "is_read",
+        "key", "limit", "lowest_room", "recorded", "reserved", "starts_at", "surveyed", "used",
+        "value", "waiting", "watched_since", "window",
     )  # fmt: skip
 
     def __init__(self, limit: Limit, value: str, window: Window) -> None:
@@ -54,6 +58,11 @@ class Pot:
         self.value = value
         self.window = window
         self.key: PotKey = (limit.id, value, window.start)
+        # The window's bounds, as times are compared with them.
+        self.starts_at = float(window.start)
+        self.ends_at = float(window.end)
+        # Whether another pot may have taken its place: whoever kept this one must look again.
+        self.is_forgotten = False
         self.granted = 0
         self.used = 0
         self.reserved = 0
@@ -74,6 +83,10 @@ class Pot:
         # was last looked up.
         self.is_over = False
         self.surveyed = 0
+
+    def is_of(self, asked_at: float) -> bool:
+        """Whether a request of this time counts in its window."""
+        return self.starts_at <= asked_at < self.ends_at
 
     @property
     def room(self) -> int:
@@ -137,11 +150,11 @@ class Pot:
 
     def standing(self) -> Standing:
         left = max(0, self.elsewhere + (self.room if self.limit.is_hard else 0))
-        return Standing(self.limit, self.value, left, float(self.window.end))
+        return Standing(self.limit, left, self.ends_at)
 
 
 def used_of(measure: Measure, *, requests: int, tokens: int, nanousd: int) -> int:
     """The figure that a measure counts."""
-    if measure is Measure.REQUESTS:
+    if measure is _REQUESTS:
         return requests
-    return tokens if measure is Measure.TOKENS else nanousd
+    return tokens if measure is _TOKENS else nanousd

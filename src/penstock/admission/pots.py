@@ -7,10 +7,12 @@ every second. The others are kept so that their next lease knows what was used.
 from collections.abc import Iterable
 from itertools import islice
 
+from penstock.admission.counted import Counted
 from penstock.admission.hold import Claims
-from penstock.admission.limit_table import Counted, LimitTable
+from penstock.admission.limit_table import LimitTable
 from penstock.admission.pot import Pot, PotKey
 from penstock.admission.windows import window_of
+from penstock.records.limit import Limit
 
 
 class Pots:
@@ -29,7 +31,12 @@ class Pots:
 
     def find(self, counted: Counted, asked_at: float) -> Pot:
         """The pot of a limit and a value for a request of this time, made if need be."""
-        limit, value = counted
+        pot = counted.pot
+        if pot is None or pot.is_forgotten or not pot.is_of(asked_at):
+            pot = counted.pot = self._look_up(counted.limit, counted.value, asked_at)
+        return pot
+
+    def _look_up(self, limit: Limit, value: str, asked_at: float) -> Pot:
         window = window_of(limit.period, asked_at)
         pot = self._all.get((limit.id, value, window.start))
         if pot is None:
@@ -84,6 +91,7 @@ class Pots:
     def forget(self, pots: Iterable[Pot]) -> None:
         for pot in pots:
             if self._all.get(pot.key) is pot:
+                pot.is_forgotten = True
                 del self._all[pot.key]
                 self._open.pop(pot.key, None)
 

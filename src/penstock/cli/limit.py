@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Annotated
 from uuid import UUID
 
-import msgspec
 import typer
 
 from penstock.admission import (
@@ -95,7 +94,7 @@ def set_(  # noqa: PLR0913 - each is an option of the command line
 
     limits = asyncio.run(run())
     if json:
-        print_json(limits)
+        print_json([_plain(limit) for limit in limits])
         return
     for limit in limits:
         console().print(
@@ -119,7 +118,7 @@ def list_(
 
     states = asyncio.run(run())
     if json:
-        print_json([{**msgspec.to_builtins(each), "free": each.free} for each in states])
+        print_json([_plain_state(each) for each in states])
         return
     titles = ("id", "account", "for", "limit", "per", "spent", "leased", "free", "kind")
     print_table(titles, [_row(each) for each in states])
@@ -221,6 +220,21 @@ def _wanted(
         Limit(0, account, scope, value, measure, period, amount, is_hard)
         for (measure, period), amount in given
     ]
+
+
+def _plain(limit: Limit) -> dict[str, object]:
+    return {
+        "id": limit.id, "account": limit.account, "scope": limit.scope, "value": limit.value,
+        "measure": limit.measure, "period": limit.period, "amount": limit.amount,
+        "is_hard": limit.is_hard,
+    }  # fmt: skip
+
+
+def _plain_state(state: LimitState) -> dict[str, object]:
+    return {
+        "limit": _plain(state.limit), "window_start": state.window_start, "value": state.value,
+        "spent": state.spent, "leased": state.leased, "free": state.free,
+    }  # fmt: skip
 
 
 def _row(state: LimitState) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ def test_job_counts_for_the_limits_that_its_request_would(
     table = LimitTable()
     table.apply(LimitRow(limit, is_removed=False) for limit in known)
     request = make_request(account=ACCOUNT, key=KeyId(key), workflow=workflow, session=session)
-    expected = {limit.id for limit, _ in table.counting(request)}
+    expected = {each.limit.id for each in table.counting(request)}
     ticket = Ticket(workflow=workflow, session=session)
     assert set(limits_counting(known, KeyId(key), ticket)) == expected
 

@@ -1,14 +1,14 @@
 """What a worker holds, gives back and forgets."""
 
-import msgspec
 import pytest
 from tests.unit.admission.limit_samples import NOW, a_limit, a_pot, a_reading, a_request
 
+from penstock.admission.counted import Counted
 from penstock.admission.hold import NO_HOLD, Claims, Hold
 from penstock.admission.limit_table import LimitRow, LimitTable
 from penstock.admission.pot import Pot
 from penstock.admission.pots import Pots
-from penstock.records.limit import Limit, Measure
+from penstock.records.limit import Limit, Measure, Period
 
 RETURN_SECONDS = 1.5
 MOST = 1000
@@ -16,7 +16,7 @@ MOST = 1000
 
 def leased(pots: Pots, limit: Limit, granted: int, used: int = 0) -> Pot:
     """A pot that was asked for at 0 s and given a grant."""
-    pot = pots.find((limit, ""), NOW)
+    pot = pots.find(Counted(limit, ""), NOW)
     claims: Claims = ((pot, 0),)
     pots.open(claims)
     pot.is_read = True
@@ -101,7 +101,7 @@ def test_what_was_used_beyond_the_grant_is_told() -> None:
 
 def test_a_pot_that_postgres_was_never_asked_about_writes_nothing() -> None:
     pots = Pots()
-    pot = pots.find((a_limit(), ""), NOW)
+    pot = pots.find(Counted(a_limit(), ""), NOW)
     claims: Claims = ((pot, 10),)
     pots.open(claims)
     pot.reserve(10)
@@ -110,24 +110,27 @@ def test_a_pot_that_postgres_was_never_asked_about_writes_nothing() -> None:
     pot.settle(10, 10)
     assert pots.due(2 * RETURN_SECONDS, RETURN_SECONDS, MOST) == []
     # What it used will be booked by the drain; the pot itself is still known.
-    assert pots.find((a_limit(), ""), NOW) is pot
+    assert pots.find(Counted(a_limit(), ""), NOW) is pot
 
 
 def test_a_changed_limit_gives_back_its_room_at_once() -> None:
     pots, table = Pots(), LimitTable()
-    pot, soft = leased(pots, a_limit(), 50), pots.find((a_limit(id=2, is_hard=False), ""), NOW)
+    pot, soft = (
+        leased(pots, a_limit(), 50),
+        pots.find(Counted(a_limit(id=2, is_hard=False), ""), NOW),
+    )
     gone, same = leased(pots, a_limit(id=3), 5), leased(pots, a_limit(id=4), 5)
     soft.is_over, pot.elsewhere = True, 50
     pots.open(((soft, 0),))
-    smaller = msgspec.structs.replace(a_limit(), amount=60)
-    louder = msgspec.structs.replace(soft.limit, amount=500)
+    smaller = a_limit(amount=60)
+    louder = a_limit(id=2, is_hard=False, amount=500)
     table.apply(LimitRow(each, is_removed=False) for each in (smaller, louder, same.limit))
     pots.limits_changed(table)
     assert pots.due(0.1, RETURN_SECONDS, MOST) == [(pot, 0)]
     assert (pot.limit, pot.elsewhere) == (smaller, 10)
     assert (soft.limit, soft.is_over) == (louder, False)
     pots.forget_ended(NOW, table)
-    assert (len(pots), pots.find((gone.limit, ""), NOW) is gone) == (3, False)
+    assert (len(pots), pots.find(Counted(gone.limit, ""), NOW) is gone) == (3, False)
 
 
 def test_pots_of_ended_windows_go_once_nothing_runs_in_them() -> None:
@@ -142,10 +145,30 @@ def test_pots_of_ended_windows_go_once_nothing_runs_in_them() -> None:
     pots.forget_ended(pot.window.end, table)
     pots.close(claims)
     pots.forget_ended(pot.window.end - 1, table)
-    assert pots.find((a_limit(), ""), NOW) is pot
+    assert pots.find(Counted(a_limit(), ""), NOW) is pot
     pots.forget_ended(pot.window.end, table)
     assert len(pots) == 0
     assert pots.due(100, RETURN_SECONDS, MOST) == []
+
+
+def test_a_kept_pot_counts_for_its_window_to_the_moment() -> None:
+    pots, counted = Pots(), Counted(a_limit(period=Period.MINUTE), "")
+    pot = pots.find(counted, NOW)
+    start, end = pot.window
+    assert pots.find(counted, end - 0.001) is pots.find(counted, start) is pot
+    assert pots.find(counted, end).window.start == end
+    # One that was asked before the end comes late.
+    assert pots.find(counted, end - 0.001) is pot
+    assert pots.find(counted, start - 0.001).window.end == start
+
+
+def test_a_kept_pot_that_was_forgotten_is_not_used_again() -> None:
+    pots, counted = Pots(), Counted(a_limit(), "")
+    first = pots.find(counted, NOW)
+    pots.forget_unused(0)
+    second = pots.find(counted, NOW)
+    assert second is not first
+    assert pots.find(Counted(a_limit(), ""), NOW) is pots.find(counted, NOW) is second
 
 
 def test_beyond_the_cap_only_pots_that_lose_nothing_are_forgotten() -> None:
@@ -161,9 +184,9 @@ def test_beyond_the_cap_only_pots_that_lose_nothing_are_forgotten() -> None:
     assert len(pots) == 2
     pots.forget_unused(0)
     assert len(pots) == 1
-    assert pots.find((running.limit, ""), NOW) is running
-    assert pots.find((idle.limit, ""), NOW) is not idle
-    assert pots.find((newest.limit, ""), NOW) is not newest
+    assert pots.find(Counted(running.limit, ""), NOW) is running
+    assert pots.find(Counted(idle.limit, ""), NOW) is not idle
+    assert pots.find(Counted(newest.limit, ""), NOW) is not newest
 
 
 def test_a_lease_that_somebody_took_away_is_asked_for_anew() -> None:
@@ -179,7 +202,7 @@ def test_a_lease_that_somebody_took_away_is_asked_for_anew() -> None:
 
 def test_pots_that_only_warn_are_surveyed_after_use_until_they_have() -> None:
     pots = Pots()
-    pot = pots.find((a_limit(is_hard=False), ""), a_request().asked_at)
+    pot = pots.find(Counted(a_limit(is_hard=False), ""), a_request().asked_at)
     assert pots.to_survey() == []
     pot.settle(0, 10)
     assert pots.to_survey() == [pot]
@@ -199,23 +222,25 @@ def test_more_that_is_due_than_is_asked_for_comes_the_next_time() -> None:
 
 def test_nothing_stays_of_pots_that_were_made_for_a_request_that_is_refused() -> None:
     pots = Pots()
-    claims: Claims = tuple((pots.find((a_limit(id=id), "s"), NOW), 10) for id in (1, 2))
+    claims: Claims = tuple((pots.find(Counted(a_limit(id=id), "s"), NOW), 10) for id in (1, 2))
     pots.open(claims)
     pots.open(claims)
     pots.close(claims)
     # Another one waits for the same.
-    assert [pots.find((pot.limit, "s"), NOW) for pot, _ in claims] == [pot for pot, _ in claims]
+    assert [pots.find(Counted(pot.limit, "s"), NOW) for pot, _ in claims] == [
+        pot for pot, _ in claims
+    ]
     used, empty = claims[0][0], claims[1][0]
     used.settle(0, 5)
     pots.close(claims)
     assert len(pots) == 1
-    assert pots.find((used.limit, "s"), NOW) is used
-    assert pots.find((empty.limit, "s"), NOW) is not empty
+    assert pots.find(Counted(used.limit, "s"), NOW) is used
+    assert pots.find(Counted(empty.limit, "s"), NOW) is not empty
 
 
 def test_a_pot_that_somebody_waits_for_is_the_one_that_is_granted() -> None:
     pots = Pots()
-    pot = pots.find((a_limit(), ""), NOW)
+    pot = pots.find(Counted(a_limit(), ""), NOW)
     claims: Claims = ((pot, 10),)
     pots.open(claims)
     # The loop looks after its pots while a request waits for its turn.
@@ -225,14 +250,14 @@ def test_a_pot_that_somebody_waits_for_is_the_one_that_is_granted() -> None:
     pot.is_read = True
     pot.reserve(10)
     pots.close(claims)
-    assert pots.find((a_limit(), ""), NOW) is pot
+    assert pots.find(Counted(a_limit(), ""), NOW) is pot
     assert pots.due(2 * RETURN_SECONDS, RETURN_SECONDS, MOST) == [(pot, 10)]
 
 
 def test_pots_that_postgres_was_never_asked_about_are_bounded_too() -> None:
     pots = Pots()
     for number in range(50):
-        pot = pots.find((a_limit(), f"s{number}"), NOW)
+        pot = pots.find(Counted(a_limit(), f"s{number}"), NOW)
         claims: Claims = ((pot, 10),)
         pots.open(claims)
         pot.reserve(10)

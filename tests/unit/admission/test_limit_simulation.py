@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.admission.limit_samples import NOW, a_demand, a_limit
 
+from penstock.admission.counted import Counted
 from penstock.admission.division import divide, lacking
 from penstock.admission.hold import Hold
 from penstock.admission.pot import Pot, Reading
@@ -51,12 +52,13 @@ class Worker:
     def __init__(self, holder: int) -> None:
         self.holder = holder
         self.pots = Pots()
+        self.counted = Counted(LIMIT, "")
         self.running: list[tuple[Hold, int]] = []
         self.used = 0
 
     @property
     def pot(self) -> Pot:
-        return self.pots.find((LIMIT, ""), NOW)
+        return self.pots.find(self.counted, NOW)
 
 
 LIMIT = a_limit()

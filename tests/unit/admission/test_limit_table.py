@@ -1,9 +1,8 @@
 """Which limits count a request, and how changes are taken in."""
 
-import msgspec
 from tests.unit.admission.limit_samples import a_limit, a_request
 
-from penstock.admission.limit_table import LimitRow, LimitTable
+from penstock.admission.limit_table import CALLERS_MAX, LimitRow, LimitTable
 from penstock.records.account import AccountId, KeyId
 from penstock.records.limit import Limit, Scope
 
@@ -15,7 +14,7 @@ def table_of(*limits: Limit) -> LimitTable:
 
 
 def counted(table: LimitTable, **fields: object) -> list[tuple[int, str]]:
-    return [(limit.id, value) for limit, value in table.counting(a_request(**fields))]
+    return [(each.limit.id, each.value) for each in table.counting(a_request(**fields))]
 
 
 def test_an_accounts_limit_counts_its_requests_and_no_others() -> None:
@@ -57,11 +56,11 @@ def test_a_change_takes_the_old_ones_place_and_a_removal_leaves_nothing() -> Non
     one, two = a_limit(id=1), a_limit(id=2, amount=5)
     table = table_of(one, two)
     assert len(table) == 2
-    changed = msgspec.structs.replace(one, amount=7)
+    changed = a_limit(id=1, amount=7)
     table.apply([LimitRow(changed, is_removed=False)])
     assert len(table) == 2
     assert table.find(1) == changed
-    assert {limit.amount for limit, _ in table.counting(a_request())} == {5, 7}
+    assert {each.limit.amount for each in table.counting(a_request())} == {5, 7}
     table.apply([LimitRow(changed, is_removed=True), LimitRow(two, is_removed=True)])
     assert len(table) == 0
     assert table.find(1) is None
@@ -86,3 +85,36 @@ def test_removing_one_keys_limit_keeps_another_keys() -> None:
     table.apply([LimitRow(one, is_removed=True)])
     assert counted(table) == []
     assert counted(table, key=KeyId("other")) == [(2, "other")]
+
+
+def test_what_is_kept_for_a_caller_heeds_every_change() -> None:
+    table = table_of(a_limit(id=1))
+    labels = {"workflow": "w", "session": "s"}
+    assert counted(table, **labels) == [(1, "")]
+    (kept,) = table.counting(a_request(**labels))
+    assert table.counting(a_request(session="another")) == (kept,)
+    for id, scope in enumerate((Scope.WORKFLOW, Scope.SESSION), 2):
+        table.apply([LimitRow(a_limit(id=id, scope=scope, value="*"), is_removed=False)])
+    assert counted(table, **labels) == [(1, ""), (2, "w"), (3, "s")]
+    table.apply([LimitRow(a_limit(id=2, scope=Scope.WORKFLOW, value="*"), is_removed=True)])
+    assert counted(table, **labels) == [(1, ""), (3, "s")]
+
+
+def test_callers_are_told_apart_by_each_label_that_counts() -> None:
+    every = [
+        a_limit(id=id, scope=scope, value="*")
+        for id, scope in enumerate((Scope.KEY, Scope.WORKFLOW, Scope.SESSION), 1)
+    ]
+    table = table_of(*every)
+    for caller in (("k", "w", "s"), ("l", "w", "s"), ("k", "v", "s"), ("k", "w", "t")):
+        key, workflow, session = caller
+        found = counted(table, key=KeyId(key), workflow=workflow, session=session)
+        assert found == list(enumerate(caller, 1))
+
+
+def test_no_more_is_kept_of_callers_than_is_bounded() -> None:
+    labelled = a_limit(id=2, scope=Scope.SESSION, value="*")
+    for table, most in ((table_of(a_limit()), 1), (table_of(labelled), CALLERS_MAX)):
+        for number in range(CALLERS_MAX + 10):
+            table.counting(a_request(session=f"s{number}"))
+            assert len(table._known) <= most

@@ -22,7 +22,7 @@ def standing(
     scope: Scope = Scope.ACCOUNT,
 ) -> Standing:
     limit = Limit(1, AccountId("a"), scope, "", measure, Period.MINUTE, amount)
-    return Standing(limit, "", left, NOW + seconds)
+    return Standing(limit, left, NOW + seconds)
 
 
 def shown(*standings: Standing, warnings: tuple[Standing, ...] = ()) -> dict[str, str]:
@@ -71,6 +71,19 @@ def test_time_to_the_reset_is_written_as_openai_does(seconds: float, text: str) 
 def test_time_can_always_be_read(seconds: float) -> None:
     found = shown(standing(Measure.REQUESTS, 1, 1, seconds))
     assert DURATION.fullmatch(found["x-ratelimit-reset-requests"])
+
+
+@given(st.integers(0, 59_999))
+def test_time_within_a_minute_is_exact_to_the_millisecond(milliseconds: int) -> None:
+    found = shown(standing(Measure.REQUESTS, 1, 1, milliseconds / 1000))
+    text = f"{milliseconds / 1000:.3f}".rstrip("0").rstrip(".")
+    assert found["x-ratelimit-reset-requests"] == f"{text}s"
+
+
+def test_a_limit_that_was_changed_is_told_as_it_is_now() -> None:
+    for amount in (60, 70):
+        found = shown(standing(Measure.REQUESTS, amount, 1))
+        assert found["x-ratelimit-limit-requests"] == str(amount)
 
 
 def test_soft_limits_that_were_passed_are_named_once() -> None:
