@@ -2,20 +2,35 @@
 
 import random
 import time
+from typing import Final
 
 # Ids name things, they protect nothing: the kernel's randomness for each would cost a system call.
 _random_bits = random.SystemRandom().getrandbits(128)
-_VERSION = "7%03x"
-_VARIANT = 2 << 62
-_getrandbits = random.Random(_random_bits).getrandbits  # noqa: S311 - see above
+_getrandbits: Final = random.Random(_random_bits).getrandbits  # noqa: S311 - see above
+_time_ns: Final = time.time_ns
+_NANOS: Final = 1_000_000
+# Each request is named here: digits come three at a time out of a table, which is much cheaper than
+# to format a number.
+_DIGITS: Final = [f"{number:03x}" for number in range(4096)]
+_VARIANTS: Final = ["8", "9", "a", "b"]
 
 
 def new_id() -> str:
-    """A new UUIDv7 as text: 48 bits of milliseconds, 74 random bits."""
-    # In two numbers that fit into a machine's word: each request is named here.
-    millis = "%012x" % (time.time_ns() // 1_000_000)
-    tail = "%016x" % (_VARIANT | _getrandbits(62))
-    return f"{millis[:8]}-{millis[8:]}-{_VERSION % _getrandbits(12)}-{tail[:4]}-{tail[4:]}"
+    """A new UUIDv7 as text: 48 bits of milliseconds, 12 of the time within one, 62 random ones."""
+    nanos = _time_ns()
+    millis = nanos // _NANOS
+    within = (nanos - millis * _NANOS) * 4096 // _NANOS
+    # So many fit into a machine's word.
+    bits = _getrandbits(62)
+    digits = _DIGITS
+    middle = digits[millis >> 12 & 4095]
+    return (
+        f"{digits[millis >> 36]}{digits[millis >> 24 & 4095]}{middle[:2]}-"
+        f"{middle[2]}{digits[millis & 4095]}-7{digits[within]}-"
+        f"{_VARIANTS[bits >> 60]}{digits[bits >> 48 & 4095]}-"
+        f"{digits[bits >> 36 & 4095]}{digits[bits >> 24 & 4095]}"
+        f"{digits[bits >> 12 & 4095]}{digits[bits & 4095]}"
+    )
 
 
 def timestamp_of(uuid7: str) -> float:

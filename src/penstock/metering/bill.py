@@ -1,6 +1,6 @@
 """From what an attempt used to what it is charged; also where cached tokens are estimated. Pure."""
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from penstock.records.price import Price, cost_nanousd
 from penstock.records.usage import Usage
@@ -13,14 +13,23 @@ JOB: Final = "job"
 USAGE_UNKNOWN: Final = "usage_unknown"
 
 
-class Bill(NamedTuple):
-    """Usage as the ledger has it, and its charge."""
+class Bill:
+    """Usage as the ledger has it, and its charge. Nobody changes it."""
 
-    usage: Usage | None = None
-    charge_nanousd: int = 0
-    # Why the charge is 0 where tokens were made.
-    reason: str = ""
-    is_cached_estimated: bool = False
+    __slots__ = ("charge_nanousd", "is_cached_estimated", "reason", "usage")
+
+    def __init__(
+        self,
+        usage: Usage | None = None,
+        charge_nanousd: int = 0,
+        reason: str = "",
+        is_cached_estimated: bool = False,  # noqa: FBT001, FBT002 - the fields of a record
+    ) -> None:
+        self.usage = usage
+        self.charge_nanousd = charge_nanousd
+        # Why the charge is 0 where tokens were made.
+        self.reason = reason
+        self.is_cached_estimated = is_cached_estimated
 
 
 _NOTHING: Final = Bill()

@@ -15,10 +15,11 @@ version of the lines has kinds of its own, so that one may adopt what the versio
 import mmap
 import struct
 import zlib
-from collections.abc import Iterator
 from typing import Final
 
 HEADER: Final = struct.Struct("<IIIB")
+# Nothing more is written here.
+END: Final = 0
 # Without what routing expects; no longer written.
 OPENED_UNROUTED: Final = 1
 CLOSED: Final = 2
@@ -26,28 +27,33 @@ OPENED: Final = 3
 # A closing frame is never longer: so much room is kept for each attempt that is open.
 CLOSE_BYTES_MAX: Final = 256
 
+_HEADER_BYTES: Final = 13
+_pack: Final = HEADER.pack
+_unpack_from: Final = HEADER.unpack_from
+_crc32: Final = zlib.crc32
+
 
 def frame(kind: int, slot: int, text: bytes) -> bytes:
-    checksum = zlib.crc32(text, slot ^ kind << 24)
-    return HEADER.pack(len(text), checksum, slot, kind) + text
+    return _pack(len(text), _crc32(text, slot ^ kind << 24), slot, kind) + text
 
 
 class Damaged(Exception):
     """A frame is not what was written: what follows cannot be found."""
 
 
-def frames(data: mmap.mmap | bytes, at: int) -> Iterator[tuple[int, int, bytes, int]]:
-    """Kind, slot, text, and where the next one begins; until the end of what was written."""
-    last = len(data) - HEADER.size
-    while at <= last:
-        length, checksum, slot, kind = HEADER.unpack_from(data, at)
-        if not (length or checksum or slot or kind):
-            return
-        start = at + HEADER.size
-        at = start + length
-        text = data[start:at]
-        if len(text) != length or zlib.crc32(text, slot ^ kind << 24) != checksum:
-            raise Damaged
-        if not OPENED_UNROUTED <= kind <= OPENED:
-            raise Damaged
-        yield kind, slot, text, at
+def read_frame(data: mmap.mmap | bytes, at: int) -> tuple[int, int, bytes, int]:
+    """Kind, slot, text, and where the next one begins; the kind is END behind the last one."""
+    start = at + _HEADER_BYTES
+    if start > len(data):
+        return END, 0, b"", at
+    header: tuple[int, int, int, int] = _unpack_from(data, at)
+    length, checksum, slot, kind = header
+    if not (length or checksum or slot or kind):
+        return END, 0, b"", at
+    end = start + length
+    text = data[start:end]
+    if len(text) != length or _crc32(text, slot ^ kind << 24) != checksum:
+        raise Damaged
+    if not OPENED_UNROUTED <= kind <= OPENED:
+        raise Damaged
+    return kind, slot, text, end

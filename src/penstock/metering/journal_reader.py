@@ -11,7 +11,7 @@ from typing import Final
 
 from penstock.metering.bill import Bill, bill, withheld
 from penstock.metering.journal import SEGMENT, SLOTS
-from penstock.metering.journal_format import CLOSED, HEADER, OPENED, Damaged, frames
+from penstock.metering.journal_format import CLOSED, END, HEADER, OPENED, Damaged, read_frame
 from penstock.metering.ledger_line import UNROUTED, agreed_in, closing, is_of_job
 from penstock.metering.usage_slots import UsageSlots
 from penstock.records.request import Outcome
@@ -96,20 +96,22 @@ class JournalReader:
         if data is None:
             return False
         try:
-            for kind, slot, text, end in frames(data, self._at):
-                self._at = end
-                if kind != CLOSED:
+            while len(rows) < rows_max:
+                kind, slot, text, self._at = read_frame(data, self._at)
+                if kind == CLOSED:
+                    opened = self._open.get(slot)
+                    if opened is not None:
+                        del self._open[slot]
+                        rows.append(opened[0] + text)
+                elif kind == END:
+                    return False
+                else:
                     line = text if kind == OPENED else text + UNROUTED
                     self._open[slot] = (line, self._number)
-                    continue
-                opened = self._open.pop(slot, None)
-                if opened is not None:
-                    rows.append(opened[0] + text)
-                    if len(rows) >= rows_max:
-                        return True
         except Damaged:
             self._give_up_segment(rows)
-        return False
+            return False
+        return True
 
     def _segment(self) -> mmap.mmap | None:
         if self._data is None:

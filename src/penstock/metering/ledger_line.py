@@ -27,8 +27,8 @@ Times = tuple[int, int | None, int | None]
 
 _NULL: Final = "\\N"
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": None})
-_KNOWN_MAX: Final = 10_000
-_known: dict[tuple[str, str, Tier], tuple[Price, str]] = {}
+_PAYERS_MAX: Final = 10_000
+_OK: Final = Outcome.OK
 _TIER_AT: Final = OPENING_COLUMNS.index("tier")
 _PRICE_AT: Final = OPENING_COLUMNS.index("input_nanousd_per_mtok")
 _EXPECTED_AT: Final = OPENING_COLUMNS.index("cached_expected")
@@ -41,34 +41,52 @@ def opening(
 ) -> bytes:
     """Who, what, where, the price that was agreed, and what routing expects of `end`'s replica."""
     session, workflow, caller = request.session, request.workflow, request.caller_request_id
-    retry = _NULL if request.client_retry is None else request.client_retry
-    expected = end.cached_expected
     attempt = request.attempt_base + end.attempts + 1
     return (
         f"{request.id}\t{_who_pays_what(request)}\t{attempt}\t{end.replica}\t"
         f"{_escaped(session) if session else ''}\t{request.prompt_family}\t"
-        f"{_escaped(workflow) if workflow else ''}\t{_flag(request.is_stream)}\t{retry}\t"
-        f"{_escaped(caller) if caller else ''}\t{waited_us}\t"
-        f"{{{','.join(map(str, limits)) if limits else ''}}}\t"
-        f"{_NULL if expected is None else expected}\t{end.session_moved}\t{end.cache_break}\t"
+        f"{_escaped(workflow) if workflow else ''}\t{_flag(request.is_stream)}\t"
+        f"{_number(request.client_retry)}\t{_escaped(caller) if caller else ''}\t{waited_us}\t"
+        f"{{{_joined(limits) if limits else ''}}}\t"
+        f"{_number(end.cached_expected)}\t{end.session_moved}\t{end.cache_break}\t"
     ).encode("utf-8", "replace")
 
 
+class _Payer:
+    """Account, key, model, tier and price as text: the same for most requests of a key."""
+
+    __slots__ = ("account", "price", "text", "tier")
+
+    def __init__(self, account: str, tier: Tier, price: Price, text: str) -> None:
+        self.account = account
+        self.tier = tier
+        self.price = price
+        self.text = text
+
+
+_payers: Final[dict[tuple[str, str], _Payer]] = {}
+
+
 def _who_pays_what(request: InferenceRequest) -> str:
-    """Account, key, model, tier and price: the same for all requests of a key, so kept."""
-    price = request.price
-    place = (request.key, request.model.id, request.tier)
-    known = _known.get(place)
-    if known is not None and known[0] is price:
-        return known[1]
+    """Kept by key and model, for as long as the key's account, the tier and the price are those."""
+    account, tier, price = request.account, request.tier, request.price
+    model = request.model.id
+    known = _payers.get((request.key, model))
+    if (
+        known is not None
+        and known.price is price
+        and known.tier is tier
+        and known.account == account
+    ):
+        return known.text
     text = (
-        f"{request.account}\t{request.key}\t{request.model.id}\t{request.tier.value}\t"
+        f"{account}\t{request.key}\t{model}\t{tier.value}\t"
         f"{price.input_nanousd_per_mtok}\t{price.cached_input_nanousd_per_mtok}\t"
         f"{price.output_nanousd_per_mtok}\t{price.multiplier_bp}"
     )
-    if len(_known) >= _KNOWN_MAX:
-        _known.clear()
-    _known[place] = (price, text)
+    if len(_payers) >= _PAYERS_MAX:
+        _payers.clear()
+    _payers[request.key, model] = _Payer(account, tier, price, text)
     return text
 
 
@@ -76,16 +94,14 @@ def closing(times: Times, outcome: Outcome, error: str, billed: Bill) -> bytes:
     """What was used, how it ended, what it costs."""
     usage = billed.usage
     duration, first, streamed = times
-    prompt: int | str = _NULL
-    cached: int | None = None
-    output: int | str = _NULL
+    prompt = cached = output = _NULL
     if usage is not None:
-        prompt, cached, output = usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens
+        prompt, output = str(usage.prompt_tokens), str(usage.completion_tokens)
+        cached = _number(usage.cached_tokens)
     return (
-        f"{duration}\t{outcome.value}\t{error}\t{_NULL if first is None else first}\t"
-        f"{_NULL if streamed is None else streamed}\t{prompt}\t"
-        f"{_NULL if cached is None else cached}\t{_flag(billed.is_cached_estimated)}\t{output}\t"
-        f"{billed.charge_nanousd}\t{billed.reason}\n"
+        f"{duration}\t{'ok' if outcome is _OK else outcome.value}\t{error}\t{_number(first)}\t"
+        f"{_number(streamed)}\t{prompt}\t{cached}\t{_flag(billed.is_cached_estimated)}\t"
+        f"{output}\t{billed.charge_nanousd}\t{billed.reason}\n"
     ).encode()
 
 
@@ -106,6 +122,17 @@ def is_of_job(opened: bytes) -> bool:
 
 def _flag(is_so: bool) -> str:
     return "1" if is_so else "0"
+
+
+def _number(value: int | None) -> str:
+    return _NULL if value is None else str(value)
+
+
+def _joined(limits: tuple[int, ...]) -> str:
+    text = ""
+    for limit in limits:
+        text = f"{text},{limit}" if text else str(limit)
+    return text
 
 
 def _escaped(label: str) -> str:

@@ -5,6 +5,8 @@ caller sees the last. What is charged is what was made for a caller who got some
 attempt is charged by the job's completion only: see charge.py.
 """
 
+from typing import Final
+
 from penstock.clock import Clock
 from penstock.metering.bill import Bill, bill, withheld
 from penstock.metering.journal import Journal
@@ -14,6 +16,11 @@ from penstock.records.price import Tier
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd
 from penstock.records.usage import Usage
 from penstock.wire.engine_usage import read_usage, write_usage
+
+_NOW: Final = Tier.NOW
+_OK: Final = Outcome.OK
+# Before the first token.
+_NOT_YET: Final = -1.0
 
 
 class Metering:
@@ -37,7 +44,7 @@ class Metering:
         except BaseException:
             journal.slots.free(slot)
             raise
-        if request.tier is Tier.NOW:
+        if request.tier is _NOW:
             return Meter(journal, self._clock, request, slot, end.cached_expected)
         meter = JobMeter(journal, self._clock, request, slot, end.cached_expected)
         meter.keep(opened, end)
@@ -66,7 +73,7 @@ class Meter:
         self._slot = slot
         self._cached_expected = cached_expected
         self._began = clock.monotonic()
-        self._first_at: float | None = None
+        self._first_at = _NOT_YET
         self._is_closed = False
         self.charge_nanousd = 0
 
@@ -74,7 +81,7 @@ class Meter:
         if self._is_closed:
             # The slot may be another attempt's by now.
             return
-        if self._first_at is None:
+        if self._first_at == _NOT_YET:
             self._first_at = self._clock.monotonic()
         if len(usage) > USAGE_BYTES_MAX:
             counts = read_usage(usage)
@@ -84,11 +91,11 @@ class Meter:
         self._journal.slots.note(self._slot, usage)
 
     def note_uncounted(self) -> None:
-        if self._first_at is None:
+        if self._first_at == _NOT_YET:
             self._first_at = self._clock.monotonic()
 
     def settle(self, usage: Usage | None) -> None:
-        self.close(Outcome.OK, usage=usage, is_delivered=True)
+        self.close(_OK, usage=usage, is_delivered=True)
 
     def close(
         self, outcome: Outcome, *, usage: Usage | None, is_delivered: bool, error: str = ""
@@ -98,7 +105,7 @@ class Meter:
             return
         self._is_closed = True
         request = self._request
-        is_cut = outcome is not Outcome.OK and request.is_stream
+        is_cut = outcome is not _OK and request.is_stream
         expected = self._cached_expected if is_cut else None
         billed = bill(usage, request.price, is_delivered=is_delivered, cut_expecting=expected)
         self._write(self._times(usage), outcome, error, billed)
@@ -114,11 +121,10 @@ class Meter:
         duration_us = int((now - self._began) * 1e6)
         if not self._request.is_stream:
             return duration_us, None, None
-        first_at = self._first_at
-        if first_at is None:
+        if self._first_at == _NOT_YET:
             # A stream that came in one piece was settled without a note.
             return duration_us, None if usage is None else duration_us, None
-        first_us = int((first_at - self._began) * 1e6)
+        first_us = int((self._first_at - self._began) * 1e6)
         return duration_us, first_us, duration_us - first_us
 
 

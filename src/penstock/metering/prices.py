@@ -11,7 +11,6 @@ from penstock.records.model import Model, ModelId
 from penstock.records.price import Price, Prices, Tier
 
 _NANOUSD_PER_USD: Final = 10**9
-_USD: Final = "%d.%09d"
 
 
 # The first row of a book holds from ever, so this is never what is found.
@@ -55,4 +54,7 @@ def usd(nanousd: int) -> str:
     """Nano-dollars as dollars, every digit of them."""
     if nanousd < 0:
         return f"-{usd(-nanousd)}"
-    return _USD % divmod(nanousd, _NANOUSD_PER_USD)
+    dollars = nanousd // _NANOUSD_PER_USD
+    # A one in front of the rest keeps its zeros, and is cut off: every answer has a cost in it.
+    rest = str(nanousd - dollars * _NANOUSD_PER_USD + _NANOUSD_PER_USD)
+    return f"{dollars}.{rest[1:]}"

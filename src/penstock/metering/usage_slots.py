@@ -15,6 +15,8 @@ SLOT_BYTES: Final = 512
 _HALF: Final = 256
 _START: Final = 4
 USAGE_BYTES_MAX: Final = _HALF - _START
+# Lengths as they stand before a usage: one is written for each chunk of a stream.
+_LENGTHS: Final = [length.to_bytes(2, "little") for length in range(_HALF)]
 
 
 class UsageSlots:
@@ -56,7 +58,7 @@ class UsageSlots:
         data, base = self._data, slot * SLOT_BYTES
         half = 2 if data[base] == 1 else 1
         start = base + (half - 1) * _HALF + _START
-        data[start - 2 : start + length] = length.to_bytes(2, "little") + usage
+        data[start - 2 : start + length] = _LENGTHS[length] + usage
         data[base] = half
 
     def last(self, slot: int) -> bytes | None:

@@ -69,7 +69,9 @@ def test_job_that_a_kill_leaves_open_is_free(tmp_path: Path) -> None:
 
 def test_what_was_never_delivered_keeps_its_own_reason() -> None:
     undelivered = bill(USAGE, PRICE, is_delivered=False)
-    assert withheld(undelivered) == undelivered
+    assert withheld(undelivered) is undelivered
     assert undelivered.reason == NOT_DELIVERED
-    assert withheld(Bill()) == Bill()
-    assert withheld(bill(USAGE, PRICE)) == Bill(USAGE, 0, JOB)
+    nothing = Bill()
+    assert withheld(nothing) is nothing
+    made = withheld(bill(USAGE, PRICE))
+    assert (made.usage, made.charge_nanousd, made.reason) == (USAGE, 0, JOB)

@@ -15,12 +15,13 @@ from tests.unit.metering.journal_files import (
 
 from penstock.metering.journal_format import (
     CLOSED,
+    END,
     HEADER,
     OPENED,
     OPENED_UNROUTED,
     Damaged,
     frame,
-    frames,
+    read_frame,
 )
 from penstock.metering.ledger_line import UNROUTED
 from penstock.metering.usage_slots import SLOT_BYTES
@@ -35,6 +36,12 @@ def cut(data: bytes, at: int) -> bytes:
 
 def zero(data: bytes, at: int) -> bytes:
     return data[:at].ljust(len(data), b"\0")
+
+
+def read_to_end(data: bytes) -> None:
+    kind, at = OPENED, 0
+    while kind != END:
+        kind, _, _, at = read_frame(data, at)
 
 
 @pytest.mark.parametrize("damage", [cut, zero])
@@ -81,7 +88,7 @@ def test_flipped_bit_anywhere_is_found_and_nothing_is_made_up(tmp_path: Path) ->
             flipped[place] ^= 1 << bit
             segment.write_bytes(flipped)
             with pytest.raises(Damaged):
-                list(frames(bytes(flipped), 0))
+                read_to_end(bytes(flipped))
             rows, left = read_all(folder)
             assert set(rows) < whole
             assert all(row.startswith((texts[0], texts[2])) for row in left)
