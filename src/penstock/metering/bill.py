@@ -23,7 +23,7 @@ class Bill:
         usage: Usage | None = None,
         charge_nanousd: int = 0,
         reason: str = "",
-        is_cached_estimated: bool = False,  # noqa: FBT001, FBT002 - the fields of a record
+        is_cached_estimated: bool = False,
     ) -> None:
         self.usage = usage
         self.charge_nanousd = charge_nanousd

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.errors import JournalFull
-from penstock.metering.journal_format import CLOSE_BYTES_MAX, CLOSED, HEADER, OPENED, frame
+from penstock.metering.journal_format import CLOSE_BYTES_MAX, CLOSED, HEADER_BYTES, OPENED, frame
 from penstock.metering.settings import Settings
 from penstock.metering.usage_slots import UsageSlots
 
@@ -66,7 +66,7 @@ class Journal:
         """Take an opening record, and keep room for its end. JournalFull if there is none."""
         open_now = self._open + 1
         if self._spare is None:
-            left = self._size - self._at - HEADER.size
+            left = self._size - self._at - HEADER_BYTES
             if left < len(text) + open_now * CLOSE_BYTES_MAX:
                 self._need_spare()
         self._append(frame(OPENED, slot, text))

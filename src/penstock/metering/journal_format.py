@@ -18,6 +18,7 @@ import zlib
 from typing import Final
 
 HEADER: Final = struct.Struct("<IIIB")
+HEADER_BYTES: Final = 13
 # Nothing more is written here.
 END: Final = 0
 # Without what routing expects; no longer written.
@@ -27,7 +28,6 @@ OPENED: Final = 3
 # A closing frame is never longer: so much room is kept for each attempt that is open.
 CLOSE_BYTES_MAX: Final = 256
 
-_HEADER_BYTES: Final = 13
 _pack: Final = HEADER.pack
 _unpack_from: Final = HEADER.unpack_from
 _crc32: Final = zlib.crc32
@@ -43,7 +43,7 @@ class Damaged(Exception):
 
 def read_frame(data: mmap.mmap | bytes, at: int) -> tuple[int, int, bytes, int]:
     """Kind, slot, text, and where the next one begins; the kind is END behind the last one."""
-    start = at + _HEADER_BYTES
+    start = at + HEADER_BYTES
     if start > len(data):
         return END, 0, b"", at
     header: tuple[int, int, int, int] = _unpack_from(data, at)

@@ -11,7 +11,7 @@ from typing import Final
 
 from penstock.metering.bill import Bill, bill, withheld
 from penstock.metering.journal import SEGMENT, SLOTS
-from penstock.metering.journal_format import CLOSED, END, HEADER, OPENED, Damaged, read_frame
+from penstock.metering.journal_format import CLOSED, END, HEADER_BYTES, OPENED, Damaged, read_frame
 from penstock.metering.ledger_line import UNROUTED, agreed_in, closing, is_of_job
 from penstock.metering.usage_slots import UsageSlots
 from penstock.records.request import Outcome
@@ -142,14 +142,14 @@ class JournalReader:
         if number is None:
             return None
         with (self._folder / SEGMENT.format(number)).open("rb") as file:
-            return number if any(file.read(HEADER.size)) else None
+            return number if any(file.read(HEADER_BYTES)) else None
 
     def _give_up_segment(self, rows: list[Row]) -> None:
         """The rest of this file cannot be read. A copy stays, for people."""
         assert self._data is not None
         name = SEGMENT.format(self._number)
         fields = {"action": "journal_damaged", "file": str(self._folder / name), "at": self._at}
-        rest = self._data[self._at + HEADER.size :].rstrip(b"\0")
+        rest = self._data[self._at + HEADER_BYTES :].rstrip(b"\0")
         if len(rest) > _CUT_BYTES_MAX or self._following() is not None:
             # More than one cut frame: this was not a kill in the middle of a write.
             kept = self._folder.parent / f"{self._folder.name}-{name}{_DAMAGED}"

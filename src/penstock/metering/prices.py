@@ -11,10 +11,8 @@ from penstock.records.model import Model, ModelId
 from penstock.records.price import Price, Prices, Tier
 
 _NANOUSD_PER_USD: Final = 10**9
-
-
-# The first row of a book holds from ever, so this is never what is found.
-_NO_PRICES: Final[dict[Tier, Price]] = {}
+_NOW: Final = Tier.NOW
+_FLEX: Final = Tier.FLEX
 
 
 class PriceBook:
@@ -25,15 +23,31 @@ class PriceBook:
 
     def price(self, model: ModelId, tier: Tier, at: float) -> Price:
         """The price at a time, in seconds since 1970."""
-        by_tier = _NO_PRICES
-        for start, prices in self._rows[model]:
-            if start > at:
+        rows = self._rows[model]
+        # The first row of a book holds from ever.
+        found = rows[0]
+        for row in rows:
+            if row.start > at:
                 break
-            by_tier = prices
-        return by_tier[tier]
+            found = row
+        if tier is _NOW:
+            return found.now
+        return found.flex if tier is _FLEX else found.batch
 
 
-def _row(prices: Prices) -> tuple[float, dict[Tier, Price]]:
+class _Row:
+    """The prices of all tiers from `start` on."""
+
+    __slots__ = ("batch", "flex", "now", "start")
+
+    def __init__(self, start: float, now: Price, flex: Price, batch: Price) -> None:
+        self.start = start
+        self.now = now
+        self.flex = flex
+        self.batch = batch
+
+
+def _row(prices: Prices) -> _Row:
     start = float("-inf")
     if prices.valid_from is not None:
         start = datetime.combine(prices.valid_from, time(), UTC).timestamp()
@@ -42,12 +56,12 @@ def _row(prices: Prices) -> tuple[float, dict[Tier, Price]]:
         prices.cached_input_nanousd_per_mtok,
         prices.output_nanousd_per_mtok,
     )
-    multipliers = {
-        Tier.NOW: prices.now_bp,
-        Tier.FLEX: prices.flex_bp,
-        Tier.BATCH: prices.batch_bp,
-    }
-    return start, {tier: Price(*tokens, bp) for tier, bp in multipliers.items()}
+    return _Row(
+        start,
+        Price(*tokens, prices.now_bp),
+        Price(*tokens, prices.flex_bp),
+        Price(*tokens, prices.batch_bp),
+    )
 
 
 def usd(nanousd: int) -> str:

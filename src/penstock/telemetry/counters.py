@@ -1,0 +1,158 @@
+"""What a worker counts in: plain numbers that the path adds to, one row per model and account.
+
+`Metrics.snapshot` makes of them what the collector reads. Rows are made once and never dropped, so
+whoever counts may keep the row it was given.
+"""
+
+from penstock.telemetry.metrics import (
+    FIRST_TOKEN_BUCKETS,
+    GROWTH_BUCKETS,
+    OTHER,
+    OUTPUT_TOKEN_BUCKETS,
+    TURN_BUCKETS,
+    Gauges,
+    Histogram,
+    LabelRow,
+    Row,
+    Snapshot,
+)
+from penstock.telemetry.turns import Turns
+
+
+class Buckets:
+    """A histogram: counts per bucket (the last one is everything above), and the sum."""
+
+    __slots__ = ("_bounds", "counts", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def add(self, value: float) -> None:
+        # Not by bisection: most values are in the first buckets, and a call costs more than these.
+        at = 0
+        for bound in self._bounds:
+            if value <= bound:
+                break
+            at += 1
+        self.counts[at] += 1
+        self.sum += value
+
+    def histogram(self) -> Histogram:
+        return Histogram(self.counts.copy(), self.sum)
+
+
+class ModelCounters:
+    """The numbers of one model and account."""
+
+    __slots__ = (
+        "account", "cached_tokens", "charged_nanousd", "client_retries", "errors", "first_token",
+        "in_flight", "model", "outcomes", "output_token", "output_tokens", "prompt_tokens",
+        "retries", "turn_growth", "turn_tokens",
+    )  # fmt: skip
+
+    def __init__(self, model: str, account: str) -> None:
+        self.model = model
+        self.account = account
+        self.in_flight = 0
+        self.retries = 0
+        self.prompt_tokens = 0
+        self.cached_tokens = 0
+        self.output_tokens = 0
+        self.charged_nanousd = 0
+        self.outcomes: dict[str, int] = {}
+        self.errors: dict[str, int] = {}
+        self.client_retries: dict[str, int] = {}
+        self.first_token = Buckets(FIRST_TOKEN_BUCKETS)
+        self.output_token = Buckets(OUTPUT_TOKEN_BUCKETS)
+        self.turn_tokens = Buckets(TURN_BUCKETS)
+        self.turn_growth = Buckets(GROWTH_BUCKETS)
+
+    def row(self) -> Row:
+        return Row(
+            model=self.model,
+            account=self.account,
+            in_flight=self.in_flight,
+            retries=self.retries,
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            output_tokens=self.output_tokens,
+            outcomes=self.outcomes.copy(),
+            errors=self.errors.copy(),
+            first_token=self.first_token.histogram(),
+            output_token=self.output_token.histogram(),
+            charged_nanousd=self.charged_nanousd,
+            client_retries=self.client_retries.copy(),
+            turn_tokens=self.turn_tokens.histogram(),
+            turn_growth=self.turn_growth.histogram(),
+        )
+
+
+class LabelCounters:
+    """The numbers of one of an account's own labels: a workflow, or a prompt family."""
+
+    __slots__ = ("account", "cached_tokens", "first_token", "label", "prompt_tokens")
+
+    def __init__(self, account: str, label: str) -> None:
+        self.account = account
+        self.label = label
+        self.prompt_tokens = 0
+        self.cached_tokens = 0
+        self.first_token = Buckets(FIRST_TOKEN_BUCKETS)
+
+    def row(self) -> LabelRow:
+        return LabelRow(
+            account=self.account,
+            label=self.label,
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            first_token=self.first_token.histogram(),
+        )
+
+
+class Labels:
+    """Counters by an account's label, bounded; labels beyond the bound count as `other`."""
+
+    def __init__(self, rows_max: int) -> None:
+        self._counters: dict[tuple[str, str], LabelCounters] = {}
+        self._rows_max = rows_max
+
+    def of(self, account: str, label: str) -> LabelCounters:
+        place = (account, label)
+        counters = self._counters.get(place)
+        if counters is not None:
+            return counters
+        if len(self._counters) >= self._rows_max and place != (OTHER, OTHER):
+            return self.of(OTHER, OTHER)
+        counters = self._counters[place] = LabelCounters(account, label)
+        return counters
+
+    def rows(self) -> list[LabelRow]:
+        return [counters.row() for counters in self._counters.values()]
+
+
+class Metrics:
+    """Counters by model and account, bounded; accounts beyond the bound count as `other`."""
+
+    def __init__(self, label_pairs_max: int) -> None:
+        self._counters: dict[tuple[str, str], ModelCounters] = {}
+        self._label_pairs_max = label_pairs_max
+        self.workflows = Labels(label_pairs_max)
+        self.families = Labels(label_pairs_max)
+        self.turns = Turns(label_pairs_max)
+
+    def of(self, model: str, account: str) -> ModelCounters:
+        counters = self._counters.get((model, account))
+        if counters is not None:
+            return counters
+        if len(self._counters) >= self._label_pairs_max and account != OTHER:
+            return self.of(model, OTHER)
+        counters = self._counters[model, account] = ModelCounters(model, account)
+        return counters
+
+    def rows(self) -> list[Row]:
+        return [counters.row() for counters in self._counters.values()]
+
+    def snapshot(self, gauges: Gauges) -> Snapshot:
+        return Snapshot(self.rows(), gauges, self.workflows.rows(), self.families.rows())
