@@ -52,7 +52,8 @@ from penstock.signals import (
 )
 from penstock.store import Objects, Store
 from penstock.telemetry import log
-from penstock.telemetry.metrics import Gauges, Metrics, Snapshot
+from penstock.telemetry.counters import Metrics
+from penstock.telemetry.metrics import Gauges, Snapshot
 from penstock.telemetry.request_log import RequestLog
 
 _FLUSH_SECONDS = 0.2

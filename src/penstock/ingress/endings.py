@@ -1,21 +1,18 @@
 """The end of every request: one log line, and its numbers added up."""
 
-from datetime import UTC, datetime
+from typing import Final
 
 from penstock.clock import Clock
 from penstock.metering import Refusals, usd
 from penstock.records.account import Key
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd, RequestId
-from penstock.telemetry.metrics import (
-    FIRST_TOKEN_BUCKETS,
-    GROWTH_BUCKETS,
-    OUTPUT_TOKEN_BUCKETS,
-    TURN_BUCKETS,
-    Metrics,
-    Row,
-)
-from penstock.telemetry.request_line import RequestLine
+from penstock.telemetry.counters import Metrics, ModelCounters
+from penstock.telemetry.request_line import RequestLines, who
 from penstock.telemetry.request_log import RequestLog
+
+_CALLERS_MAX: Final = 10_000
+_OK: Final = Outcome.OK
+_FAILED: Final = Outcome.FAILED
 
 
 class Endings:
@@ -24,11 +21,14 @@ class Endings:
     def __init__(self, metrics: Metrics, log: RequestLog, refusals: Refusals, clock: Clock) -> None:
         self._metrics = metrics
         self._log = log
+        self._lines = RequestLines()
         self._refusals = refusals
         self._clock = clock
+        # By key and model.
+        self._callers: dict[tuple[str, str], _Caller] = {}
 
     def begin(self, request: InferenceRequest) -> None:
-        self._metrics.row(request.model.id, request.account).in_flight += 1
+        self._caller(request).counters.in_flight += 1
 
     def finish(
         self,
@@ -37,14 +37,21 @@ class Endings:
         request: InferenceRequest | None,
         end: RequestEnd,
     ) -> None:
+        about = ""
         if request is None:
-            row = self._metrics.row("", "")
+            counters = self._metrics.of("", "")
         else:
-            row = self._metrics.row(request.model.id, request.account)
-            row.in_flight -= 1
-            self._count_labels(row, request, end)
-        _count(row, end)
-        self._log.write(self._line(request_id, target, request, end))
+            caller = self._caller(request)
+            counters = caller.counters
+            counters.in_flight -= 1
+            self._count_labels(counters, request, end)
+            if self._log.is_on:
+                cost = usd(end.charge_nanousd) if end.attempts else ""
+                about = caller.names + self._lines.labels(request, cost)
+        _count(counters, end)
+        if self._log.is_on:
+            at = self._clock.now()
+            self._log.write(self._lines.line(at, request_id, target, about, end))
 
     def count_refusal(self, key: Key | None, end: RequestEnd) -> None:
         """Nothing ran: the ledger has no row of it, only a count."""
@@ -52,86 +59,76 @@ class Endings:
         key_id = "" if key is None else key.id
         self._refusals.count(self._clock.now(), account, key_id, end.error_code)
 
-    def _count_labels(self, row: Row, request: InferenceRequest, end: RequestEnd) -> None:
+    def _caller(self, request: InferenceRequest) -> "_Caller":
+        """What is kept of a key and a model, for as long as the key is of that account."""
+        account, key, model = request.account, request.key, request.model.id
+        known = self._callers.get((key, model))
+        if known is not None and known.account == account:
+            return known
+        if len(self._callers) >= _CALLERS_MAX:
+            self._callers.clear()
+        made = _Caller(account, self._metrics.of(model, account), who(account, key, model))
+        self._callers[key, model] = made
+        return made
+
+    def _count_labels(
+        self, counters: ModelCounters, request: InferenceRequest, end: RequestEnd
+    ) -> None:
         """The numbers by which one judges an agent: workflow, prompt family, session, retries."""
         usage, metrics = end.usage, self._metrics
         if request.client_retry:
-            outcome = end.outcome.value
-            row.client_retries[outcome] = row.client_retries.get(outcome, 0) + 1
-        if request.is_stream and end.first_token_seconds is not None and request.workflow:
-            label = metrics.workflows.row(request.account, request.workflow)
-            label.first_token.add(end.first_token_seconds, FIRST_TOKEN_BUCKETS)
+            _add(counters.client_retries, _outcome(end))
+        first = end.first_token_seconds
+        if request.is_stream and first is not None and request.workflow:
+            metrics.workflows.of(request.account, request.workflow).first_token.add(first)
         if usage is None:
             return
+        prompt = usage.prompt_tokens
         if usage.cached_tokens is not None and request.prompt_family:
-            label = metrics.families.row(request.account, request.prompt_family)
-            label.prompt_tokens += usage.prompt_tokens
-            label.cached_tokens += usage.cached_tokens
+            family = metrics.families.of(request.account, request.prompt_family)
+            family.prompt_tokens += prompt
+            family.cached_tokens += usage.cached_tokens
         if request.session:
-            row.turn_tokens.add(usage.prompt_tokens + usage.completion_tokens, TURN_BUCKETS)
-            growth = metrics.turns.growth(request.account, request.session, usage.prompt_tokens)
+            counters.turn_tokens.add(float(prompt + usage.completion_tokens))
+            growth = metrics.turns.growth(request.account, request.session, prompt)
             if growth is not None:
-                row.turn_growth.add(growth, GROWTH_BUCKETS)
-
-    def _line(
-        self,
-        request_id: RequestId,
-        target: bytes,
-        request: InferenceRequest | None,
-        end: RequestEnd,
-    ) -> RequestLine:
-        usage = end.usage
-        line = RequestLine(
-            time=datetime.fromtimestamp(self._clock.now(), UTC),
-            event="request",
-            request=request_id,
-            status=end.status,
-            outcome=end.outcome.value,
-            replica=end.replica,
-            attempts=end.attempts,
-            path=target.partition(b"?")[0][:256].decode("latin-1"),
-            error=end.error_code,
-            queue_ms=_millis(end.waited_seconds),
-            first_token_ms=None
-            if end.first_token_seconds is None
-            else _millis(end.first_token_seconds),
-            total_ms=_millis(end.total_seconds),
-        )
-        if request is not None:
-            line.account, line.key, line.model = request.account, request.key, request.model.id
-            line.session, line.stream = request.session, request.is_stream
-            line.caller_request = request.caller_request_id
-            line.workflow = request.workflow
-            if end.attempts:
-                line.cost_usd = usd(end.charge_nanousd)
-        if usage is not None:
-            line.prompt_tokens, line.output_tokens = usage.prompt_tokens, usage.completion_tokens
-            line.cached_tokens = usage.cached_tokens
-        return line
+                counters.turn_growth.add(float(growth))
 
 
-def _count(row: Row, end: RequestEnd) -> None:
-    outcome = end.outcome.value
-    row.outcomes[outcome] = row.outcomes.get(outcome, 0) + 1
-    if end.outcome is Outcome.FAILED:
-        row.errors[end.error_code] = row.errors.get(end.error_code, 0) + 1
+class _Caller:
+    """A key that asks for a model: where it is counted, and its names in the log."""
+
+    __slots__ = ("account", "counters", "names")
+
+    def __init__(self, account: str, counters: ModelCounters, names: str) -> None:
+        self.account = account
+        self.counters = counters
+        self.names = names
+
+
+def _count(counters: ModelCounters, end: RequestEnd) -> None:
+    _add(counters.outcomes, _outcome(end))
+    if end.outcome is _FAILED:
+        _add(counters.errors, end.error_code)
     if end.attempts > 1:
-        row.retries += end.attempts - 1
-    row.charged_nanousd += end.charge_nanousd
+        counters.retries += end.attempts - 1
+    counters.charged_nanousd += end.charge_nanousd
     usage = end.usage
     if usage is not None:
-        row.prompt_tokens += usage.prompt_tokens
-        row.output_tokens += usage.completion_tokens
-        row.cached_tokens += usage.cached_tokens or 0
+        counters.prompt_tokens += usage.prompt_tokens
+        counters.output_tokens += usage.completion_tokens
+        counters.cached_tokens += usage.cached_tokens or 0
     first = end.first_token_seconds
     if first is None:
         return
-    row.first_token.add(first, FIRST_TOKEN_BUCKETS)
+    counters.first_token.add(first)
     if usage is not None and usage.completion_tokens > 1 and end.streamed_seconds is not None:
-        per_token = end.streamed_seconds / (usage.completion_tokens - 1)
-        row.output_token.add(per_token, OUTPUT_TOKEN_BUCKETS)
+        counters.output_token.add(end.streamed_seconds / (usage.completion_tokens - 1))
 
 
-def _millis(seconds: float) -> float:
-    # By cutting: rounding would cost as much as all the rest of the line.
-    return int(seconds * 1e6) / 1e3
+def _add(counts: dict[str, int], name: str) -> None:
+    counts[name] = counts.get(name, 0) + 1
+
+
+def _outcome(end: RequestEnd) -> str:
+    return "ok" if end.outcome is _OK else end.outcome.value

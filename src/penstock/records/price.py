@@ -19,8 +19,7 @@ def cost_nanousd(usage: Usage, price: Price) -> int:
     """
     prompt = usage.prompt_tokens
     cached = usage.cached_tokens or 0
-    if cached > prompt:
-        cached = prompt
+    cached = min(cached, prompt)
     total = (
         (prompt - cached) * price.input_nanousd_per_mtok
         + cached * price.cached_input_nanousd_per_mtok

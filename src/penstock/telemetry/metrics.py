@@ -1,15 +1,12 @@
-"""The gateway's numbers: plain integers that the path adds to, read by a collector.
+"""The gateway's numbers as workers hand them to the collector, which adds them up.
 
-Every metric is declared in METRICS with its help text, and documented (a test compares). A worker
-keeps one `Row` per model and account; the collector adds up the workers' rows.
+Every metric is declared in METRICS with its help text, and documented (a test compares). What a
+worker counts in is in `counters`.
 """
 
-from bisect import bisect_left
 from typing import Final
 
 import msgspec
-
-from penstock.telemetry.turns import Turns
 
 # Upper bounds in seconds. First tokens range from a warm small model to a cold 256k-token prompt.
 FIRST_TOKEN_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
@@ -102,10 +99,6 @@ class Histogram(msgspec.Struct):
     counts: list[int]
     sum: float = 0.0
 
-    def add(self, value: float, bounds: tuple[float, ...]) -> None:
-        self.counts[bisect_left(bounds, value)] += 1
-        self.sum += value
-
 
 def _first_token() -> Histogram:
     return Histogram([0] * (len(FIRST_TOKEN_BUCKETS) + 1))
@@ -179,49 +172,3 @@ class Snapshot(msgspec.Struct):
     gauges: Gauges
     workflows: list[LabelRow] = []
     families: list[LabelRow] = []
-
-
-class LabelRows:
-    """Rows by an account's label, bounded; labels beyond the bound count as `other`."""
-
-    def __init__(self, rows_max: int) -> None:
-        self._rows: dict[tuple[str, str], LabelRow] = {}
-        self._rows_max = rows_max
-
-    def row(self, account: str, label: str) -> LabelRow:
-        row = self._rows.get((account, label))
-        if row is not None:
-            return row
-        if len(self._rows) >= self._rows_max and (account, label) != (OTHER, OTHER):
-            return self.row(OTHER, OTHER)
-        row = self._rows[(account, label)] = LabelRow(account, label)
-        return row
-
-    def rows(self) -> list[LabelRow]:
-        return list(self._rows.values())
-
-
-class Metrics:
-    """Rows by model and account, bounded; accounts beyond the bound count as `other`."""
-
-    def __init__(self, label_pairs_max: int) -> None:
-        self._rows: dict[tuple[str, str], Row] = {}
-        self._label_pairs_max = label_pairs_max
-        self.workflows = LabelRows(label_pairs_max)
-        self.families = LabelRows(label_pairs_max)
-        self.turns = Turns(label_pairs_max)
-
-    def row(self, model: str, account: str) -> Row:
-        row = self._rows.get((model, account))
-        if row is not None:
-            return row
-        if len(self._rows) >= self._label_pairs_max and account != OTHER:
-            return self.row(model, OTHER)
-        row = self._rows[(model, account)] = Row(model, account)
-        return row
-
-    def rows(self) -> list[Row]:
-        return list(self._rows.values())
-
-    def snapshot(self, gauges: Gauges) -> Snapshot:
-        return Snapshot(self.rows(), gauges, self.workflows.rows(), self.families.rows())

@@ -1,18 +1,14 @@
 """One wide line per request, at its end.
 
-The logging module costs more than the rest of a small request, so lines are encoded by msgspec,
-gathered, and written a few times a second. What kill -9 can lose is the last fraction of a second
-of *log*; usage is never kept only here.
+The logging module costs more than the rest of a small request, so lines are gathered and written a
+few times a second. What kill -9 can lose is the last fraction of a second of *log*; usage is never
+kept only here.
 """
 
 import sys
-from typing import IO
+from typing import IO, Final
 
-import msgspec
-
-from penstock.telemetry.request_line import RequestLine
-
-_BUFFER_BYTES_MAX = 64 * 1024
+_GATHERED_BYTES_MAX: Final = 64 * 1024
 
 
 class RequestLog:
@@ -20,22 +16,25 @@ class RequestLog:
 
     def __init__(self, out: IO[bytes] | None = None, *, is_on: bool = True) -> None:
         self._out = out if out is not None else sys.stderr.buffer
-        self._is_on = is_on
-        self._buffer = bytearray()
-        self._encoder = msgspec.json.Encoder()
+        self.is_on: Final = is_on
+        self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
 
-    def write(self, line: RequestLine) -> None:
-        if not self._is_on:
+    def write(self, line: bytes) -> None:
+        """Take a line, with its end."""
+        if not self.is_on:
             return
-        self._buffer += self._encoder.encode(line)
-        self._buffer += b"\n"
-        if len(self._buffer) > _BUFFER_BYTES_MAX:
+        self._gathered.append(line)
+        self._gathered_bytes += len(line)
+        if self._gathered_bytes > _GATHERED_BYTES_MAX:
             self.flush()
 
     def flush(self) -> None:
-        if not self._buffer:
+        if not self._gathered:
             return
-        lines, self._buffer = bytes(self._buffer), bytearray()
+        lines = b"".join(self._gathered)
+        self._gathered.clear()
+        self._gathered_bytes = 0
         try:
             self._out.write(lines)
             self._out.flush()

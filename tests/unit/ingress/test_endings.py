@@ -13,7 +13,7 @@ from penstock.records.request import Outcome, RequestEnd, RequestId
 from penstock.records.usage import Usage
 from penstock.store import Settings as StoreSettings
 from penstock.store import Store
-from penstock.telemetry.metrics import Metrics, Row
+from penstock.telemetry.counters import Metrics, ModelCounters
 from penstock.telemetry.request_log import RequestLog
 from penstock.testing.manual_clock import ManualClock
 
@@ -32,15 +32,15 @@ class Desk:
         clock = ManualClock(now=1_800_000_000.0)
         self.endings = Endings(self.metrics, self.log, self.refusals, clock)
 
-    def serve(self, end: RequestEnd) -> tuple[Row, dict[str, object]]:
+    def serve(self, end: RequestEnd) -> tuple[ModelCounters, dict[str, object]]:
         request = make_request(is_stream=True, session="s1", caller_request_id="theirs")
         self.endings.begin(request)
         assert self.row().in_flight == 1
         self.endings.finish(request.id, TARGET, request, end)
         return self.row(), self.line()
 
-    def row(self) -> Row:
-        return self.metrics.row(MODEL.id, "acme")
+    def row(self) -> ModelCounters:
+        return self.metrics.of(MODEL.id, "acme")
 
     def line(self) -> dict[str, object]:
         self.log.flush()
@@ -198,3 +198,14 @@ def test_refusal_is_counted_by_whoever_was_refused(account: Account | None) -> N
     desk.endings.count_refusal(Key(KeyId("k"), Role.RUNTIME, account), end)
     desk.endings.count_refusal(None, end)
     assert desk.refusals.waiting() == 2
+
+
+def test_key_that_went_to_another_account_is_counted_and_logged_there() -> None:
+    desk = Desk()
+    for account in ("acme", "other", "acme"):
+        request = make_request(is_stream=False, account=AccountId(account))
+        desk.endings.begin(request)
+        desk.endings.finish(request.id, TARGET, request, RequestEnd(attempts=1))
+        assert desk.line()["account"] == account
+    counts = {row.account: row.outcomes["ok"] for row in desk.metrics.rows()}
+    assert counts == {"acme": 2, "other": 1}

@@ -7,10 +7,9 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.telemetry.collector import render
+from penstock.telemetry.counters import ModelCounters
 from penstock.telemetry.metrics import (
-    FIRST_TOKEN_BUCKETS,
     METRICS,
-    OUTPUT_TOKEN_BUCKETS,
     Gauges,
     Row,
     Snapshot,
@@ -42,7 +41,7 @@ def value(families: dict[str, Metric], sample: str, **labels: str) -> float:
 
 
 def row(model: str = "m", account: str = "a", scale: int = 1) -> Row:
-    made = Row(model, account)
+    made = ModelCounters(model, account)
     made.in_flight = 1 * scale
     made.retries = 2 * scale
     made.prompt_tokens = 30 * scale
@@ -51,10 +50,10 @@ def row(model: str = "m", account: str = "a", scale: int = 1) -> Row:
     made.outcomes = {"ok": 3 * scale, "failed": scale}
     made.errors = {"engine_lost": scale}
     for _ in range(scale):
-        made.first_token.add(0.3, FIRST_TOKEN_BUCKETS)
-        made.first_token.add(500.0, FIRST_TOKEN_BUCKETS)
-        made.output_token.add(0.02, OUTPUT_TOKEN_BUCKETS)
-    return made
+        made.first_token.add(0.3)
+        made.first_token.add(500.0)
+        made.output_token.add(0.02)
+    return made.row()
 
 
 def test_page_of_no_workers_is_still_a_page() -> None:

@@ -4,10 +4,18 @@ import io
 import json
 from datetime import UTC, datetime
 
-from penstock.telemetry.request_line import RequestLine
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.engine.engine_line import make_request
+
+from penstock.records.request import RequestEnd
+from penstock.records.usage import Usage
+from penstock.telemetry.request_line import RequestLines, who
 from penstock.telemetry.request_log import RequestLog
 
-AT = datetime(2026, 11, 15, 3, 4, 5, 678000, UTC)
+AT = datetime(2026, 11, 15, 3, 4, 5, 500_000, UTC)
+TEXT = 'a\nb\r\u2028"}{"x":1} é🌊\x00'
 
 
 class Broken(io.BytesIO):
@@ -18,11 +26,18 @@ class Broken(io.BytesIO):
         raise OSError("no space left on device")
 
 
-def line(request: str = "r1", **facts: object) -> RequestLine:
-    made = RequestLine(time=AT, event="request", request=request, status=200, outcome="ok")
-    for name, value in facts.items():
-        setattr(made, name, value)
-    return made
+def line(request: str = "r1", **facts: object) -> bytes:
+    end = RequestEnd(status=200, **facts)  # type: ignore[arg-type]
+    return RequestLines().line(AT.timestamp(), request, b"", "", end)
+
+
+def labelled(**labels: str) -> dict[str, object]:
+    lines = RequestLines()
+    about = lines.labels(make_request(**labels), "")  # type: ignore[arg-type]
+    made = lines.line(0.0, "r", b"", about, RequestEnd())
+    assert made.count(b"\n") == 1
+    read: dict[str, object] = json.loads(made)
+    return read
 
 
 def lines_of(out: io.BytesIO) -> list[dict[str, object]]:
@@ -42,7 +57,7 @@ def test_line_has_what_is_known_and_nothing_that_is_not() -> None:
 def test_unknown_tokens_are_absent_and_zero_is_written() -> None:
     out = io.BytesIO()
     log = RequestLog(out)
-    log.write(line(prompt_tokens=5, cached_tokens=0, output_tokens=0))
+    log.write(line(usage=Usage(5, 0, 0)))
     log.flush()
     (written,) = lines_of(out)
     assert (written["prompt_tokens"], written["cached_tokens"], written["output_tokens"]) == (
@@ -67,7 +82,7 @@ def test_buffer_is_bounded() -> None:
     out = io.BytesIO()
     log = RequestLog(out)
     for number in range(5000):
-        log.write(line(str(number), session="s" * 100))
+        log.write(line(str(number), replica="s" * 100))
     written = len(out.getvalue())
     log.flush()
     assert len(out.getvalue()) - written <= 64 * 1024
@@ -85,9 +100,9 @@ def test_log_that_is_off_writes_nothing() -> None:
 def test_log_that_cannot_be_written_stops_nobody_and_keeps_no_memory() -> None:
     log = RequestLog(Broken())
     for number in range(5000):
-        log.write(line(str(number), session="s" * 100))
+        log.write(line(str(number), replica="s" * 100))
     log.flush()
-    assert len(log._buffer) == 0
+    assert len(log._gathered) == 0
 
 
 def test_closed_log_stops_nobody() -> None:
@@ -96,15 +111,46 @@ def test_closed_log_stops_nobody() -> None:
     log.write(line())
     out.close()
     log.flush()
-    assert len(log._buffer) == 0
+    assert len(log._gathered) == 0
 
 
-def test_any_text_of_a_caller_stays_on_one_line() -> None:
-    out = io.BytesIO()
-    log = RequestLog(out)
-    text = 'a\nb\r\u2028"}{"x":1} é🌊\x00'
-    log.write(line(session=text, path=text, caller_request=text))
-    log.flush()
-    assert out.getvalue().count(b"\n") == 1
-    (written,) = lines_of(out)
-    assert (written["session"], written["path"]) == (text, text)
+@pytest.mark.parametrize("text", [TEXT, "plain", '"', "\\"])
+def test_any_text_of_a_caller_stays_on_one_line(text: str) -> None:
+    written = labelled(session=text, caller_request_id=text, workflow=text)
+    assert (written["session"], written["caller_request"], written["workflow"]) == (text,) * 3
+    names = json.loads("{" + who(text, text, text)[1:] + "}")
+    assert names == {"account": text, "key": text, "model": text}
+
+
+def test_path_is_logged_without_its_query_however_it_is_written() -> None:
+    lines = RequestLines()
+    for target in (b"/a?b", b"/a?c", b'/"\xff\n?', b'/"\xff\n?'):
+        path = json.loads(lines.line(0.0, "r", target, "", RequestEnd()))["path"]
+        assert path == target.decode("latin-1").partition("?")[0]
+
+
+def test_what_is_kept_of_paths_and_names_is_bounded() -> None:
+    lines = RequestLines()
+    for number in range(10_000):
+        lines.line(0.0, "r", b"/%d" % number, "", RequestEnd(replica=str(number)))
+    lines.line(0.0, "r", b"/" * 60_000, "", RequestEnd())
+    assert len(lines._paths) <= 2000
+    assert len(lines._names) <= 2000
+    assert max(map(len, lines._paths)) <= 256
+
+
+@given(st.lists(st.floats(0, 2**32), min_size=1))
+def test_time_is_that_of_each_line_to_the_microsecond(times: list[float]) -> None:
+    lines = RequestLines()
+    for at in times:
+        written = json.loads(lines.line(at, "r", b"", "", RequestEnd()))["time"]
+        assert abs(datetime.fromisoformat(written).timestamp() - at) < 2e-6
+
+
+@given(st.floats(0, 10**6))
+def test_durations_are_cut_to_microseconds(seconds: float) -> None:
+    end = RequestEnd(waited_seconds=seconds, first_token_seconds=seconds, total_seconds=seconds)
+    written = json.loads(RequestLines().line(0.0, "r", b"", "", end))
+    expected = int(seconds * 1e6) / 1e3
+    assert written["first_token_ms"] == expected
+    assert written.get("queue_ms", 0.0) == written.get("total_ms", 0.0) == expected
