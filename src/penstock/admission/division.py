@@ -39,8 +39,8 @@ class Demand(msgspec.Struct, frozen=True):
     answer: asyncio.Future[Answer]
 
     def release(self) -> None:
-        for pot, amount in self.claims:
-            pot.release(amount)
+        for claim in self.claims:
+            claim.pot.release(claim.amount)
 
 
 class Division(msgspec.Struct):
@@ -58,9 +58,10 @@ def lacking(demands: Sequence[Demand]) -> list[Pot]:
     needed: dict[PotKey, int] = {}
     pots: dict[PotKey, Pot] = {}
     for demand in demands:
-        for pot, amount in demand.claims:
-            if amount and pot.limit.is_hard:
-                needed[pot.key] = needed.get(pot.key, 0) + amount
+        for claim in demand.claims:
+            pot = claim.pot
+            if claim.amount and pot.limit.is_hard:
+                needed[pot.key] = needed.get(pot.key, 0) + claim.amount
                 pots[pot.key] = pot
     return [pot for key, pot in pots.items() if pot.room < needed[key]]
 
@@ -79,8 +80,8 @@ def divide(
         elif shortage is not None:
             division.refused.append((demand, shortage))
         else:
-            for pot, amount in demand.claims:
-                pot.reserve(amount)
+            for claim in demand.claims:
+                claim.pot.reserve(claim.amount)
             division.accepted.append(demand)
     for pot in asked:
         reading = readings[pot.key]
@@ -102,7 +103,8 @@ def _first_shortage(
     demand: Demand, readings: Mapping[PotKey, Reading]
 ) -> tuple[Shortage | None, bool]:
     """What lacks, if anything; and whether that is unsure, because Postgres was not asked."""
-    for pot, amount in demand.claims:
+    for claim in demand.claims:
+        pot, amount = claim.pot, claim.amount
         reading = readings.get(pot.key)
         if not amount or not pot.limit.is_hard or (reading and not reading.is_binding):
             continue

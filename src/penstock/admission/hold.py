@@ -6,7 +6,24 @@ A hold is settled exactly once, with what was truly used. Settling is synchronou
 from penstock.admission.pot import Pot, used_of
 from penstock.records.limit import Standing
 
-Claims = tuple[tuple[Pot, int], ...]
+
+class Claim:
+    """What a request may need of one pot."""
+
+    __slots__ = ("amount", "pot")
+
+    def __init__(self, pot: Pot, amount: int) -> None:
+        self.pot = pot
+        self.amount = amount
+
+    @property
+    def is_within_lease(self) -> bool:
+        """Whether it can be reserved without asking; what only warns always can."""
+        pot = self.pot
+        return not self.amount or not pot.limit.is_hard or pot.room >= self.amount
+
+
+Claims = tuple[Claim, ...]
 
 
 class Hold:
@@ -16,7 +33,7 @@ class Hold:
 
     def __init__(self, claims: Claims = ()) -> None:
         # Goes into the journal: the drain books the use on these limits.
-        self.limits = tuple(pot.limit.id for pot, _ in claims)
+        self.limits = tuple(claim.pot.limit.id for claim in claims)
         self._claims = claims
         self._is_settled = False
 
@@ -26,28 +43,27 @@ class Hold:
 
         A request that needs nothing of a limit, such as a free one of a budget, asks nobody.
         """
-        return tuple(pot.standing() for pot, _ in self._claims if pot.limit.is_hard and pot.is_read)
+        return tuple(claim.pot.standing() for claim in self._claims if claim.pot.is_known)
 
     @property
     def warnings(self) -> tuple[Standing, ...]:
         """The soft limits that are passed."""
-        return tuple(
-            pot.standing() for pot, _ in self._claims if pot.is_over and not pot.limit.is_hard
-        )
+        return tuple(claim.pot.standing() for claim in self._claims if claim.pot.is_passed)
 
     def settle(self, *, requests: int, tokens: int, nanousd: int) -> None:
         """Free what was reserved and book what was used; zeros when nothing ran."""
-        for pot, amount in self._take():
-            used = used_of(pot.limit.measure, requests=requests, tokens=tokens, nanousd=nanousd)
-            pot.settle(amount, used)
+        for claim in self._take():
+            measure = claim.pot.limit.measure
+            used = used_of(measure, requests=requests, tokens=tokens, nanousd=nanousd)
+            claim.pot.settle(claim.amount, used)
 
     def spend(self) -> None:
         """Book all of it: nobody knows what was used, and hanging up must not make an answer free.
 
         The ledger has no such use, so it lasts as long as this worker's lease does.
         """
-        for pot, amount in self._take():
-            pot.settle(amount, amount)
+        for claim in self._take():
+            claim.pot.settle(claim.amount, claim.amount)
 
     def _take(self) -> Claims:
         claims = self._claims

@@ -14,7 +14,7 @@ from penstock.admission.chore import Chore
 from penstock.admission.counted import Counted
 from penstock.admission.division import Shortage
 from penstock.admission.estimate import estimate
-from penstock.admission.hold import NO_HOLD, Claims, Hold
+from penstock.admission.hold import NO_HOLD, Claim, Claims, Hold
 from penstock.admission.lease_desk import LeaseDesk
 from penstock.admission.lease_queue import LeaseQueue
 from penstock.admission.limit_mirror import LimitMirror
@@ -78,8 +78,8 @@ class Limits:
         if not counted:
             return NO_HOLD
         claims = self._claims(request, counted)
-        for pot, amount in claims:
-            if amount and pot.limit.is_hard and pot.room < amount:
+        for claim in claims:
+            if not claim.is_within_lease:
                 return None
         return _reserved(claims)
 
@@ -133,7 +133,8 @@ class Limits:
     def _claims(self, request: InferenceRequest, counted: tuple[Counted, ...]) -> Claims:
         pots, asked_at = self._pots, request.asked_at
         return tuple(
-            [(pots.find(each, asked_at), estimate(request, each.limit.measure)) for each in counted]
+            Claim(pots.find(each, asked_at), estimate(request, each.limit.measure))
+            for each in counted
         )
 
     def _without_postgres(self, request: InferenceRequest, claims: Claims) -> Hold:
@@ -171,8 +172,8 @@ class Limits:
 
 
 def _reserved(claims: Claims) -> Hold:
-    for pot, amount in claims:
-        pot.reserve(amount)
+    for claim in claims:
+        claim.pot.reserve(claim.amount)
     return Hold(claims)
 
 

@@ -94,6 +94,16 @@ class Pot:
         return self.granted - self.used - self.reserved
 
     @property
+    def is_known(self) -> bool:
+        """A hard one of which Postgres has told what is left."""
+        return self.limit.is_hard and self.is_read
+
+    @property
+    def is_passed(self) -> bool:
+        """A soft one of which more was used than it says."""
+        return self.is_over and not self.limit.is_hard
+
+    @property
     def is_square(self) -> bool:
         """Nothing runs, and Postgres has exactly what was used."""
         return not self.is_busy and self.granted == self.used == self.recorded

@@ -46,16 +46,17 @@ class Pots:
 
     def open(self, claims: Claims) -> None:
         """Keep an eye on these: a lease is about to be asked for them."""
-        for pot, _ in claims:
+        for claim in claims:
+            pot = claim.pot
             pot.waiting += 1
             if pot.limit.is_hard:
                 self._open[pot.key] = pot
 
     def close(self, claims: Claims) -> None:
         """There is an answer. If it was no, nothing is left of pots that were made for it."""
-        for pot, _ in claims:
-            pot.waiting -= 1
-        self.forget(pot for pot, _ in claims if pot.is_empty)
+        for claim in claims:
+            claim.pot.waiting -= 1
+        self.forget([claim.pot for claim in claims if claim.pot.is_empty])
 
     def due(self, now: float, lease_return_seconds: float, most: int) -> list[tuple[Pot, int]]:
         """Pots whose lease must be written, and what it becomes. Their room is cut at once.

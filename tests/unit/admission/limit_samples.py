@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from penstock.admission.division import Demand
+from penstock.admission.hold import Claim
 from penstock.admission.pot import Pot, Reading
 from penstock.admission.windows import window_of
 from penstock.records.account import AccountId, KeyId
@@ -46,7 +47,7 @@ def a_pot(limit: Limit | None = None, value: str = "", **state: Any) -> Pot:
 
 def a_demand(*claims: tuple[Pot, int]) -> Demand:
     """One whose answer nobody waits for."""
-    return Demand(claims, asyncio.Future(loop=_loop))
+    return Demand(tuple(Claim(*each) for each in claims), asyncio.Future(loop=_loop))
 
 
 def a_reading(**fields: Any) -> Reading:

@@ -4,7 +4,7 @@ import pytest
 from tests.unit.admission.limit_samples import NOW, a_limit, a_pot, a_reading, a_request
 
 from penstock.admission.counted import Counted
-from penstock.admission.hold import NO_HOLD, Claims, Hold
+from penstock.admission.hold import NO_HOLD, Claim, Hold
 from penstock.admission.limit_table import LimitRow, LimitTable
 from penstock.admission.pot import Pot
 from penstock.admission.pots import Pots
@@ -17,7 +17,7 @@ MOST = 1000
 def leased(pots: Pots, limit: Limit, granted: int, used: int = 0) -> Pot:
     """A pot that was asked for at 0 s and given a grant."""
     pot = pots.find(Counted(limit, ""), NOW)
-    claims: Claims = ((pot, 0),)
+    claims = (Claim(pot, 0),)
     pots.open(claims)
     pot.is_read = True
     pot.used = used
@@ -29,15 +29,15 @@ def leased(pots: Pots, limit: Limit, granted: int, used: int = 0) -> Pot:
 def test_a_hold_frees_what_it_reserved_and_books_what_was_used() -> None:
     tokens, money = a_pot(granted=50), a_pot(a_limit(id=2, measure=Measure.NANOUSD), granted=900)
     requests = a_pot(a_limit(id=3, measure=Measure.REQUESTS), granted=2)
-    claims: Claims = ((tokens, 40), (money, 800), (requests, 1))
-    for pot, amount in claims:
-        pot.reserve(amount)
+    claims = (Claim(tokens, 40), Claim(money, 800), Claim(requests, 1))
+    for claim in claims:
+        claim.pot.reserve(claim.amount)
     hold = Hold(claims)
     assert hold.limits == (1, 2, 3)
     assert tokens.room == 10
     hold.settle(requests=1, tokens=7, nanousd=300)
-    assert [pot.room for pot, _ in claims] == [43, 600, 1]
-    assert [pot.used for pot, _ in claims] == [7, 300, 1]
+    assert [claim.pot.room for claim in claims] == [43, 600, 1]
+    assert [claim.pot.used for claim in claims] == [7, 300, 1]
     with pytest.raises(AssertionError):
         hold.settle(requests=0, tokens=0, nanousd=0)
 
@@ -47,7 +47,7 @@ def test_a_hold_shows_where_hard_limits_stand_and_which_soft_ones_are_passed() -
     calm, passed = a_pot(a_limit(id=2, is_hard=False)), a_pot(a_limit(id=3, is_hard=False))
     passed.is_over = True
     unasked = a_pot(a_limit(id=4))
-    hold = Hold(((hard, 5), (calm, 5), (passed, 5), (unasked, 0)))
+    hold = Hold((Claim(hard, 5), Claim(calm, 5), Claim(passed, 5), Claim(unasked, 0)))
     hard.is_read = True
     assert [(each.limit.id, each.left) for each in hold.standings] == [(1, 50)]
     assert hold.standings[0].resets_at == hard.window.end
@@ -102,7 +102,7 @@ def test_what_was_used_beyond_the_grant_is_told() -> None:
 def test_a_pot_that_postgres_was_never_asked_about_writes_nothing() -> None:
     pots = Pots()
     pot = pots.find(Counted(a_limit(), ""), NOW)
-    claims: Claims = ((pot, 10),)
+    claims = (Claim(pot, 10),)
     pots.open(claims)
     pot.reserve(10)
     pots.close(claims)
@@ -121,7 +121,7 @@ def test_a_changed_limit_gives_back_its_room_at_once() -> None:
     )
     gone, same = leased(pots, a_limit(id=3), 5), leased(pots, a_limit(id=4), 5)
     soft.is_over, pot.elsewhere = True, 50
-    pots.open(((soft, 0),))
+    pots.open((Claim(soft, 0),))
     smaller = a_limit(amount=60)
     louder = a_limit(id=2, is_hard=False, amount=500)
     table.apply(LimitRow(each, is_removed=False) for each in (smaller, louder, same.limit))
@@ -137,7 +137,7 @@ def test_pots_of_ended_windows_go_once_nothing_runs_in_them() -> None:
     pots, table = Pots(), LimitTable()
     table.apply([LimitRow(a_limit(), is_removed=False)])
     pot = leased(pots, a_limit(), 50)
-    claims: Claims = ((pot, 10),)
+    claims = (Claim(pot, 10),)
     pot.reserve(10)
     pots.forget_ended(pot.window.end, table)
     pot.release(10)
@@ -222,15 +222,14 @@ def test_more_that_is_due_than_is_asked_for_comes_the_next_time() -> None:
 
 def test_nothing_stays_of_pots_that_were_made_for_a_request_that_is_refused() -> None:
     pots = Pots()
-    claims: Claims = tuple((pots.find(Counted(a_limit(id=id), "s"), NOW), 10) for id in (1, 2))
+    used, empty = (pots.find(Counted(a_limit(id=id), "s"), NOW) for id in (1, 2))
+    claims = (Claim(used, 10), Claim(empty, 10))
     pots.open(claims)
     pots.open(claims)
     pots.close(claims)
     # Another one waits for the same.
-    assert [pots.find(Counted(pot.limit, "s"), NOW) for pot, _ in claims] == [
-        pot for pot, _ in claims
-    ]
-    used, empty = claims[0][0], claims[1][0]
+    for pot in (used, empty):
+        assert pots.find(Counted(pot.limit, "s"), NOW) is pot
     used.settle(0, 5)
     pots.close(claims)
     assert len(pots) == 1
@@ -241,7 +240,7 @@ def test_nothing_stays_of_pots_that_were_made_for_a_request_that_is_refused() ->
 def test_a_pot_that_somebody_waits_for_is_the_one_that_is_granted() -> None:
     pots = Pots()
     pot = pots.find(Counted(a_limit(), ""), NOW)
-    claims: Claims = ((pot, 10),)
+    claims = (Claim(pot, 10),)
     pots.open(claims)
     # The loop looks after its pots while a request waits for its turn.
     assert pots.due(RETURN_SECONDS, RETURN_SECONDS, MOST) == []
@@ -258,7 +257,7 @@ def test_pots_that_postgres_was_never_asked_about_are_bounded_too() -> None:
     pots = Pots()
     for number in range(50):
         pot = pots.find(Counted(a_limit(), f"s{number}"), NOW)
-        claims: Claims = ((pot, 10),)
+        claims = (Claim(pot, 10),)
         pots.open(claims)
         pot.reserve(10)
         pots.close(claims)

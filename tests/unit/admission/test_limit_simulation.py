@@ -87,9 +87,9 @@ class Cell:
             pot.take_grant(granted, self.now)
         free = self.postgres.amount - self.postgres.charged()
         for demand, _ in division.refused:
-            assert free < demand.claims[0][1], "refused though Postgres had enough"
+            assert free < demand.claims[0].amount, "refused though Postgres had enough"
         for demand in division.accepted:
-            worker.running.append((Hold(demand.claims), demand.claims[0][1]))
+            worker.running.append((Hold(demand.claims), demand.claims[0].amount))
         worker.pots.close(demands[0].claims)
 
     def ask_and_hear_nothing(self, worker: Worker, is_committed: bool) -> None:
