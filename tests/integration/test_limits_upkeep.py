@@ -22,6 +22,7 @@ from tests.integration.limits_cell import (
 
 from penstock import errors
 from penstock.admission import LimitBook, Limits, list_holders, release_holder
+from penstock.admission.counted import Counted
 from penstock.admission.pots import Pots
 from penstock.clock import SystemClock, new_id
 from penstock.records.limit import Measure, Period, Scope
@@ -121,7 +122,7 @@ async def test_a_release_waits_for_a_lease_that_is_being_written(store: Store) -
     async with working(store) as limits, asyncio.TaskGroup() as tasks:
         await limits.lease(request(account, session="one"))
         async with store.transaction() as writing:
-            pot = Pots().find((limit, "another"), SystemClock().now())
+            pot = Pots().find(Counted(limit, "another"), SystemClock().now())
             await limits._desk._leases.write(writing, [(pot, 70)])
             releasing = tasks.create_task(_release(store, limits))
             await asyncio.sleep(0.2)
