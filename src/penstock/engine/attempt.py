@@ -4,7 +4,7 @@ It owns the timeouts and says, by the class of the error it ends with, whether a
 be tried: ReplicaUnreachable (nothing was answered), or an Interrupted one (work began).
 """
 
-import asyncio
+from asyncio import Future, get_running_loop
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,12 +12,12 @@ from msgspec import Raw
 
 from penstock.clock import Clock, Timer, TimerWheel
 from penstock.engine.answer_stream import AnswerStream
-from penstock.engine.connection import Connection
+from penstock.engine.connection import Connection, Receiver
 from penstock.engine.refusal import error_for
 from penstock.engine.settings import Settings
 from penstock.engine.sink import Sink
 from penstock.engine.tally import Tally
-from penstock.errors import DeadlinePassed, EngineFailed, EngineLost, Error
+from penstock.errors import DeadlinePassed, EngineFailed, EngineLost, Error, ReplicaUnreachable
 from penstock.records.request import Api
 from penstock.wire.engine_usage import usage_of_answer
 
@@ -27,75 +27,57 @@ if TYPE_CHECKING:
     from penstock.records.usage import Usage
 
 
-class Pulse:
-    """Counts what comes from one replica: standing still while requests wait, it is silent."""
+class Line:
+    """What all attempts at one replica share: how long they may take, their clock, a count."""
 
-    __slots__ = ("reads",)
+    __slots__ = (
+        "answer_bytes_max", "between_bytes_seconds", "first_byte_seconds", "monotonic", "reads",
+        "total_seconds", "wheel",
+    )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings, wheel: TimerWheel, clock: Clock) -> None:
+        self.first_byte_seconds = settings.first_byte_seconds
+        self.between_bytes_seconds = settings.between_bytes_seconds
+        self.total_seconds = settings.total_seconds
+        self.answer_bytes_max = settings.answer_bytes_max
+        self.wheel = wheel
+        self.monotonic: Callable[[], float] = clock.monotonic
+        # Grows with everything that comes: standing still while requests wait, it is silent.
         self.reads = 0
 
 
-class Attempt:
+class Attempt(Receiver):
     """The receiving side of one try. It ends once, with None or with an error."""
 
     __slots__ = (
-        "_body",
-        "_clock",
-        "_connection",
-        "_done",
-        "_ends_at",
-        "_error",
-        "_is_event_stream",
-        "_out",
-        "_settings",
-        "_sink",
-        "_size",
-        "_status",
-        "_stream",
-        "_tally",
-        "_timer",
-        "_wheel",
-        "api",
-        "first_data_at",
-        "load",
-        "pulse",
-        "usage",
-        "was_answered",
-        "when_first",
+        "_api", "_body", "_connection", "_done", "_ends_at", "_error", "_is_event_stream", "_line",
+        "_more", "_ready", "_sink", "_size", "_status", "_stream", "_tally", "_timer",
+        "first_data_at", "load", "usage", "was_answered", "when_first",
     )  # fmt: skip
 
-    # Armed by `run`, not before: a connection that never opens must leave no timer behind.
+    # Armed by `start`, not before: a connection that never opens must leave no timer behind.
     _timer: Timer
-    # Given by the replica's client, which all its attempts share.
-    pulse: Pulse
-    # In which of the engine's APIs the answer is written.
-    api: Api
 
     def __init__(
-        self,
-        sink: Sink,
-        tally: Tally,
-        stream: AnswerStream | None,
-        settings: Settings,
-        wheel: TimerWheel,
-        clock: Clock,
+        self, line: Line, api: Api, sink: Sink, tally: Tally, stream: AnswerStream | None
     ) -> None:
+        self._line = line
+        # In which of the engine's APIs the answer is written.
+        self._api = api
         self._sink = sink
         self._tally = tally
         self._stream = stream
-        self._settings = settings
-        self._clock = clock
         self._connection: Connection | None = None
         self._status = 0
         self._is_event_stream = False
         self._body: list[bytes] = []
         self._size = 0
-        self._out: list[bytes] = []
-        self._wheel = wheel
-        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Events that this read has brought: the first, which is mostly alone, and those behind it.
+        self._ready = b""
+        self._more: list[bytes] | None = None
+        self._done: Future[None] = get_running_loop().create_future()
         self._error: Error | None = None
-        self._ends_at = clock.monotonic() + settings.total_seconds
+        self._ends_at = line.monotonic() + line.total_seconds
         self.was_answered = False
         self.first_data_at: float | None = None
         self.usage: Usage | None = None
@@ -103,28 +85,28 @@ class Attempt:
         # Told once, with the time, when the first data line of a stream is there.
         self.when_first: Callable[[float], None] | None = None
 
-    def restart(self) -> None:
-        """Be ready for a second connection, after one on which nothing was answered."""
-        self._done = asyncio.get_running_loop().create_future()
-
     @property
     def said_error(self) -> bool:
         """Whether the engine reported an error of its own inside the stream."""
         return self._stream is not None and self._stream.has_error
 
-    async def run(self, connection: Connection, pieces: list[bytes | Raw]) -> None:
-        """Send, and wait for the end. Cancelling drops the connection, and the engine stops."""
+    def start(self, connection: Connection, pieces: list[bytes | Raw]) -> "Future[None]":
+        """Send. Await what is given back, then call `stop` whatever came, and then `check`."""
         self._connection = connection
         self._timer = self._first_timer()
         connection.send(pieces, self)
-        try:
-            await self._done
-        finally:
-            self._timer.cancel()
-            if not self._done.done() or self._done.cancelled():
-                connection.abort()
-            if self.usage is None and self._stream is not None:
-                self.usage = self._stream.usage()
+        return self._done
+
+    def stop(self) -> None:
+        """Before its end: the connection is dropped, and the engine stops."""
+        self._timer.cancel()
+        if self._connection is not None and (not self._done.done() or self._done.cancelled()):
+            self._connection.abort()
+        if self.usage is None and self._stream is not None:
+            self.usage = self._stream.usage()
+
+    def check(self) -> None:
+        """Raise the error that it ended with, if it did."""
         error, self._error = self._error, None
         if error is not None:
             try:
@@ -133,6 +115,14 @@ class Attempt:
                 # Its traceback holds this frame: if the frame held it too, all of a large body
                 # would stay until a collection, which here comes late.
                 del error
+
+    def restart(self) -> bool:
+        """Be ready for a second connection, if nothing was answered on the first."""
+        if self.was_answered or not isinstance(self._error, ReplicaUnreachable):
+            return False
+        self._error = None
+        self._done = get_running_loop().create_future()
+        return True
 
     # Receiver
 
@@ -154,32 +144,39 @@ class Attempt:
             except EngineFailed as failure:
                 self._fail(failure)
                 return
-            if events:
-                self._out.append(events)
+            if not self._ready:
+                self._ready = events
+            elif self._more is None:
+                self._more = [events]
+            else:
+                self._more.append(events)
             return
         self._size += len(data)
-        if self._size > self._settings.answer_bytes_max:
+        if self._size > self._line.answer_bytes_max:
             self._fail(EngineFailed("The answer is larger than `engine.answer_bytes_max`."))
             return
         self._body.append(data)
 
     def on_read_end(self) -> None:
-        self.pulse.reads += 1
-        out = self._out
-        if not out and self.first_data_at is None:
+        line = self._line
+        line.reads += 1
+        events = self._ready
+        if not events and self.first_data_at is None:
             return
-        now = self._clock.monotonic()
-        self._timer.deadline = min(now + self._settings.between_bytes_seconds, self._ends_at)
-        if not out:
+        now = line.monotonic()
+        self._timer.deadline = min(now + line.between_bytes_seconds, self._ends_at)
+        if not events:
             # Half an event, or one that is held back: the engine is not silent.
             return
-        self._out = []
+        self._ready = b""
+        if self._more is not None:
+            events, self._more = events + b"".join(self._more), None
         if self.first_data_at is None:
             self.first_data_at = now
             if self.when_first is not None:
                 self.when_first(now)
         self._count()
-        self._sink.push(out[0] if len(out) == 1 else b"".join(out))
+        self._sink.push(events)
         if self._sink.is_full and self._connection is not None:
             # The caller is slow, not the engine: while reading is paused only the total runs on.
             self._timer.deadline = self._ends_at
@@ -208,9 +205,10 @@ class Attempt:
 
     def _first_timer(self) -> Timer:
         # What is not streamed says nothing before its end: its first byte may take the total.
-        left = self._ends_at - self._clock.monotonic()
-        wait = min(self._settings.first_byte_seconds, left) if self._stream else left
-        return self._wheel.after(wait, self._on_deadline)
+        line = self._line
+        left = self._ends_at - line.monotonic()
+        wait = left if self._stream is None else min(line.first_byte_seconds, left)
+        return line.wheel.after(wait, self._on_deadline)
 
     def _stream_end(self, stream: AnswerStream) -> Error | None:
         if not self._is_event_stream:
@@ -220,9 +218,9 @@ class Attempt:
         return EngineLost("The engine ended the stream before it was complete.")
 
     def _whole(self) -> Error | None:
-        body = b"".join(self._body)
+        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         try:
-            self.usage = usage_of_answer(self.api, body)
+            self.usage = usage_of_answer(self._api, body)
         except (msgspec.DecodeError, RecursionError):
             return EngineFailed("The engine's answer is not JSON.")
         try:
@@ -230,7 +228,7 @@ class Attempt:
         except EngineFailed as failure:
             # The answer is JSON, but not what was asked for: the caller gets nothing of it.
             return failure
-        self.first_data_at = self._clock.monotonic()
+        self.first_data_at = self._line.monotonic()
         self._tally.settle(self.usage)
         self._sink.whole(shaped, self.usage)
         return None
@@ -251,8 +249,9 @@ class Attempt:
 
     def _resume(self) -> None:
         if self._connection is not None and not self._done.done():
-            now = self._clock.monotonic()
-            self._timer.deadline = min(now + self._settings.between_bytes_seconds, self._ends_at)
+            line = self._line
+            now = line.monotonic()
+            self._timer.deadline = min(now + line.between_bytes_seconds, self._ends_at)
             self._connection.resume_reading()
 
     def _on_deadline(self) -> None:

@@ -7,36 +7,63 @@ a time, content-length bodies up, any framing down.
 
 import asyncio
 import logging
-import re
 from typing import Final, Protocol, cast
 
 import httptools
 from msgspec import Raw
 
 from penstock.errors import EngineFailed, Error, ReplicaUnreachable
-from penstock.wire.chunks import only_chunk
+from penstock.wire.chunks import chunk_line, only_chunk
 
 logger = logging.getLogger(__name__)
 
-# The line before a chunk; the last chunk's, and one with extensions, are left to the parser.
-_CHUNK_LINE: Final = re.compile(rb"([0-9a-fA-F]{1,8})\r\n")
+_LINE_END: Final = b"\r\n"
 
 _BAD_FRAMING: Final = (httptools.HttpParserError, httptools.HttpParserUpgrade)
 _CALLBACK_FAILED: Final = httptools.HttpParserCallbackError
 
 
-class Receiver(Protocol):
-    """Takes one answer as it comes. `on_read_end` follows the last callback of each read."""
+# How engines write the names of what is in their answers, mostly.
+_LOWER: Final = {
+    spelling.encode(): name.encode()
+    for name in (
+        "connection", "content-length", "content-type", "date", "endpoint-load-metrics",
+        "keep-alive", "server", "transfer-encoding", "x-request-id",
+    )
+    for spelling in (name, name.title())
+}  # fmt: skip
 
-    def on_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None: ...
 
-    def on_body(self, data: bytes) -> None: ...
+class Receiver:
+    """Takes one answer as it comes. `on_read_end` follows the last callback of each read.
 
-    def on_read_end(self) -> None: ...
+    A class and not a Protocol: so compiled code calls it directly, for every chunk.
+    """
 
-    def on_complete(self) -> None: ...
+    __slots__ = ()
 
-    def on_lost(self, error: Error, *, answered: bool) -> None: ...
+    def on_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        raise NotImplementedError
+
+    def on_body(self, data: bytes) -> None:
+        raise NotImplementedError
+
+    def on_read_end(self) -> None:
+        raise NotImplementedError
+
+    def on_complete(self) -> None:
+        raise NotImplementedError
+
+    def on_lost(self, error: Error, *, answered: bool) -> None:
+        raise NotImplementedError
+
+
+class IdleCallback(Protocol):
+    """The pool's ear: a connection fell idle, or is closed."""
+
+    def idle(self, connection: "Connection") -> None: ...
+
+    def closed(self, connection: "Connection") -> None: ...
 
 
 class Connection(asyncio.Protocol):
@@ -47,7 +74,7 @@ class Connection(asyncio.Protocol):
         "_receiver", "_transport", "idle_since", "is_usable",
     )  # fmt: skip
 
-    def __init__(self, on_idle: "IdleCallback") -> None:
+    def __init__(self, on_idle: IdleCallback) -> None:
         self._on_idle = on_idle
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
@@ -121,7 +148,7 @@ class Connection(asyncio.Protocol):
             # Also when it has had its last callback: if that one failed, nobody else would tell it.
             receiver.on_lost(EngineFailed("The engine's answer is not HTTP."), answered=True)
             return
-        if self._is_at_chunk and data and data[-2:] != b"\r\n":
+        if self._is_at_chunk and data and not data.endswith(_LINE_END):
             # Behind the chunk came a part of the next one's line, which no callback tells.
             self._is_at_chunk = False
         if self._receiver is receiver:
@@ -147,17 +174,16 @@ class Connection(asyncio.Protocol):
             self.is_usable = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.append((name.lower(), value))
+        self._headers.append((_LOWER.get(name) or name.lower(), value))
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         if status >= 200 and self._receiver is not None:
             self._has_head = True
             self._receiver.on_head(status, self._headers)
-            self._is_at_chunk = any(
-                name == b"transfer-encoding" and value.lower() == b"chunked"
-                for name, value in self._headers
-            )
+            for name, value in self._headers:
+                if name == b"transfer-encoding" and value.lower() == b"chunked":
+                    self._is_at_chunk = True
 
     def on_chunk_header(self) -> None:
         self._is_at_chunk = False
@@ -194,13 +220,9 @@ class Connection(asyncio.Protocol):
             return b""
         at, end = 0, len(data)
         while at < end and self._receiver is receiver:
-            line = _CHUNK_LINE.match(data, at)
-            if line is None:
-                break
-            size = int(line[1], 16)
-            start = line.end()
+            start, size = chunk_line(data, at)
             stop = start + size
-            if not size or stop + 2 > end or data[stop : stop + 2] != b"\r\n":
+            if not size or stop + 2 > end or data[stop : stop + 2] != _LINE_END:
                 break
             receiver.on_body(data[start:stop])
             at = stop + 2
@@ -221,11 +243,3 @@ class Connection(asyncio.Protocol):
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             receiver.on_lost(error, answered=self._answered)
-
-
-class IdleCallback(Protocol):
-    """The pool's ear: a connection fell idle, or is closed."""
-
-    def idle(self, connection: Connection) -> None: ...
-
-    def closed(self, connection: Connection) -> None: ...

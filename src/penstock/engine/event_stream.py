@@ -8,26 +8,39 @@ unescaped quotes; inside a JSON string every quote is escaped, so they cannot ma
 
 import json
 import re
+from typing import Final
 
+from penstock.engine.answer_stream import AnswerStream
 from penstock.engine.whole_events import END, cut_whole
 from penstock.errors import EngineFailed
 from penstock.records.usage import Usage
 from penstock.wire.engine_usage import read_usage, write_usage
 
-_USAGE = b',"usage":{'
-_USAGE_KEY = len(b',"usage":')
-_NESTED_USAGE = re.compile(rb',"usage":\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}')
-_CHOICES = b'"choices":['
-_CLOSED = ord("]")
-_FINISHED = b'"finish_reason":"'
-_FINGERPRINT = re.compile(rb',"system_fingerprint":"(?:[^"\\]|\\.)*"')
+_USAGE: Final = b',"usage":{'
+_USAGE_KEY: Final = len(b',"usage":')
+_NESTED_USAGE: Final = re.compile(rb',"usage":\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}')
+_CHOICES: Final = b'"choices":['
+_CLOSED: Final = ord("]")
+_FINISHED: Final = b'"finish_reason":"'
+_FINGERPRINT: Final = re.compile(rb',"system_fingerprint":"(?:[^"\\]|\\.)*"')
 # Three digits: `n` is at most 128, and int() fails on thousands of them.
-_INDEX = re.compile(rb'"choices":\[\{"index":(\d{1,3})')
-_DONE = b"data: [DONE]\n\n"
-_ERROR = b'data: {"error":'
+_INDEX: Final = re.compile(rb'"choices":\[\{"index":(\d{1,3})')
+_DONE: Final = b"data: [DONE]\n\n"
+_ERROR: Final = b'data: {"error":'
+# What is behind the counts where usage is the last in its event; and what is left without it.
+_BEHIND_COUNTS: Final = b"}}\n\n"
+_BEHIND_USAGE: Final = b"}\n\n"
 
 
 _scanner = json.JSONDecoder()
+
+
+def _end_of_usage(event: bytes, start: int) -> int:
+    end = event.find(b"}", start) + 1
+    if event.find(b"{", start + len(_USAGE), end) < 0:
+        return end
+    match = _NESTED_USAGE.match(event, start)
+    return match.end() if match is not None else _end_of_object(event, start + _USAGE_KEY)
 
 
 def _end_of_object(event: bytes, start: int) -> int:
@@ -40,9 +53,9 @@ def _end_of_object(event: bytes, start: int) -> int:
     return start + length
 
 
-def _has_no_choices(event: bytes, end: int) -> bool:
-    choices = event.find(_CHOICES, 0, end)
-    return choices >= 0 and event[choices + len(_CHOICES)] == _CLOSED
+def _index_of_choice(event: bytes) -> int:
+    match = _INDEX.search(event)
+    return int(match.group(1)) if match else 0
 
 
 class Fingerprint:
@@ -54,12 +67,12 @@ class Fingerprint:
         self.raw: bytes | None = None
 
 
-class EventStream:
+class EventStream(AnswerStream):
     """Feed it the answer's bytes in any pieces; it gives back whole events, cut as asked."""
 
     __slots__ = (
-        "_choices", "_event_bytes_max", "_fingerprint", "_held", "_keeps_all", "_tail", "_usage",
-        "_wants_usage", "has_error", "is_done",
+        "_before_choices", "_by_choice", "_choices", "_event_bytes_max", "_fingerprint", "_held",
+        "_keeps_all", "_only", "_tail", "_total", "_usage_bytes", "_wants_usage",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +84,7 @@ class EventStream:
         fingerprint: Fingerprint,
         event_bytes_max: int,
     ) -> None:
+        super().__init__()
         self._wants_usage = wants_usage
         self._keeps_all = wants_usage and wants_continuous_usage
         self._choices = choices
@@ -78,31 +92,35 @@ class EventStream:
         self._event_bytes_max = event_bytes_max
         self._tail = b""
         self._held: list[bytes] = []
-        self._usage: dict[int, bytes] = {}
-        self.is_done = False
-        self.has_error = False
+        # The last usage of the only choice, or of each of several; and the engine's whole count.
+        self._only: bytes | None = None
+        self._by_choice: dict[int, bytes] = {}
+        self._total: bytes | None = None
+        # An engine writes all events of a stream alike. Of the last one: all up to its first
+        # choice, and how many bytes there were from its usage on.
+        self._before_choices = b""
+        self._usage_bytes = 0
 
     def feed(self, data: bytes) -> bytes:
         """Whole events that may go to the caller now; b"" when none is complete."""
         if self._tail:
             data = self._tail + data
             self._tail = b""
-        if data[-2:] != END:
+        if not data.endswith(END):
             data, self._tail = cut_whole(data, self._event_bytes_max)
-        if not data:
-            return b""
-        if data.find(b"\n") == len(data) - 2:
+            if not data:
+                return b""
+        if END not in data[:-2]:
             return self._event(data)
         return b"".join([self._event(event + END) for event in data[:-2].split(END)])
 
     def usage(self) -> Usage | None:
         """The last counts seen: the engine's total, or the sum over choices of a cut stream."""
-        if not self._usage:
-            return None
-        total = self._usage.get(-1)
-        if total is not None:
-            return read_usage(total)
-        counts = [u for raw in self._usage.values() if (u := read_usage(raw)) is not None]
+        if self._total is not None:
+            return read_usage(self._total)
+        if self._only is not None:
+            return read_usage(self._only)
+        counts = [u for raw in self._by_choice.values() if (u := read_usage(raw)) is not None]
         if not counts:
             return None
         # All choices share one prompt; what of it was cached, the first one that knows says.
@@ -113,26 +131,57 @@ class EventStream:
     def latest(self) -> bytes | None:
         """The raw usage of what has come so far, for whoever must know it if we die now."""
         if self._choices == 1:
-            return self._usage.get(-1) or self._usage.get(0)
+            return self._total or self._only
         usage = self.usage()
         return None if usage is None else write_usage(usage)
 
     def _event(self, event: bytes) -> bytes:
-        # vLLM writes it last, with nothing nested behind it: so a token's text is not searched.
-        start = event.rfind(_USAGE)
-        if start < 0:
-            return self._without_usage(event)
-        end = event.find(b"}", start) + 1
-        if event.find(b"{", start + len(_USAGE), end) >= 0:
-            match = _NESTED_USAGE.match(event, start)
-            end = match.end() if match is not None else _end_of_object(event, start + _USAGE_KEY)
-        raw = event[start + _USAGE_KEY : end]
-        if _has_no_choices(event, start):
-            return self._total(event, raw)
-        self._usage[self._index(event)] = raw
+        start = self._usage_as_before(event)
+        if start > 0:
+            end = len(event) - len(_BEHIND_USAGE)
+        else:
+            # vLLM writes it last, with nothing nested behind it: so a token's text is not searched.
+            start = event.rfind(_USAGE)
+            if start < 0:
+                return self._without_usage(event)
+            end = _end_of_usage(event, start)
+            if self._has_no_choices(event, start):
+                return self._whole_count(event, event[start + _USAGE_KEY : end])
+            self._usage_bytes = len(event) - start
+        if self._choices == 1:
+            self._only = event[start + _USAGE_KEY : end]
+        else:
+            self._by_choice[_index_of_choice(event)] = event[start + _USAGE_KEY : end]
         if self._keeps_all:
             return event
         return self._finish(event[:start] + event[end:])
+
+    def _usage_as_before(self, event: bytes) -> int:
+        """Where the usage of this event begins, if it is written like the last one's; else 0.
+
+        To search for it would cost more than all the rest of a token's way. What a search would
+        find is found: the same bytes are before the first choice, so that this is the first; and
+        there is one; the usage begins at this place; no brace is in it, so that none begins later
+        and it is all there is.
+        """
+        start = len(event) - self._usage_bytes
+        before = self._before_choices
+        if not before or start <= len(before) or not event.startswith(before):
+            return 0
+        if event[len(before)] == _CLOSED or event[start : start + len(_USAGE)] != _USAGE:
+            return 0
+        if not event.endswith(_BEHIND_COUNTS):
+            return 0
+        counts = event[start + len(_USAGE) : -len(_BEHIND_COUNTS)]
+        return 0 if b"{" in counts or b"}" in counts else start
+
+    def _has_no_choices(self, event: bytes, end: int) -> bool:
+        choices = event.find(_CHOICES, 0, end)
+        if choices < 0:
+            self._before_choices = b""
+            return False
+        self._before_choices = event[: choices + len(_CHOICES)]
+        return event[choices + len(_CHOICES)] == _CLOSED
 
     def _without_usage(self, event: bytes) -> bytes:
         if event == _DONE:
@@ -143,9 +192,9 @@ class EventStream:
             return self._release() + event
         return self._finish(event)
 
-    def _total(self, event: bytes, raw: bytes) -> bytes:
+    def _whole_count(self, event: bytes, raw: bytes) -> bytes:
         """The engine's last chunk: the whole count, and no choice."""
-        self._usage[-1] = raw
+        self._total = raw
         if self._fingerprint.raw is None:
             match = _FINGERPRINT.search(event)
             self._fingerprint.raw = match.group() if match else b""
@@ -173,9 +222,3 @@ class EventStream:
     def _release(self) -> bytes:
         held, self._held = self._held, []
         return b"".join([self._stamp(event) for event in held])
-
-    def _index(self, event: bytes) -> int:
-        if self._choices == 1:
-            return 0
-        match = _INDEX.search(event)
-        return int(match.group(1)) if match else 0

@@ -7,6 +7,7 @@ JSON has no line breaks inside a string: no model's words can be taken for one.
 
 from typing import ClassVar, Final
 
+from penstock.engine.answer_stream import AnswerStream
 from penstock.engine.whole_events import END, cut_whole, too_large
 from penstock.records.usage import Usage
 from penstock.wire.engine_usage import (
@@ -23,10 +24,10 @@ _DATA: Final = b"\ndata:"
 _OPENING_EVENTS: Final = 3
 
 
-class NamedEvents:
+class NamedEvents(AnswerStream):
     """Feed it the answer's bytes in any pieces; it gives back whole events as they came."""
 
-    __slots__ = ("_event_bytes_max", "_held", "_tail", "_usage", "has_error", "is_done")
+    __slots__ = ("_event_bytes_max", "_held", "_tail", "_usage")
 
     # What the engine says before it has read the prompt, with the line that each begins with. It
     # is held back: until the model itself is heard another replica may be tried.
@@ -35,12 +36,11 @@ class NamedEvents:
     _telling: ClassVar[tuple[bytes, ...]] = ()
 
     def __init__(self, event_bytes_max: int) -> None:
+        super().__init__()
         self._event_bytes_max = event_bytes_max
         self._tail = b""
         self._held = b""
         self._usage: Usage | None = None
-        self.is_done = False
-        self.has_error = False
 
     def feed(self, data: bytes) -> bytes:
         """Whole events that may go to the caller now; b"" when none is complete."""

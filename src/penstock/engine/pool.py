@@ -19,7 +19,9 @@ class ConnectionPool:
         self._host = parts.hostname
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
         self._settings = settings
-        self._clock = clock
+        self._idle_seconds = settings.idle_seconds
+        self._idle_max = settings.idle_connections_max
+        self._monotonic = clock.monotonic
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
         self._is_closed = False
@@ -33,7 +35,7 @@ class ConnectionPool:
 
     def take_idle(self) -> Connection | None:
         """An idle connection, without waiting; None when there is none fresh enough."""
-        oldest = self._clock.monotonic() - self._settings.idle_seconds
+        oldest = self._monotonic() - self._idle_seconds
         while self._idle:
             connection = self._idle.pop()
             if not connection.is_usable:
@@ -64,10 +66,10 @@ class ConnectionPool:
         return connection
 
     def idle(self, connection: Connection) -> None:
-        if self._is_closed or len(self._idle) >= self._settings.idle_connections_max:
+        if self._is_closed or len(self._idle) >= self._idle_max:
             connection.abort()
             return
-        connection.idle_since = self._clock.monotonic()
+        connection.idle_since = self._monotonic()
         self._idle.append(connection)
 
     def closed(self, connection: Connection) -> None:

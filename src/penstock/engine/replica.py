@@ -2,14 +2,15 @@
 
 import asyncio
 import math
+from typing import Final
 
 import msgspec
 from msgspec import Raw
 
 from penstock.clock import Clock, TimerWheel
 from penstock.engine.answer_stream import AnswerStream
-from penstock.engine.attempt import Attempt, Pulse
-from penstock.engine.connection import Connection
+from penstock.engine.attempt import Attempt, Line
+from penstock.engine.connection import Connection, Receiver
 from penstock.engine.dialects import vllm
 from penstock.engine.dialects.vllm_calls import CALLS
 from penstock.engine.event_stream import EventStream, Fingerprint
@@ -24,10 +25,11 @@ from penstock.records.engine_load import EngineLoad
 from penstock.records.replica import Replica
 from penstock.records.request import Api, InferenceRequest
 
-_ONE_WRITE_BYTES = 16 * 1024
+_CHAT: Final = Api.CHAT
+_ONE_WRITE_BYTES: Final = 16 * 1024
 # An engine's word on its load is read at most so often, and is worth nothing when it is older.
-_LOAD_EVERY_SECONDS = 0.1
-_LOAD_KEPT_SECONDS = 0.5
+_LOAD_EVERY_SECONDS: Final = 0.1
+_LOAD_KEPT_SECONDS: Final = 0.5
 _NAMED_EVENTS: dict[Api, type[NamedEvents]] = {
     Api.MESSAGES: MessagesEvents,
     Api.RESPONSES: ResponsesEvents,
@@ -42,8 +44,8 @@ class ReplicaClient:
     ) -> None:
         self.replica = replica
         self._settings = settings
-        self._wheel = wheel
-        self._clock = clock
+        self._event_bytes_max = settings.event_bytes_max
+        self._monotonic = clock.monotonic
         self._fingerprint = Fingerprint()
         self._served_name = Raw(msgspec.json.encode(replica.served_name))
         self._pool = ConnectionPool(replica.url, settings, clock)
@@ -57,7 +59,9 @@ class ReplicaClient:
             api: f"POST {self._pool.path}{call.path}{self._headers}".encode()
             for api, call in CALLS.items()
         }
-        self._pulse = Pulse()
+        # By itself: the hash of an enum's member is a call into the interpreter.
+        self._chat_start = self._starts[Api.CHAT]
+        self._line = Line(settings, wheel, clock)
         self._in_flight = 0
         self._reads_seen = -1
         self._silent_since = 0.0
@@ -71,15 +75,15 @@ class ReplicaClient:
     @property
     def reads(self) -> int:
         """Grows with everything that comes from it, but for answers to probes."""
-        return self._pulse.reads
+        return self._line.reads
 
     def is_silent(self, now: float) -> bool:
         """Whether requests are under way and nothing has come for `silent_seconds`; ask often.
 
         That may be a long prompt, or callers that read slowly: only a probe tells.
         """
-        if not self._in_flight or self._pulse.reads != self._reads_seen:
-            self._reads_seen, self._silent_since = self._pulse.reads, now
+        if not self._in_flight or self._line.reads != self._reads_seen:
+            self._reads_seen, self._silent_since = self._line.reads, now
             return False
         return now - self._silent_since >= self._settings.silent_seconds
 
@@ -97,21 +101,18 @@ class ReplicaClient:
     def attempt(self, request: InferenceRequest, sink: Sink, tally: Tally) -> Attempt:
         """A new try; hand it to `run`, and read its usage when that ends, however it ends."""
         stream = self._stream(request) if request.is_stream else None
-        attempt = Attempt(sink, tally, stream, self._settings, self._wheel, self._clock)
-        attempt.pulse = self._pulse
-        attempt.api = request.api
-        return attempt
+        return Attempt(self._line, request.api, sink, tally, stream)
 
     def _stream(self, request: InferenceRequest) -> AnswerStream:
-        named = _NAMED_EVENTS.get(request.api)
+        named = None if request.api is _CHAT else _NAMED_EVENTS.get(request.api)
         if named is not None:
-            return named(self._settings.event_bytes_max)
+            return named(self._event_bytes_max)
         return EventStream(
             wants_usage=request.wants_usage,
             wants_continuous_usage=request.wants_continuous_usage,
             choices=request.choices,
             fingerprint=self._fingerprint,
-            event_bytes_max=self._settings.event_bytes_max,
+            event_bytes_max=self._event_bytes_max,
         )
 
     async def run(self, request: InferenceRequest, attempt: Attempt) -> None:
@@ -121,31 +122,40 @@ class ReplicaClient:
             self._reads_seen = -1
         self._in_flight += 1
         try:
-            await self._run(request, attempt)
+            pieces = self._pieces(request)
+            connection = self._pool.take_idle()
+            if connection is not None:
+                # Not by `_run_on`: a coroutine more for each request would cost as much as this.
+                try:
+                    await attempt.start(connection, pieces)
+                finally:
+                    attempt.stop()
+            # A kept connection may have been closed by the engine just as we wrote to it.
+            if connection is None or attempt.restart():
+                await self._run_on(await self._pool.connect(), attempt, pieces)
+            attempt.check()
         finally:
             self._in_flight -= 1
         if attempt.load:
             self._note_load(attempt.load)
 
-    async def _run(self, request: InferenceRequest, attempt: Attempt) -> None:
+    async def _run_on(
+        self, connection: Connection, attempt: Attempt, pieces: list[bytes | Raw]
+    ) -> None:
+        try:
+            await attempt.start(connection, pieces)
+        finally:
+            attempt.stop()
+
+    def _pieces(self, request: InferenceRequest) -> list[bytes | Raw]:
+        """Small requests in one write; in large ones the prompt stays where it is."""
         opening, prompt, rest = vllm.request_body(request, self._served_name)
         length = len(opening) + len(memoryview(prompt)) + len(rest)
-        head = self._starts[request.api] + (
-            b"x-request-id: %s\r\ncontent-length: %d\r\n\r\n" % (request.id.encode(), length)
-        )
-        pieces = _packed([head, opening, prompt, rest], length)
-        connection = self._pool.take_idle()
-        if connection is not None:
-            try:
-                await attempt.run(connection, pieces)
-            except ReplicaUnreachable:
-                if attempt.was_answered:
-                    raise
-                # A kept connection may have been closed by the engine just as we wrote to it.
-                attempt.restart()
-            else:
-                return
-        await attempt.run(await self._pool.connect(), pieces)
+        facts = f"x-request-id: {request.id}\r\ncontent-length: {length}\r\n\r\n"
+        start = self._chat_start if request.api is _CHAT else self._starts[request.api]
+        head = start + facts.encode()
+        pieces: list[bytes | Raw] = [head, opening, prompt, rest]
+        return [b"".join(pieces)] if length < _ONE_WRITE_BYTES else pieces
 
     async def is_healthy(self) -> bool:
         """Whether `GET /health` answers 200 within `probe_timeout_seconds`."""
@@ -177,7 +187,7 @@ class ReplicaClient:
                 connection.abort()
 
     def _note_load(self, header: bytes) -> None:
-        now = self._clock.monotonic()
+        now = self._monotonic()
         if now - self._load_at < _LOAD_EVERY_SECONDS:
             return
         self._load_at = now
@@ -188,12 +198,7 @@ class ReplicaClient:
         self._pool.close()
 
 
-def _packed(pieces: list[bytes | Raw], length: int) -> list[bytes | Raw]:
-    """Small requests in one write; in large ones the prompt stays where it is."""
-    return [b"".join(pieces)] if length < _ONE_WRITE_BYTES else pieces
-
-
-class _Probe:
+class _Probe(Receiver):
     """Receives a small answer and keeps its status only."""
 
     def __init__(self) -> None:

@@ -1,8 +1,9 @@
 """Answers on their way to the client, in the shape of the surface they came in by."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from penstock.engine.sink import Sink
 from penstock.errors import Error
 from penstock.ingress import error_response
 from penstock.ingress.exchange import JSON, Exchange
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 
 
 # Unescaped quotes: these bytes are a key wherever they stand, never a model's words.
-_REASONING = b'"reasoning":'
-_REASONING_CONTENT = b'"reasoning_content":'
-_DONE = b"data: [DONE]\n\n"
+_REASONING: Final = b'"reasoning":'
+_REASONING_CONTENT: Final = b'"reasoning_content":'
+_DONE: Final = b"data: [DONE]\n\n"
 
 
 class Shape:
@@ -48,7 +49,7 @@ class Shape:
         self.tells_cost = tells_cost
 
 
-class ClientSink:
+class ClientSink(Sink):
     """OpenAI's shape: bytes go through as they are."""
 
     __slots__ = ("_end", "_exchange", "_owed", "_shape", "keepalive")
@@ -117,9 +118,8 @@ class ClientSink:
         return self.shape_whole(answer)
 
     def whole(self, shaped: bytes, usage: Usage | None) -> None:
-        headers = JSON + self._headers() + route_headers(self._end)
-        if usage is not None:
-            headers += b"x-penstock-cost-usd: %s\r\n" % self._cost(usage)
+        cost = b"" if usage is None else b"x-penstock-cost-usd: %s\r\n" % self._cost(usage)
+        headers = b"".join((JSON, self._headers(), route_headers(self._end), cost))
         self._exchange.answer(200, headers, shaped)
 
     def comment(self) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from penstock.engine.sink import Sink
 from penstock.records.usage import Usage
 
 # Unescaped quotes: these bytes are a key wherever they stand, never a model's words.
@@ -9,8 +10,10 @@ _REASONING = b'"reasoning":'
 _REASONING_CONTENT = b'"reasoning_content":'
 
 
-class CollectingSink:
-    """Satisfies the engine's `Sink`. Jobs are not streamed, so that it is never pushed to."""
+class CollectingSink(Sink):
+    """Jobs are not streamed, so that it is never pushed to."""
+
+    __slots__ = ("_renames_reasoning", "answer")
 
     def __init__(self, *, renames_reasoning: bool) -> None:
         self._renames_reasoning = renames_reasoning

@@ -1,10 +1,14 @@
 """HTTP's chunked framing, as far as streams of tokens need it: one small chunk, mostly alone."""
 
+import re
 from typing import Final
 
 _LINE_END: Final = b"\r\n"
 # A token's event has a few hundred bytes. To format its length would cost as much as all the rest.
 _LINES: Final = tuple([b"%x\r\n" % size for size in range(4096)])
+# Those of two and of three digits.
+_SIZES: Final = {line: size for size, line in enumerate(_LINES) if size >= 16}
+_LINE: Final = re.compile(rb"([0-9a-fA-F]{1,8})\r\n")
 
 
 def chunk(data: bytes) -> bytes:
@@ -27,3 +31,19 @@ def only_chunk(data: bytes) -> bytes | None:
     if len(line) + size + 2 == len(data) and data.startswith(line) and data.endswith(_LINE_END):
         return data[len(line) : -2]
     return None
+
+
+def chunk_line(data: bytes, at: int) -> tuple[int, int]:
+    """Where the chunk begins whose line is at this place, and its size.
+
+    The size is 0 for what is left to the parser: the last chunk, a line with extensions or one that
+    is not all there.
+    """
+    size = _SIZES.get(data[at : at + 5])
+    if size is not None:
+        return at + 5, size
+    size = _SIZES.get(data[at : at + 4])
+    if size is not None:
+        return at + 4, size
+    line = _LINE.match(data, at)
+    return (line.end(), int(line[1], 16)) if line is not None else (at, 0)

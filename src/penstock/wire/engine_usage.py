@@ -1,97 +1,42 @@
 """`usage` as engines write it, read strictly enough that no nonsense is ever added up."""
 
-from typing import Annotated
+from typing import Final
 
 import msgspec
-from msgspec import Meta
 
 from penstock.records.request import Api
 from penstock.records.usage import Usage
-
-# No answer has so many tokens. A few lies of 2**53 would be more money than a bigint holds, and
-# no row of that hour could be added up any more.
-_Count = Annotated[int, Meta(ge=0, le=2**31)]
-
-
-class _Details(msgspec.Struct, omit_defaults=True):
-    cached_tokens: _Count | None = None
-
-
-class WireUsage(msgspec.Struct, omit_defaults=True):
-    """The counts that matter; whatever else is there is left out."""
-
-    prompt_tokens: _Count = 0
-    completion_tokens: _Count = 0
-    prompt_tokens_details: _Details | None = None
-
-    def counts(self) -> Usage:
-        details = self.prompt_tokens_details
-        cached = details.cached_tokens if details is not None else None
-        if cached is not None and cached > self.prompt_tokens:
-            # It is a part of the prompt, and nowhere more than all of it.
-            cached = self.prompt_tokens
-        return Usage(self.prompt_tokens, self.completion_tokens, cached)
-
-
-class _ResponsesUsage(msgspec.Struct):
-    """Responses' names for the same."""
-
-    input_tokens: _Count = 0
-    output_tokens: _Count = 0
-    input_tokens_details: _Details | None = None
-
-    def counts(self) -> Usage:
-        return WireUsage(self.input_tokens, self.output_tokens, self.input_tokens_details).counts()
-
-
-class _MessagesUsage(msgspec.Struct):
-    """Messages' names; here the prompt comes in three parts, told apart by what the cache did."""
-
-    input_tokens: _Count = 0
-    output_tokens: _Count = 0
-    cache_creation_input_tokens: _Count | None = None
-    cache_read_input_tokens: _Count | None = None
-
-    def counts(self) -> Usage:
-        cached = self.cache_read_input_tokens
-        prompt = self.input_tokens + (self.cache_creation_input_tokens or 0) + (cached or 0)
-        return Usage(prompt, self.output_tokens, cached)
-
-
-class _Answer(msgspec.Struct):
-    usage: WireUsage | None = None
-
-
-class _Response(msgspec.Struct):
-    usage: _ResponsesUsage | None = None
-
-
-class _Message(msgspec.Struct):
-    usage: _MessagesUsage | None = None
-
-
-class _ResponseEvent(msgspec.Struct):
-    response: _Response
-
-
-_decoder = msgspec.json.Decoder(WireUsage)
-_AnswerDecoder = (
-    msgspec.json.Decoder[_Answer] | msgspec.json.Decoder[_Response] | msgspec.json.Decoder[_Message]
+from penstock.wire.usage_shapes import (
+    Answer,
+    Details,
+    Message,
+    MessagesUsage,
+    Response,
+    ResponseEvent,
+    ResponsesUsage,
+    WireUsage,
 )
-_answer_decoders: dict[Api, _AnswerDecoder] = {
-    Api.CHAT: msgspec.json.Decoder(_Answer),
-    Api.COMPLETIONS: msgspec.json.Decoder(_Answer),
-    Api.EMBEDDINGS: msgspec.json.Decoder(_Answer),
-    Api.MESSAGES: msgspec.json.Decoder(_Message),
-    Api.RESPONSES: msgspec.json.Decoder(_Response),
-}
-_response_event_decoder = msgspec.json.Decoder(_ResponseEvent)
+
+_MESSAGES: Final = Api.MESSAGES
+_RESPONSES: Final = Api.RESPONSES
+
+_usage_decoder: Final = msgspec.json.Decoder(WireUsage)
+_answer_decoder: Final = msgspec.json.Decoder(Answer)
+_message_decoder: Final = msgspec.json.Decoder(Message)
+_response_decoder: Final = msgspec.json.Decoder(Response)
+_response_event_decoder: Final = msgspec.json.Decoder(ResponseEvent)
 
 
 def usage_of_answer(api: Api, answer: bytes) -> Usage | None:
     """What a whole answer says of its usage; DecodeError when it is no answer."""
-    wire = _answer_decoders[api].decode(answer).usage
-    return None if wire is None else wire.counts()
+    if api is _MESSAGES:
+        message = _message_decoder.decode(answer).usage
+        return None if message is None else _counts_of_message(message)
+    if api is _RESPONSES:
+        response = _response_decoder.decode(answer).usage
+        return None if response is None else _counts_of_response(response)
+    wire = _answer_decoder.decode(answer).usage
+    return None if wire is None else counts_of(wire)
 
 
 def usage_of_response_event(data: bytes) -> Usage | None:
@@ -100,13 +45,13 @@ def usage_of_response_event(data: bytes) -> Usage | None:
         wire = _response_event_decoder.decode(data).response.usage
     except (msgspec.DecodeError, RecursionError):
         return None
-    return None if wire is None else wire.counts()
+    return None if wire is None else _counts_of_response(wire)
 
 
 def usage_of_message_event(data: bytes) -> Usage | None:
     """The same of a Messages stream, where it stands beside what changed last."""
     try:
-        return usage_of_answer(Api.MESSAGES, data)
+        return usage_of_answer(_MESSAGES, data)
     except (msgspec.DecodeError, RecursionError):
         return None
 
@@ -114,13 +59,36 @@ def usage_of_message_event(data: bytes) -> Usage | None:
 def read_usage(raw: bytes) -> Usage | None:
     """The counts in a raw `usage` object; None when it is not one."""
     try:
-        wire = _decoder.decode(raw)
+        wire = _usage_decoder.decode(raw)
     except (msgspec.DecodeError, RecursionError):
         return None
-    return wire.counts()
+    return counts_of(wire)
 
 
 def write_usage(usage: Usage) -> bytes:
     """The same counts as the shortest `usage` object that `read_usage` reads back."""
-    details = None if usage.cached_tokens is None else _Details(usage.cached_tokens)
+    details = None if usage.cached_tokens is None else Details(usage.cached_tokens)
     return msgspec.json.encode(WireUsage(usage.prompt_tokens, usage.completion_tokens, details))
+
+
+def counts_of(wire: WireUsage) -> Usage:
+    """What it says, as everything behind the engine has it."""
+    return _counts(wire.prompt_tokens, wire.completion_tokens, wire.prompt_tokens_details)
+
+
+def _counts(prompt: int, completion: int, details: Details | None) -> Usage:
+    cached = None if details is None else details.cached_tokens
+    if cached is not None and cached > prompt:
+        # It is a part of the prompt, and nowhere more than all of it.
+        cached = prompt
+    return Usage(prompt, completion, cached)
+
+
+def _counts_of_response(wire: ResponsesUsage) -> Usage:
+    return _counts(wire.input_tokens, wire.output_tokens, wire.input_tokens_details)
+
+
+def _counts_of_message(wire: MessagesUsage) -> Usage:
+    cached = wire.cache_read_input_tokens
+    prompt = wire.input_tokens + (wire.cache_creation_input_tokens or 0) + (cached or 0)
+    return Usage(prompt, wire.output_tokens, cached)

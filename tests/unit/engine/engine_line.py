@@ -7,6 +7,7 @@ from tests.unit.engine.tiny_engine import Answer, TinyEngine, until
 from penstock.clock import TimerWheel
 from penstock.engine.replica import ReplicaClient
 from penstock.engine.settings import Settings
+from penstock.engine.sink import Sink
 from penstock.records.account import AccountId, KeyId
 from penstock.records.model import Family, Model, ModelId, Recipe
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
@@ -98,12 +99,13 @@ def make_request(
     return InferenceRequest(**values)  # type: ignore[arg-type]
 
 
-class Collector:
+class Collector(Sink):
     """A sink that keeps what it is given, and is full when the test says so."""
 
+    is_full = False
+    is_gone = False
+
     def __init__(self) -> None:
-        self.is_full = False
-        self.is_gone = False
         self.begun = 0
         self.events: list[bytes] = []
         self.answer: bytes | None = None

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.connection import Connection
+from penstock.engine.connection import Connection, Receiver
 from penstock.errors import EngineFailed, Error
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class _Transport:
         return self.is_aborted
 
 
-class _Receiver:
+class _Receiver(Receiver):
     """Keeps what it is told."""
 
     def __init__(self) -> None:

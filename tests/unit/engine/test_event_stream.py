@@ -217,6 +217,86 @@ def test_nested_details_are_cut_with_the_usage_they_belong_to(
     assert events.usage() == Usage(9, 5, 4 if "prompt_tokens_details" in details else None)
 
 
+CHOICE = b'{"index":0,"delta":{"content":"a"},"finish_reason":null}'
+BEFORE = chunk("a", count(3))
+# None of these may be taken for an event that is written like `BEFORE`, though parts of it are.
+UNLIKE = [
+    BEFORE.replace(b'"index":0', b'"index":0},{"index":1'),
+    BEFORE.replace(CHOICE, b""),
+    BEFORE.replace(b'"id":"x"', b'"id":"y"'),
+    BEFORE.replace(b'"id":"x","choices":', b'"id":"x","was":'),
+    BEFORE.replace(b'"finish_reason":null', b'"finish_reason":"stop"'),
+    BEFORE.replace(b'"id":"x"', b'"id":"xy"').replace(CHOICE, b""),
+    BEFORE.replace(b'"completion_tokens":3}}', b'"completion_tokens":33}'),
+    BEFORE.replace(b',"completion_tokens":3}', b'},"completion_token":{}'),
+    BEFORE.replace(
+        b',"total_tokens":12,"completion_tokens":3', b'},"usage":{"prompt_tokens":99999,"abc":4'
+    ),
+    BEFORE.replace(b'"prompt_tokens":9,', b'"prompt_token":{},'),
+    BEFORE.replace(b'"completion_tokens":3}}', b'"completion_tokens":3},"x":{}}'),
+    BEFORE.replace(b'"completion_tokens":3}}', b'"completion_tokens":3}, "a":1}'),
+    BEFORE.replace(b'"completion_tokens":3}}', b'"completion_token":33}}'),
+    BEFORE.replace(b'"completion_tokens":3}}', b'"completion_tokens":3}'),
+    BEFORE.replace(b',"usage":{', b',"usages":'),
+    BEFORE.replace(b',"usage":{', b',"usage":{"usage":{') + BEFORE,
+    BEFORE.replace(b"\n\n", b"\n\n\n"),
+    BEFORE.replace(b"\n\n", b"\r\n\n"),
+    BEFORE[:-2] + b',"usage":{}}' + END,
+    BEFORE[:40] + BEFORE[-70:],
+    BEFORE[-70:],
+    chunk("a", count(10)),
+    chunk("a", count(10, prompt_tokens_details={"cached_tokens": 8})),
+    chunk(',"usage":{"prompt_tokens":1}', count(3)),
+    chunk("a"),
+    END,
+]
+
+
+def told(asked: str, choices: int, before: bytes, event: bytes) -> object:
+    """What becomes of the event behind the other: what the caller gets, and what was counted."""
+    events = stream(asked, choices=choices, fingerprint=learned())
+    events.feed(before)
+    try:
+        out = events.feed(event)
+    except EngineFailed as failure:
+        return str(failure)
+    return out, events.usage(), events.latest(), events.is_done, events.has_error
+
+
+@pytest.mark.parametrize("choices", [1, 2])
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("event", UNLIKE)
+def test_event_is_read_for_itself_whatever_came_before_it(
+    event: bytes, asked: str, choices: int
+) -> None:
+    # Behind the other one nothing is known of how events are written.
+    plain = chunk("a", count(3)).replace(b'"choices":[', b'"choices": [')
+    assert told(asked, choices, BEFORE, event) == told(asked, choices, plain, event)
+
+
+MARKS = [b"{", b"}", b'"', b",", b"\n", b"]", b'"choices":[', b',"usage":{', b'"finish_reason":"']
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    at=st.integers(0, len(BEFORE)),
+    removed=st.integers(0, 12),
+    added=st.lists(st.sampled_from(MARKS) | st.binary(max_size=3), max_size=3).map(b"".join),
+    asked=st.sampled_from(sorted(ASKED)),
+)
+def test_any_change_of_an_event_is_seen(at: int, removed: int, added: bytes, asked: str) -> None:
+    event = BEFORE[:at] + added + BEFORE[at + removed :]
+    plain = chunk("a", count(3)).replace(b'"choices":[', b'"choices": [')
+    assert told(asked, 1, BEFORE, event) == told(asked, 1, plain, event)
+
+
+def test_usage_is_found_again_when_its_numbers_grow() -> None:
+    events = stream(fingerprint=learned())
+    for completion in range(1, 1200):
+        assert events.feed(chunk("é", count(completion))) == chunk("é")
+        assert events.usage() == Usage(9, completion)
+
+
 def test_cached_tokens_come_from_the_engines_total() -> None:
     events = stream()
     total = count(5, prompt_tokens_details={"cached_tokens": 8})

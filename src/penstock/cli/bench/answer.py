@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from penstock.cli.bench.answer_chunk import Delta, decode_chunk, fault_in, name_of
 from penstock.clock import Clock
+from penstock.engine.connection import Receiver
 from penstock.errors import Error
-from penstock.wire.engine_usage import WireUsage
+from penstock.wire.engine_usage import counts_of
 
 if TYPE_CHECKING:
     from penstock.records.usage import Usage
@@ -23,34 +25,8 @@ _COST: Final = b": cost-usd "
 _NANOUSD_PER_USD: Final = 10**9
 
 
-class _Delta(msgspec.Struct):
-    content: str | None = None
-    reasoning: str | None = None
-    reasoning_content: str | None = None
-    tool_calls: list[object] | None = None
-
-
-class _Choice(msgspec.Struct):
-    delta: _Delta = msgspec.field(default_factory=_Delta)
-
-
-class _Fault(msgspec.Struct):
-    code: str | int | None = None
-    type: str | None = None
-    message: str | None = None
-
-
-class _Chunk(msgspec.Struct):
-    choices: list[_Choice] = []
-    usage: WireUsage | None = None
-    error: _Fault | str | None = None
-
-
-_decode = msgspec.json.Decoder(_Chunk).decode
-
-
-class StreamedAnswer:
-    """A receiver of `penstock.engine.connection`. `ended` is done when nothing more will come."""
+class StreamedAnswer(Receiver):
+    """`ended` is done when nothing more will come."""
 
     def __init__(self, clock: Clock, bytes_max: int) -> None:
         self._clock = clock
@@ -101,7 +77,7 @@ class StreamedAnswer:
     def on_complete(self) -> None:
         self.is_complete = True
         if self._status != 200:
-            self.end(f"{self._status} {_fault_in(self._rest)}".strip())
+            self.end(f"{self._status} {fault_in(self._rest)}".strip())
         elif not self._is_stream:
             self.end("not_a_stream")
         else:
@@ -127,41 +103,25 @@ class StreamedAnswer:
             self._has_done = True
             return
         try:
-            chunk = _decode(payload)
+            chunk = decode_chunk(payload)
         except msgspec.DecodeError:
             self.end("not_json")
             return
         if chunk.error is not None:
-            self.end(f"stream {_named(chunk.error)}")
+            self.end(f"stream {name_of(chunk.error)}")
             return
         if chunk.usage is not None:
-            self.usage = chunk.usage.counts()
+            self.usage = counts_of(chunk.usage)
         if any(self._hear(choice.delta) for choice in chunk.choices):
             self.last_at = self._clock.monotonic()
             if self.first_at is None:
                 self.first_at = self.last_at
 
-    def _hear(self, delta: _Delta) -> bool:
+    def _hear(self, delta: Delta) -> bool:
         """Whether this is a token; the first event of a stream only names a role."""
         if delta.content:
             self._texts.append(delta.content)
         return bool(delta.content or delta.reasoning or delta.reasoning_content or delta.tool_calls)
-
-
-def _fault_in(body: bytes) -> str:
-    try:
-        fault = _decode(body).error
-    except msgspec.DecodeError:
-        return ""
-    return "" if fault is None else _named(fault)
-
-
-def _named(fault: _Fault | str) -> str:
-    if isinstance(fault, str):
-        return fault[:60]
-    # vLLM's code is the status again; its type says more.
-    code = fault.code if isinstance(fault.code, str) else None
-    return (code or fault.type or "error")[:60]
 
 
 def _nanousd(text: bytes) -> int | None:

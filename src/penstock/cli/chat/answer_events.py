@@ -7,7 +7,8 @@ import msgspec
 
 from penstock.cli.chat.conversation import TurnUsage
 from penstock.cli.exit_codes import CommandFailed
-from penstock.wire.engine_usage import WireUsage
+from penstock.wire.engine_usage import counts_of
+from penstock.wire.usage_shapes import WireUsage
 
 if TYPE_CHECKING:
     from penstock.records.usage import Usage
@@ -81,7 +82,7 @@ class AnswerEvents:
         if event.error is not None:
             raise CommandFailed(f"The answer broke off: {event.error.message}")
         if event.usage is not None:
-            self._usage = event.usage.counts()
+            self._usage = counts_of(event.usage)
         for choice in event.choices[:1]:
             thought = choice.delta.reasoning or choice.delta.reasoning_content
             if thought:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 import uvloop
 
-from penstock.engine.connection import Connection
+from penstock.engine.connection import Connection, Receiver
 from penstock.errors import EngineFailed, Error
 
 _ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
@@ -20,7 +20,7 @@ class _Pool:
     def closed(self, connection: Connection) -> None: ...
 
 
-class _Failing:
+class _Failing(Receiver):
     """A receiver with a bug in one of its callbacks."""
 
     def __init__(self, where: str) -> None:

@@ -1,0 +1,65 @@
+"""The shapes in which engines write `usage`: what is read of it, and between which bounds."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+# No answer has so many tokens. A few lies of 2**53 would be more money than a bigint holds, and
+# no row of that hour could be added up any more.
+_Count = Annotated[int, Meta(ge=0, le=2**31)]
+
+
+class Details(msgspec.Struct, omit_defaults=True):
+    """What of a prompt came out of the prefix cache."""
+
+    cached_tokens: _Count | None = None
+
+
+class WireUsage(msgspec.Struct, omit_defaults=True):
+    """The counts that matter; whatever else is there is left out."""
+
+    prompt_tokens: _Count = 0
+    completion_tokens: _Count = 0
+    prompt_tokens_details: Details | None = None
+
+
+class ResponsesUsage(msgspec.Struct):
+    """Responses' names for the same."""
+
+    input_tokens: _Count = 0
+    output_tokens: _Count = 0
+    input_tokens_details: Details | None = None
+
+
+class MessagesUsage(msgspec.Struct):
+    """Messages' names; here the prompt comes in three parts, told apart by what the cache did."""
+
+    input_tokens: _Count = 0
+    output_tokens: _Count = 0
+    cache_creation_input_tokens: _Count | None = None
+    cache_read_input_tokens: _Count | None = None
+
+
+class Answer(msgspec.Struct):
+    """Of chat, completions and embeddings."""
+
+    usage: WireUsage | None = None
+
+
+class Response(msgspec.Struct):
+    """Of Responses."""
+
+    usage: ResponsesUsage | None = None
+
+
+class Message(msgspec.Struct):
+    """Of Messages."""
+
+    usage: MessagesUsage | None = None
+
+
+class ResponseEvent(msgspec.Struct):
+    """The last event of a Responses stream."""
+
+    response: Response
