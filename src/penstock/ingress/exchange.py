@@ -15,6 +15,7 @@ from penstock.wire.chunks import chunk
 Headers = list[tuple[bytes, bytes]]
 
 STATUS_LINES: Final = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode() for s in HTTPStatus}
+_OK_LINE: Final = STATUS_LINES[200]
 JSON: Final = b"content-type: application/json\r\n"
 EVENT_STREAM: Final = (
     b"content-type: text/event-stream; charset=utf-8\r\n"
@@ -84,15 +85,16 @@ class Exchange:
             return
         self.is_started = True
         self.status = status
+        last = "\r\n" if self.keep_alive else "connection: close\r\n\r\n"
         self.transport.write(
-            b"%s%s%scontent-length: %d\r\n%s\r\n%s"
-            % (
-                STATUS_LINES[status],
-                self._protocol.date_header(),
-                headers,
-                len(body),
-                b"" if self.keep_alive else b"connection: close\r\n",
-                body,
+            b"".join(
+                (
+                    _OK_LINE if status == 200 else STATUS_LINES[status],
+                    self._protocol.date_header(),
+                    headers,
+                    f"content-length: {len(body)}\r\n{last}".encode(),
+                    body,
+                )
             )
         )
         self._complete()

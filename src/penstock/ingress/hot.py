@@ -23,7 +23,7 @@ from penstock.ingress.named_sinks import MessagesSink, ResponsesRunSink, Respons
 from penstock.ingress.queue_door import QueueDoor
 from penstock.ingress.reading import CallerHeaders, RequestReader
 from penstock.ingress.route_headers import NAMES as ROUTE_HEADERS
-from penstock.ingress.routes import Route, Surface, find_route, is_messages, surface_of
+from penstock.ingress.routes import Surface, find_route, is_messages, surface_of
 from penstock.ingress.settings import Settings
 from penstock.ingress.sinks import (
     ClientSink,
@@ -46,6 +46,13 @@ EXPOSED_HEADERS: Final = (
     "x-ratelimit-reset-tokens", "location", "preference-applied", *ROUTE_HEADERS,
 )  # fmt: skip
 _QUEUED: Final = (Wish.QUEUE, Wish.TASK)
+# Bound once: a member of an enum is looked up in its class each time that it is named.
+_CHAT: Final = Api.CHAT
+_RUN: Final = Surface.WORKERS_RUN
+_NOW: Final = Tier.NOW
+_FLEX: Final = Tier.FLEX
+_CLIENT_LEFT: Final = Outcome.CLIENT_LEFT
+_FAILED: Final = Outcome.FAILED
 _EXPOSED: Final = b"access-control-expose-headers: %s\r\n" % ", ".join(EXPOSED_HEADERS).encode()
 
 if TYPE_CHECKING:
@@ -99,6 +106,8 @@ class HotDoor:
         self.settings = settings
         self.wheel = wheel
         self.clock = clock
+        self._monotonic = clock.monotonic
+        self._cors_origins = settings.cors_origins
         self.write_buffer_bytes = 256 * 1024
         self.connections = 0
         self.body_bytes = 0
@@ -108,27 +117,32 @@ class HotDoor:
     async def serve(self, exchange: Exchange) -> None:
         """Serve one request to its end, whatever that is."""
         call = Call(exchange)
-        started = self.clock.monotonic()
+        started = self._monotonic()
         key: Key | None = None
         try:
             route = find_route(exchange.target)
             headers = CallerHeaders(exchange.headers)
-            key = await self._reader.authenticate(headers)
+            key = self._reader.known_key(headers) or await self._reader.authenticate(headers)
             asked = self._reader.open(route, headers, key, exchange.take_body())
-            if asked.wish in _QUEUED:
+            wish = asked.wish
+            if wish is not None and wish in _QUEUED:
                 body = await self._queue.serve(call.id, asked, headers)
                 own = self._headers(call.id, exchange, headers.caller_request_id())
                 exchange.answer(200, JSON + own, body)
                 return
-            tier = Tier.NOW if asked.wish is None else Tier.FLEX
-            call.request = self._reader.prompt(call.id, headers, asked, tier)
-            self._endings.begin(call.request)
-            await self._run(call, call.request, asked, headers)
+            tier = _NOW if wish is None else _FLEX
+            request = call.request = self._reader.prompt(call.id, headers, asked, tier)
+            self._endings.begin(request)
+            sink = call.sink = self._sink(call, request, asked, headers)
+            if wish is None and not request.is_stream:
+                await self._path.run(request, sink, call.end)
+            else:
+                await self._run(call.end, request, sink, FlexCaller(asked, headers, exchange, sink))
         except Error as error:
             self._fail(call, error)
         except asyncio.CancelledError:
             if exchange.disconnected:
-                call.end.outcome = Outcome.CLIENT_LEFT
+                call.end.outcome = _CLIENT_LEFT
             else:
                 # uvicorn cancels what is still open when `drain_seconds` have passed.
                 self._fail(call, Aborted())
@@ -138,10 +152,10 @@ class HotDoor:
             self._fail(call, InternalError())
         finally:
             end = call.end
-            end.total_seconds = self.clock.monotonic() - started
+            end.total_seconds = self._monotonic() - started
             end.status = exchange.status
             self._endings.finish(call.id, exchange.target, call.request, end)
-            if not end.attempts and end.outcome is Outcome.FAILED:
+            if not end.attempts and end.outcome is _FAILED:
                 self._endings.count_refusal(key, end)
 
     def refuse(self, exchange: Exchange, error: Error) -> None:
@@ -177,28 +191,35 @@ class HotDoor:
             self._default_headers = (default_headers, lines)
         return self._default_headers[1]
 
-    async def _run(
+    def _sink(
         self, call: Call, request: InferenceRequest, asked: Asked, headers: CallerHeaders
-    ) -> None:
-        exchange, end = call.exchange, call.end
+    ) -> ClientSink:
         shape = Shape(
-            headers=self._headers(request.id, exchange, request.caller_request_id),
+            headers=self._headers(request.id, call.exchange, request.caller_request_id),
             price=request.price,
             asked_at=request.asked_at,
-            is_chunked=exchange.speaks_chunked,
-            renames_reasoning=request.api is Api.CHAT
+            is_chunked=call.exchange.speaks_chunked,
+            renames_reasoning=request.api is _CHAT
             and request.model.reasoning_field == "reasoning_content",
             tells_cost=request.is_stream and headers.wants_cost(),
         )
-        sink = call.sink = _sink_for(request, asked.route)(exchange, shape, end)
+        is_run = asked.route.surface is _RUN
+        if request.api is _CHAT and not is_run:
+            return ClientSink(call.exchange, shape, call.end)
+        return _sink_for(request, is_run=is_run)(call.exchange, shape, call.end)
+
+    async def _run(
+        self, end: RequestEnd, request: InferenceRequest, sink: ClientSink, caller: FlexCaller
+    ) -> None:
+        """What is streamed, or may wait."""
         running: Coroutine[Any, Any, Usage | None]
-        if asked.wish is None:
+        wish = caller.asked.wish
+        if wish is None:
             running = self._path.run(request, sink, end)
+        elif wish is Wish.PREFER:
+            await self._flex.prefer(request, caller)
+            return
         else:
-            caller = FlexCaller(asked, headers, exchange, sink)
-            if asked.wish is Wish.PREFER:
-                await self._flex.prefer(request, caller)
-                return
             running = self._flex.in_place(request, caller)
         if not request.is_stream:
             await running
@@ -221,7 +242,7 @@ class HotDoor:
 
     def _fail(self, call: Call, error: Error) -> None:
         exchange, request_id = call.exchange, call.id
-        call.end.outcome = Outcome.FAILED
+        call.end.outcome = _FAILED
         call.end.error_code = error.code
         if exchange.response_complete:
             # The answer was out when this came: nothing more may be written behind it.
@@ -245,22 +266,21 @@ class HotDoor:
         exchange.answer(status, JSON + lines, body)
 
     def _headers(self, request_id: str, exchange: Exchange, caller_request_id: str) -> bytes:
-        lines = b"x-request-id: %s\r\n" % request_id.encode()
+        lines = f"x-request-id: {request_id}\r\n"
         if caller_request_id:
-            lines += b"x-caller-request-id: %s\r\n" % caller_request_id.encode("latin-1")
+            lines += f"x-caller-request-id: {caller_request_id}\r\n"
         if exchange.target.startswith(b"/client"):
-            lines += b"cf-ai-req-id: %s\r\n" % request_id.encode()
-        if self.settings.cors_origins:
-            lines += _cors_line(self.settings.cors_origins, exchange.headers)
-        return lines
+            lines += f"cf-ai-req-id: {request_id}\r\n"
+        raw = lines.encode("latin-1")
+        return raw + _cors_line(self._cors_origins, exchange.headers) if self._cors_origins else raw
 
 
-def _sink_for(request: InferenceRequest, route: Route) -> type[ClientSink]:
+def _sink_for(request: InferenceRequest, *, is_run: bool) -> type[ClientSink]:
     if request.api is Api.RESPONSES:
-        return ResponsesRunSink if route.surface is Surface.WORKERS_RUN else ResponsesSink
+        return ResponsesRunSink if is_run else ResponsesSink
     if request.api is Api.MESSAGES:
         return MessagesSink
-    if route.surface is not Surface.WORKERS_RUN:
+    if not is_run:
         return ClientSink
     if request.api is Api.EMBEDDINGS:
         return EmbeddingsRunSink

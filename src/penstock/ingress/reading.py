@@ -145,6 +145,10 @@ class RequestReader:
         self._is_flex_on = settings.flex
         self._memory = PromptMemory()
 
+    def known_key(self, headers: CallerHeaders) -> Key | None:
+        """Without waiting; None when it must be looked up."""
+        return self._keys.find(headers.secret())
+
     async def authenticate(self, headers: CallerHeaders) -> Key:
         secret = headers.secret()
         return self._keys.find(secret) or await self._keys.look_up(secret)
