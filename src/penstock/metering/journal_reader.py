@@ -11,7 +11,15 @@ from typing import Final
 
 from penstock.metering.bill import Bill, bill, withheld
 from penstock.metering.journal import SEGMENT, SLOTS
-from penstock.metering.journal_format import CLOSED, END, HEADER_BYTES, OPENED, Damaged, read_frame
+from penstock.metering.journal_format import (
+    CLOSED,
+    CUT,
+    END,
+    HEADER_BYTES,
+    OPENED,
+    Damaged,
+    read_frame,
+)
 from penstock.metering.ledger_line import UNROUTED, agreed_in, closing, is_of_job
 from penstock.metering.usage_slots import UsageSlots
 from penstock.records.request import Outcome
@@ -21,6 +29,8 @@ from penstock.wire.engine_usage import read_usage
 Row = bytes
 
 _DAMAGED: Final = ".damaged"
+# So much of a file is looked at at a time.
+_PIECE_BYTES: Final = 2**16
 
 logger = logging.getLogger(__name__)
 
@@ -95,9 +105,17 @@ class JournalReader:
         data = self._segment()
         if data is None:
             return False
+        # Taken anew by each read: what is copied here does not see what is written behind it.
+        piece, piece_at = b"", self._at
         try:
             while len(rows) < rows_max:
-                kind, slot, text, self._at = read_frame(data, self._at)
+                kind, slot, text, end = read_frame(piece, self._at - piece_at)
+                if kind == CUT:
+                    piece, piece_at = self._piece(data, piece, piece_at), self._at
+                    if not piece:
+                        return False
+                    continue
+                self._at = piece_at + end
                 if kind == CLOSED:
                     opened = self._open.get(slot)
                     if opened is not None:
@@ -112,6 +130,20 @@ class JournalReader:
             self._give_up_segment(rows)
             return False
         return True
+
+    def _piece(self, data: mmap.mmap, before: bytes, before_at: int) -> bytes:
+        """The next piece of a file, from where we are, when the one before ends within a frame.
+
+        Empty where no further frame can be; Damaged if the file itself ends within one.
+        """
+        at = self._at
+        if at + HEADER_BYTES > len(data):
+            return b""
+        if before_at + len(before) == len(data):
+            raise Damaged
+        # A frame that is longer than a piece is nonsense, or very long: then all there is.
+        is_too_long = before_at == at and len(before) == _PIECE_BYTES
+        return data[at:] if is_too_long else data[at : at + _PIECE_BYTES]
 
     def _segment(self) -> mmap.mmap | None:
         if self._data is None:

@@ -28,6 +28,8 @@ Times = tuple[int, int | None, int | None]
 _NULL: Final = "\\N"
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": None})
 _PAYERS_MAX: Final = 10_000
+_LIMITS_MAX: Final = 10_000
+_limits: Final[dict[tuple[int, ...], str]] = {}
 _OK: Final = Outcome.OK
 _TIER_AT: Final = OPENING_COLUMNS.index("tier")
 _PRICE_AT: Final = OPENING_COLUMNS.index("input_nanousd_per_mtok")
@@ -47,8 +49,7 @@ def opening(
         f"{_escaped(session) if session else ''}\t{request.prompt_family}\t"
         f"{_escaped(workflow) if workflow else ''}\t{_flag(request.is_stream)}\t"
         f"{_number(request.client_retry)}\t{_escaped(caller) if caller else ''}\t{waited_us}\t"
-        f"{{{_joined(limits) if limits else ''}}}\t"
-        f"{_number(end.cached_expected)}\t{end.session_moved}\t{end.cache_break}\t"
+        f"{_joined(limits)}\t{_number(end.cached_expected)}\t{end.session_moved}\t{end.cache_break}\t"
     ).encode("utf-8", "replace")
 
 
@@ -129,10 +130,13 @@ def _number(value: int | None) -> str:
 
 
 def _joined(limits: tuple[int, ...]) -> str:
-    text = ""
-    for limit in limits:
-        text = f"{text},{limit}" if text else str(limit)
-    return text
+    """Limits as an array's text: the same few for all requests of an account, so kept."""
+    known = _limits.get(limits)
+    if known is None:
+        if len(_limits) >= _LIMITS_MAX:
+            _limits.clear()
+        known = _limits[limits] = f"{{{','.join(map(str, limits))}}}"
+    return known
 
 
 def _escaped(label: str) -> str:

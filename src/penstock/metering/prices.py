@@ -9,8 +9,8 @@ from typing import Final
 
 from penstock.records.model import Model, ModelId
 from penstock.records.price import Price, Prices, Tier
+from penstock.wire.decimals import billionths
 
-_NANOUSD_PER_USD: Final = 10**9
 _NOW: Final = Tier.NOW
 _FLEX: Final = Tier.FLEX
 
@@ -66,9 +66,4 @@ def _row(prices: Prices) -> _Row:
 
 def usd(nanousd: int) -> str:
     """Nano-dollars as dollars, every digit of them."""
-    if nanousd < 0:
-        return f"-{usd(-nanousd)}"
-    dollars = nanousd // _NANOUSD_PER_USD
-    # A one in front of the rest keeps its zeros, and is cut off: every answer has a cost in it.
-    rest = str(nanousd - dollars * _NANOUSD_PER_USD + _NANOUSD_PER_USD)
-    return f"{dollars}.{rest[1:]}"
+    return billionths(nanousd) if nanousd >= 0 else f"-{billionths(-nanousd)}"

@@ -7,7 +7,8 @@ from penstock.records.usage import Usage
 
 __all__ = ["ONCE", "BasisPoints", "NanoUsd", "Price", "Prices", "Tier", "cost_nanousd"]
 
-_DIVISOR: Final = 10**6 * ONCE
+_TOKENS: Final = 1_000_000
+_DIVISOR: Final = _TOKENS * ONCE
 
 
 def cost_nanousd(usage: Usage, price: Price) -> int:
@@ -24,5 +25,9 @@ def cost_nanousd(usage: Usage, price: Price) -> int:
         (prompt - cached) * price.input_nanousd_per_mtok
         + cached * price.cached_input_nanousd_per_mtok
         + usage.completion_tokens * price.output_nanousd_per_mtok
-    ) * price.multiplier_bp
-    return (total + _DIVISOR // 2) // _DIVISOR
+    )
+    multiplier = price.multiplier_bp
+    if multiplier == ONCE:
+        # The same, in numbers that fit into a machine's word.
+        return (total + _TOKENS // 2) // _TOKENS
+    return (total * multiplier + _DIVISOR // 2) // _DIVISOR

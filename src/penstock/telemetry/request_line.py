@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd
+from penstock.wire.decimals import six_digits, thousandths
 
 _PATH_BYTES_MAX: Final = 256
 _KEPT_MAX: Final = 2000
@@ -24,7 +25,9 @@ class RequestLines:
     def __init__(self) -> None:
         self._second = -1
         self._second_text = ""
-        self._names: dict[str, str] = {}
+        self._replicas = _Field("replica")
+        self._sessions = _Field("session")
+        self._workflows = _Field("workflow")
         self._paths: dict[bytes, str] = {}
 
     def line(self, at: float, request_id: str, target: bytes, about: str, end: RequestEnd) -> bytes:
@@ -42,40 +45,27 @@ class RequestLines:
 
     def labels(self, request: InferenceRequest, cost_usd: str) -> str:
         """What a request says of itself, and what it cost; a cost may be empty."""
-        session = caller = workflow = cost = ""
-        if request.session:
-            session = f',"session":{self._name(request.session)}'
-        if request.caller_request_id:
-            caller = f',"caller_request":{_quoted(request.caller_request_id)}'
-        if request.workflow:
-            workflow = f',"workflow":{self._name(request.workflow)}'
-        if cost_usd:
-            cost = f',"cost_usd":"{cost_usd}"'
+        session = self._sessions.text(request.session) if request.session else ""
         stream = ',"stream":true' if request.is_stream else ""
-        return f"{session}{stream}{caller}{workflow}{cost}"
+        workflow = self._workflows.text(request.workflow) if request.workflow else ""
+        caller = request.caller_request_id
+        if caller:
+            caller = f',"caller_request":{_quoted(caller)}'
+        cost = f',"cost_usd":"{cost_usd}"' if cost_usd else ""
+        return f"{session}{stream}{workflow}{caller}{cost}"
 
     def _time(self, at: float) -> str:
         second = int(at)
         if second != self._second:
             self._second = second
             self._second_text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        # A one in front keeps the zeros.
-        micros = str(1_000_000 + int((at - second) * 1e6))
-        return f"{self._second_text}.{micros[1:]}Z"
+        return f"{self._second_text}.{six_digits(int((at - second) * 1e6))}Z"
 
     def _tries(self, end: RequestEnd) -> str:
-        replica = f',"replica":{self._name(end.replica)}' if end.replica else ""
+        replica = self._replicas.text(end.replica) if end.replica else ""
         attempts = f',"attempts":{end.attempts}' if end.attempts else ""
         error = f',"error":"{end.error_code}"' if end.error_code else ""
         return f"{replica}{attempts}{error}"
-
-    def _name(self, name: str) -> str:
-        known = self._names.get(name)
-        if known is None:
-            if len(self._names) >= _KEPT_MAX:
-                self._names.clear()
-            known = self._names[name] = _quoted(name)
-        return known
 
     def _path(self, target: bytes) -> str:
         """Without its query, and not all of a very long one."""
@@ -87,6 +77,24 @@ class RequestLines:
                 if len(self._paths) >= _KEPT_MAX:
                     self._paths.clear()
                 self._paths[target] = known
+        return known
+
+
+class _Field:
+    """A field whose values come again and again: each is encoded once, and kept for a while."""
+
+    __slots__ = ("_known", "_name")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._known: dict[str, str] = {}
+
+    def text(self, value: str) -> str:
+        known = self._known.get(value)
+        if known is None:
+            if len(self._known) >= _KEPT_MAX:
+                self._known.clear()
+            known = self._known[value] = f',"{self._name}":{_quoted(value)}'
         return known
 
 
@@ -102,16 +110,12 @@ def _quoted(text: str) -> str:
 def _millis(name: str, seconds: float) -> str:
     # By cutting: rounding would cost as much as all the rest of the line.
     micros = int(seconds * 1e6)
-    return f',"{name}":{_thousandths(micros)}' if micros > 0 else ""
-
-
-def _thousandths(count: int) -> str:
-    return f"{count // 1000}.{str(1000 + count % 1000)[1:]}"
+    return f',"{name}":{thousandths(micros)}' if micros > 0 else ""
 
 
 def _first_token(end: RequestEnd) -> str:
     first = end.first_token_seconds
-    return "" if first is None else f',"first_token_ms":{_thousandths(max(int(first * 1e6), 0))}'
+    return "" if first is None else f',"first_token_ms":{thousandths(max(int(first * 1e6), 0))}'
 
 
 def _tokens(end: RequestEnd) -> str:

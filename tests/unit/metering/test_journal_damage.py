@@ -15,8 +15,9 @@ from tests.unit.metering.journal_files import (
 
 from penstock.metering.journal_format import (
     CLOSED,
+    CUT,
     END,
-    HEADER,
+    HEADER_BYTES,
     OPENED,
     OPENED_UNROUTED,
     Damaged,
@@ -42,6 +43,8 @@ def read_to_end(data: bytes) -> None:
     kind, at = OPENED, 0
     while kind != END:
         kind, _, _, at = read_frame(data, at)
+        if kind == CUT:
+            raise Damaged
 
 
 @pytest.mark.parametrize("damage", [cut, zero])
@@ -51,13 +54,13 @@ def test_record_cut_at_any_byte_costs_no_record_before_it(
 ) -> None:
     first, second = one_attempt(0), one_attempt(1)
     whole = b"".join([*first, *second])
-    expected = first[0][HEADER.size :] + first[1][HEADER.size :]
+    expected = first[0][HEADER_BYTES:] + first[1][HEADER_BYTES:]
     for at in range(len(whole) - len(second[1]), len(whole)):
         folder = lay_out(tmp_path / str(at), damage(whole, at), size=size)
         rows, left = read_all(folder)
         assert rows == [expected]
         (open_row,) = left
-        assert open_row.startswith(second[0][HEADER.size :])
+        assert open_row.startswith(second[0][HEADER_BYTES:])
         assert facts_of(open_row)["outcome"] == "interrupted"
 
 
@@ -178,3 +181,19 @@ def test_slot_that_holds_no_usage_leaves_the_usage_unknown(tmp_path: Path, noted
     facts = facts_of(row)
     assert facts["prompt_tokens"] is None
     assert facts["charge_nanousd"] == "0"
+
+
+def test_file_is_read_alike_wherever_the_pieces_of_it_end(tmp_path: Path) -> None:
+    begun = [b"%d:" % number + b"o" * (number * 37 % 700) for number in range(1500)]
+    # One is longer than any piece.
+    begun[700] += b"o" * 200_000
+    data = b"".join(
+        frame(OPENED, number % 8, text) + frame(CLOSED, number % 8, b"c\n")
+        for number, text in enumerate(begun)
+    )
+    folder = lay_out(tmp_path, data, size=2**20)
+    assert read_all(folder, rows_max=400) == ([text + b"c\n" for text in begun], [])
+    end = data.index(b"o" * 200_000) + 200_000
+    cut_short = lay_out(tmp_path / "cut", data[: end - 1], size=0)
+    rows, left = read_all(cut_short)
+    assert (len(rows), left) == (700, [])

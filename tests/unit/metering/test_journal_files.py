@@ -13,10 +13,10 @@ from penstock.clock import new_id
 from penstock.errors import JournalFull
 from penstock.metering import Journal, Settings
 from penstock.metering.journal import is_journal, take_lock
-from penstock.metering.journal_format import CLOSE_BYTES_MAX, HEADER
+from penstock.metering.journal_format import CLOSE_BYTES_MAX, HEADER_BYTES
 from penstock.metering.journal_reader import JournalReader
 
-CLOSE = b"c" * (CLOSE_BYTES_MAX - HEADER.size - 1) + b"\n"
+CLOSE = b"c" * (CLOSE_BYTES_MAX - HEADER_BYTES - 1) + b"\n"
 
 
 def names_in(folder: Path) -> list[str]:
@@ -112,8 +112,8 @@ def test_record_that_ends_with_its_file_is_read_and_the_next_begins_another(
 ) -> None:
     book = Book(tmp_path, TINY)
     # Two records fill the file to its last byte, but for `over`.
-    size = (4096 - 2 * len(CLOSE) - 4 * HEADER.size) // 2 - 2
-    left = 4096 - 2 * (size + 2 + len(CLOSE) + 2 * HEADER.size)
+    size = (4096 - 2 * len(CLOSE) - 4 * HEADER_BYTES) // 2 - 2
+    left = 4096 - 2 * (size + 2 + len(CLOSE) + 2 * HEADER_BYTES)
     book.end(book.begin(size))
     book.journal.make_spare()
     book.end(book.begin(size + left + over))

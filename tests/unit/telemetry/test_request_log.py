@@ -135,7 +135,7 @@ def test_what_is_kept_of_paths_and_names_is_bounded() -> None:
         lines.line(0.0, "r", b"/%d" % number, "", RequestEnd(replica=str(number)))
     lines.line(0.0, "r", b"/" * 60_000, "", RequestEnd())
     assert len(lines._paths) <= 2000
-    assert len(lines._names) <= 2000
+    assert len(lines._replicas._known) <= 2000
     assert max(map(len, lines._paths)) <= 256
 
 
