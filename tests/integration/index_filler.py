@@ -25,12 +25,12 @@ def resident_bytes() -> int:
 
 def fill(index: PrefixIndex, shelves: list[Shelf], chance: random.Random, links: int) -> None:
     """Conversations on shared system prompts, each link new but the first two."""
-    tokens = [300] * LINKS
+    tokens = (300,) * LINKS
     systems = [(chance.getrandbits(64) | 1, chance.getrandbits(64) | 1) for _ in range(500)]
     for number in range(links // (LINKS - 2)):
         shelf = shelves[number % REPLICAS]
         new = [chance.getrandbits(64) | 1 for _ in range(LINKS - 2)]
-        index.add(shelf, [*systems[number % len(systems)], *new], tokens)
+        index.add(shelf, (*systems[number % len(systems)], *new), tokens)
 
 
 def main() -> None:

@@ -18,10 +18,10 @@ from penstock.records.job import (
     Priority,
     Submission,
     Ticket,
+    TicketChain,
 )
 from penstock.records.model import ModelId
 from penstock.records.price import Price
-from penstock.records.prompt_chain import PromptChain
 from penstock.records.usage import Usage
 from penstock.store import Store
 from penstock.store.pool import Row
@@ -40,7 +40,7 @@ def new_job(tokens: int = TOKENS, *, item: int = 0, key: str | None = None) -> N
 
 def opening_with(opening: int) -> NewJob:
     """A job whose conversation begins so."""
-    ticket = Ticket(prompt_tokens_estimate=TOKENS, chain=PromptChain(opening=opening))
+    ticket = Ticket(prompt_tokens_estimate=TOKENS, chain=TicketChain(opening=opening))
     return NewJob(JobId(new_id()), b"{}", ticket)
 
 

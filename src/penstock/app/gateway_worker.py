@@ -58,6 +58,7 @@ from penstock.telemetry.request_log import RequestLog
 
 _FLUSH_SECONDS = 0.2
 _TICK_SECONDS = 0.02
+_IDLE_TICK_SECONDS = 0.2
 _COLLECT_EVERY = 20_000
 _ADOPT_FIRST_SECONDS = 20.0
 
@@ -214,8 +215,9 @@ class GatewayWorker:
     async def _tick(self) -> None:
         """Who is least loaded is sorted out beside the path, not on it."""
         while True:
-            await asyncio.sleep(_TICK_SECONDS)
             self.router.tick(self.clock.monotonic())
+            is_asked = self.router.was_asked()
+            await asyncio.sleep(_TICK_SECONDS if is_asked else _IDLE_TICK_SECONDS)
 
     async def _adopt_first(self) -> None:
         """Settle what dead workers of this host left, so that their leases are free; for a while.

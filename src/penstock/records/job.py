@@ -51,6 +51,23 @@ class Door(StrEnum):
     CHAT = "chat"
 
 
+class TicketChain(msgspec.Struct, frozen=True):
+    """A `PromptChain` as it is stored."""
+
+    links: tuple[int, ...] = ()
+    sizes: tuple[int, ...] = ()
+    earlier: int = 0
+    has_system: bool = False
+    opening: int = 0
+
+    @staticmethod
+    def of(chain: PromptChain) -> "TicketChain":
+        return TicketChain(chain.links, chain.sizes, chain.earlier, chain.has_system, chain.opening)
+
+    def chain(self) -> PromptChain:
+        return PromptChain(self.links, self.sizes, self.earlier, self.has_system, self.opening)
+
+
 class Ticket(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a request knows beside its body, kept with the job so that a keeper can run it."""
 
@@ -66,7 +83,7 @@ class Ticket(msgspec.Struct, frozen=True, omit_defaults=True):
     prompt_tokens_estimate: int = 0
     output_tokens_max: int = 0
     is_affinity_strict: bool = False
-    chain: PromptChain = PromptChain()
+    chain: TicketChain = TicketChain()
     # Money limits that hold this job's estimate until it ends.
     limits: tuple[int, ...] = ()
 

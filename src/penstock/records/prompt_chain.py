@@ -1,25 +1,48 @@
 """A prompt as routing sees it: one link per part, each covering all the parts before it."""
 
-import msgspec
+from typing import Final
 
-TOOLS = "tools"
-SYSTEM = "system"
+TOOLS: Final = "tools"
+SYSTEM: Final = "system"
 
 
-class PromptChain(msgspec.Struct, frozen=True):
+class PromptChain:
     """Link 0 is account, model and tools; link i + 1 is message i. Equal links, equal prefixes."""
 
-    links: tuple[int, ...] = ()
-    # Bytes of each part, an image counted as the text that costs as much.
-    sizes: tuple[int, ...] = ()
-    # How many links the prompt of the turn before had; 0 when no assistant has spoken yet.
-    earlier: int = 0
-    has_system: bool = False
-    # The first user message by itself: it tells a conversation when tools or system have changed.
-    opening: int = 0
+    __slots__ = ("earlier", "has_system", "links", "opening", "size", "sizes")
+
+    def __init__(
+        self,
+        links: tuple[int, ...] = (),
+        sizes: tuple[int, ...] = (),
+        earlier: int = 0,
+        has_system: bool = False,
+        opening: int = 0,
+    ) -> None:
+        self.links = links
+        # Bytes of each part, an image counted as the text that costs as much; and of all of them.
+        self.sizes = sizes
+        size = 0
+        for part in sizes:
+            size += part
+        self.size = size
+        # How many links the prompt of the turn before had; 0 when no assistant has spoken yet.
+        self.earlier = earlier
+        self.has_system = has_system
+        # The first user message by itself: it tells a conversation when tools or system changed.
+        self.opening = opening
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PromptChain) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
 
     def name_of(self, link: int) -> str:
         """What the caller calls this part: `tools`, `system`, or `message` with its index."""
         if link == 0:
             return TOOLS
         return SYSTEM if link == 1 and self.has_system else f"message {link - 1}"
+
+    def _fields(self) -> tuple[object, ...]:
+        return (self.links, self.sizes, self.earlier, self.has_system, self.opening)

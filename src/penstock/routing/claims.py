@@ -1,9 +1,11 @@
 """What other gateways and keepers say of one replica: added up and clamped."""
 
+from typing import Final
+
 from penstock.records.signal import LoadClaim
 
 # Besides those that time allows, one request in so many may be a trial.
-_REQUESTS_A_TRIAL = 32
+_REQUESTS_A_TRIAL: Final = 32
 
 
 class Claims:

@@ -1,18 +1,19 @@
 """What this worker tells the others, and what it believes of what they tell."""
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from penstock.records.replica import ReplicaId
 from penstock.records.signal import EngineClaim, LoadClaim, SentPrompt, Signal
-from penstock.routing.knowledge import Knowledge
+from penstock.routing.knowledge import Knowledge, tokens_per_byte
 from penstock.routing.known_replica import KnownReplica
 from penstock.routing.route import Route
 
 # Prompts that are kept for the next message; more are not told.
-_SENT_MAX = 2000
+_SENT_MAX: Final = 2000
 # An engine that is said to have a smaller KV cache is not believed to.
-_KV_TOKENS_MIN = 1024
-_AGE_MAX = 1e6
+_KV_TOKENS_MIN: Final = 1024
+_AGE_MAX: Final = 1e6
 
 
 class Gossip:
@@ -26,17 +27,21 @@ class Gossip:
         # Replicas that a keeper found sick, for a probe of our own to judge.
         self.suspects: set[ReplicaId] = set()
 
-    def note_sent(self, route: Route, tokens: list[int]) -> None:
+    def note_sent(self, route: Route, known: KnownReplica) -> None:
         if len(self._sent) >= _SENT_MAX:
             return
         chain = route.chain
         start = max(0, route.new_from - 1)
-        counted = self._counted(route, start)
+        rate = tokens_per_byte(route)
+        tokens = [int(size * rate) for size in chain.sizes]
+        counted = None
+        if route.new_from:
+            counted = self._knowledge.index.counted(known.shelf, chain.links[start])
         before = sum(tokens[:start]) if counted is None else max(0, counted - tokens[start])
         self._sent.append(
             SentPrompt(
                 route.session,
-                route.replica.id,
+                known.id,
                 start,
                 list(chain.links[start:]),
                 tokens[start:],
@@ -45,12 +50,6 @@ class Gossip:
                 counted is not None,
             )
         )
-
-    def _counted(self, route: Route, start: int) -> int | None:
-        known = self._knowledge.find(route.replica.id)
-        if known is None or not route.new_from:
-            return None
-        return self._knowledge.index.counted(known.shelf, route.chain.links[start])
 
     def take_sent(self) -> list[SentPrompt]:
         sent, self._sent = self._sent, []
@@ -94,15 +93,15 @@ class Gossip:
         known = knowledge.find(ReplicaId(prompt.replica))
         if known is None or not _is_whole(prompt):
             return
-        if prompt.links:
+        links = tuple(prompt.links)
+        if links:
             if prompt.is_counted:
                 total = prompt.before + prompt.tokens[0]
-                knowledge.index.correct(known.shelf, prompt.links[0], total)
-            knowledge.index.add(known.shelf, prompt.links, prompt.tokens, prompt.before)
+                knowledge.index.correct(known.shelf, links[0], total)
+            tokens = tuple(prompt.tokens)
+            knowledge.index.add(known.shelf, links, tokens, before=prompt.before)
         if prompt.session:
-            knowledge.sessions.note(
-                prompt.session, known.replica.id, prompt.links, prompt.start, prompt.opening
-            )
+            knowledge.sessions.note(prompt.session, known.id, links, prompt.start, prompt.opening)
 
     def _hear_engine(self, claim: EngineClaim, keeper: int, now: float) -> None:
         known = self._knowledge.find(ReplicaId(claim.replica))

@@ -6,11 +6,12 @@ a replica comes or goes, only the sessions next to its points change their home.
 
 from bisect import bisect
 from collections.abc import Iterable
+from typing import Final
 
 from penstock.records.replica import ReplicaId
-from penstock.wire.prompt_chain import digest
+from penstock.wire.prompt_chain import DIGEST_MAX, digest
 
-_POINTS = 32
+_POINTS: Final = 32
 
 
 class HomeRing:
@@ -31,7 +32,7 @@ class HomeRing:
     def of(self, session: int) -> ReplicaId | None:
         if not self._owners:
             return None
-        return self._owners[bisect(self._points, session) % len(self._owners)]
+        return self._owners[bisect(self._points, session & DIGEST_MAX) % len(self._owners)]
 
 
 def rank(session: int, replica: ReplicaId) -> int:

@@ -1,6 +1,7 @@
 """What routing has learned: who holds which prefix, what is under way, how fast it goes."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from penstock.records.engine_load import EngineLoad
 from penstock.records.replica import Replica, ReplicaId
@@ -15,11 +16,11 @@ from penstock.routing.sessions import Sessions
 from penstock.routing.settings import Settings
 
 # Replicas are numbered in sixteen bits; 0 is nobody.
-_NUMBERS_MAX = 2**16 - 1
-_HOME_RATE = 0.05
-_MEAN_RATE = 0.02
+_NUMBERS_MAX: Final = 2**16 - 1
+_HOME_RATE: Final = 0.05
+_MEAN_RATE: Final = 0.02
 # Uncached tokens of a prompt, until answers have taught it.
-_FIRST_UNCACHED = 2000.0
+_FIRST_UNCACHED: Final = 2000.0
 
 
 class Knowledge:
@@ -35,6 +36,7 @@ class Knowledge:
         self._trials = Trials(settings.claim_seconds / 2)
         # How much of a session's earlier turns its home has held when we could only guess.
         self.home_share = 0.5
+        self._claim_seconds = settings.claim_seconds
         self._mean_uncached = _FIRST_UNCACHED
         # While peers are silent, what they sent is told by the engines alone.
         self.are_peers_silent = False
@@ -53,7 +55,7 @@ class Knowledge:
             known = KnownReplica(replica, shelf, kv_tokens, self._settings.prefill_rate)
             self._replicas[replica.id] = known
         elif known.replica is not replica:
-            known.replica = replica
+            known.renew(replica)
         return known
 
     def find(self, replica: ReplicaId) -> KnownReplica | None:
@@ -85,7 +87,7 @@ class Knowledge:
 
     def review(self, known: KnownReplica, now: float) -> None:
         """After others have said something of it."""
-        known.review(now, self._settings.claim_seconds, self._trials)
+        known.review(now, self._claim_seconds, self._trials)
 
     def hear_engine(self, known: KnownReplica, claim: EngineClaim, now: float) -> None:
         """An engine's own figures. While peers are silent they alone tell what others sent."""
@@ -101,43 +103,45 @@ class Knowledge:
             known.note_load(load)
             self.review(known, now)
 
-    def sent(self, route: Route, now: float) -> list[int]:
-        """It goes out. Returns the tokens of each link, as far as they can be told by now."""
+    def sent(self, route: Route, now: float) -> KnownReplica:
+        """It goes out."""
         known = self.replica(route.replica)
         self._trials.note_request()
         known.note_sent(route, now)
         chain = route.chain
-        rate = route.prompt_tokens / (sum(chain.sizes) or 1)
-        tokens = [int(size * rate) for size in chain.sizes]
-        route.new_from = self.index.add(known.shelf, chain.links, tokens)
-        return tokens
+        rate = tokens_per_byte(route)
+        route.new_from = self.index.add(known.shelf, chain.links, chain.sizes, rate)
+        return known
 
-    def first_token(self, route: Route, now: float) -> None:
+    def first_token(self, route: Route, now: float) -> KnownReplica | None:
         known = self._replicas.get(route.replica.id)
         if known is not None:
-            known.note_first(route, now, self._settings.claim_seconds)
+            known.note_first(route, now, self._claim_seconds)
+        return known
 
-    def finished(self, route: Route, usage: Usage | None, now: float) -> None:
+    def finished(self, route: Route, usage: Usage | None, now: float) -> KnownReplica:
         known = self._replicas[route.replica.id]
         if usage is not None and not route.is_stream:
-            known.note_first(route, now, self._settings.claim_seconds)
+            known.note_first(route, now, self._claim_seconds)
         known.own.remove(route, now)
-        if usage is None or not usage.prompt_tokens:
-            return
-        self._teach_size(route, known, usage.prompt_tokens)
-        if usage.cached_tokens is not None:
-            uncached = usage.prompt_tokens - usage.cached_tokens
-            self._mean_uncached += _MEAN_RATE * (uncached - self._mean_uncached)
-            self._judge(route, known, usage.cached_tokens)
+        if usage is not None and usage.prompt_tokens:
+            self._learn(route, known, usage)
+        return known
+
+    def _learn(self, route: Route, known: KnownReplica, usage: Usage) -> None:
+        prompt_tokens, cached = usage.prompt_tokens, usage.cached_tokens
+        self._teach_size(route, known, prompt_tokens)
+        if cached is not None:
+            self._mean_uncached += _MEAN_RATE * (prompt_tokens - cached - self._mean_uncached)
+            self._judge(route, known, cached)
 
     def _teach_size(self, route: Route, known: KnownReplica, prompt_tokens: int) -> None:
-        chain = route.chain
-        if not chain.links:
-            return
-        size = sum(chain.sizes[route.new_from :])
+        chain, new_from = route.chain, route.new_from
+        sizes = chain.sizes
+        size = sum(sizes[at] for at in range(new_from, len(sizes)))
         if size:
-            tokens = self.index.teach(known.shelf, chain.links, route.new_from, prompt_tokens)
-            self.sizes.teach(known.replica.model, tokens, size)
+            tokens = self.index.teach(known.shelf, chain.links, new_from, prompt_tokens)
+            self.sizes.teach(known.model, tokens, size)
 
     def _judge(self, route: Route, known: KnownReplica, cached: int) -> None:
         self.cached_expected += route.expected_cached
@@ -147,3 +151,8 @@ class Knowledge:
         elif route.expected_cached:
             share = min(1.0, cached * self.home_share / route.expected_cached)
             self.home_share += _HOME_RATE * (share - self.home_share)
+
+
+def tokens_per_byte(route: Route) -> float:
+    """By which a prompt's links are counted until its engine has."""
+    return route.prompt_tokens / (route.chain.size or 1)

@@ -1,6 +1,6 @@
 """All that is known of one replica: what was sent there, what others say, and how fast it is."""
 
-from typing import NamedTuple
+from typing import Final
 
 from penstock.records.engine_load import EngineLoad
 from penstock.records.host_load import HostLoad
@@ -11,47 +11,46 @@ from penstock.routing.outstanding import Outstanding
 from penstock.routing.prefix_index import Shelf
 from penstock.routing.route import Route
 
-_KEEP = 0.97
+_KEEP: Final = 0.97
 # The first guess of a replica's rate weighs as much as so many tokens.
-_FIRST_TOKENS = 20_000.0
+_FIRST_TOKENS: Final = 20_000.0
 # Below this a wait tells of latency and batching, not of the rate of prefill.
-_TELLING_TOKENS = 256
+_TELLING_TOKENS: Final = 256
 # An engine that is said to be slower than this is not believed to be.
-_RATE_MIN = 10.0
+_RATE_MIN: Final = 10.0
 # Others' claims keep requests away when they fill so much of the KV cache.
-_KV_KEEPS_AWAY = 0.9
-NO_LOAD = HostLoad()
+_KV_KEEPS_AWAY: Final = 0.9
+NO_LOAD: Final = HostLoad()
 
 
-class Sent(NamedTuple):
-    """What this host has sent and not seen a first token of."""
-
-    tokens: float
-    head_tokens: float
-    head_at: float
-    progress_at: float
-
-
-class Unheard(NamedTuple):
+class Unheard:
     """What an engine has from gateways that do not tell: requests, and what is known of them."""
 
-    requests: int = 0
-    decoding: int = 0
-    tokens: int = 0
-    # Uncached prompt tokens that wait, if those prompts are like ours.
-    waiting_tokens: float = 0.0
+    __slots__ = ("decoding", "requests", "tokens", "waiting_tokens")
+
+    def __init__(
+        self, requests: int = 0, decoding: int = 0, tokens: int = 0, waiting_tokens: float = 0.0
+    ) -> None:
+        self.requests = requests
+        self.decoding = decoding
+        self.tokens = tokens
+        # Uncached prompt tokens that wait, if those prompts are like ours.
+        self.waiting_tokens = waiting_tokens
 
 
-class EngineFigures(NamedTuple):
+class EngineFigures:
     """An engine's own word, and when it was heard."""
 
-    at: float
-    requests: int
-    unheard: Unheard
+    __slots__ = ("at", "requests", "unheard")
+
+    def __init__(self, at: float, requests: int, unheard: Unheard) -> None:
+        self.at = at
+        self.requests = requests
+        self.unheard = unheard
 
 
-NOTHING_UNHEARD = Unheard()
-_NO_FIGURES = EngineFigures(float("-inf"), 0, NOTHING_UNHEARD)
+NOTHING_UNHEARD: Final = Unheard()
+_NO_FIGURES: Final = EngineFigures(float("-inf"), 0, NOTHING_UNHEARD)
 
 
 class KnownReplica:
@@ -59,14 +58,14 @@ class KnownReplica:
 
     __slots__ = (
         "_claimed_at", "_is_on_trial", "_is_rate_told", "_sent_at", "_tokens", "_trusted_again_at",
-        "_work", "claims", "engine", "flex_in_flight", "host_load", "is_doubted", "keeper",
-        "keeper_work", "kv_tokens",
+        "_work", "claims", "engine", "flex_in_flight", "host_load", "id", "is_doubted", "keeper",
+        "keeper_work", "kv_tokens", "model",
         "others_decoding", "others_in_flight", "others_tokens", "own", "replica",
-        "seconds_per_token", "shelf",
+        "seconds_per_token", "shelf", "slots_live",
     )  # fmt: skip
 
     def __init__(self, replica: Replica, shelf: Shelf, kv_tokens: int, rate: float) -> None:
-        self.replica = replica
+        self.renew(replica)
         self.shelf = shelf
         self.kv_tokens = kv_tokens
         self.own = Outstanding()
@@ -95,6 +94,13 @@ class KnownReplica:
         self._trusted_again_at = 0.0
         self._is_on_trial = False
 
+    def renew(self, replica: Replica) -> None:
+        """The roster says something new of it. What every choice reads is taken out once."""
+        self.replica = replica
+        self.id = replica.id
+        self.model = replica.model
+        self.slots_live = replica.slots_live
+
     @property
     def in_flight(self) -> int:
         """Requests there, by all that are heard."""
@@ -107,8 +113,11 @@ class KnownReplica:
 
     def note_host(self, load: HostLoad | None) -> None:
         """What the other workers of this host have there now."""
-        self.host_load = load or NO_LOAD
-        self.add_up()
+        if load is None:
+            load = NO_LOAD
+        if load is not self.host_load:
+            self.host_load = load
+            self.add_up()
 
     def add_up(self) -> None:
         """What others have there, after any of it has changed."""
@@ -133,13 +142,13 @@ class KnownReplica:
         """What this worker has there, as its host's other workers see it."""
         own = self.own
         return HostLoad(
-            own.queued_tokens,
-            own.head_tokens,
+            float(own.queued_tokens),
+            float(own.head_tokens),
             own.head_at,
             own.progress_at,
-            own.in_flight,
-            own.decoding,
-            own.prompt_tokens,
+            float(own.in_flight),
+            float(own.decoding),
+            float(own.prompt_tokens),
         )
 
     def queue(self, now: float) -> float:
@@ -165,8 +174,7 @@ class KnownReplica:
             waiting = sent - (done if done < head_tokens else head_tokens)
         waiting += self.engine.unheard.waiting_tokens
         if self.claims.outstanding and not self.is_doubted:
-            claimed = self._with_claims(Sent(sent, head_tokens, head_at, progress_at), now)
-            return max(waiting, claimed)
+            return max(waiting, self._with_claims(sent, head_tokens, head_at, progress_at, now))
         return waiting
 
     def review(self, now: float, claim_seconds: float, trials: Trials) -> None:
@@ -224,7 +232,7 @@ class KnownReplica:
             claims.in_flight or claims.outstanding or claims.prompt_tokens or requests or tokens
         ) and (
             claims.outstanding * self.seconds_per_token >= claim_seconds
-            or in_flight >= self.replica.slots_live
+            or in_flight >= self.slots_live
             or prompt_tokens >= _KV_KEEPS_AWAY * self.kv_tokens
         )
 
@@ -282,15 +290,17 @@ class KnownReplica:
         self._is_rate_told = False
         self.seconds_per_token = max(self._work, 1e-9) / self._tokens
 
-    def _with_claims(self, sent: Sent, now: float) -> float:
+    def _with_claims(
+        self, sent: float, head_tokens: float, head_at: float, progress_at: float, now: float
+    ) -> float:
+        """The queue by what was sent from here and what others claim."""
         claims, pace = self.claims, self.seconds_per_token
         at = claims.at
-        head_tokens = sent.head_tokens
-        if claims.head_tokens and (not sent.head_at or claims.head_at < sent.head_at):
+        if claims.head_tokens and (not head_at or claims.head_at < head_at):
             head_tokens = float(claims.head_tokens)
-        progress_at = max(sent.progress_at, claims.progress_at)
+        progress_at = max(progress_at, claims.progress_at)
         done = min(head_tokens, max(0.0, at - progress_at) / pace)
-        total = sent.tokens + claims.outstanding
+        total = sent + claims.outstanding
         # Since then the replica has worked on what others sent as much as on what we did.
         share = claims.outstanding / total
         return total - done - share * max(0.0, now - at) / pace

@@ -6,25 +6,32 @@ would cost 200. Entry 0 stands for none. Whoever calls keeps the counts of token
 
 from array import array
 from collections.abc import Iterator
+from typing import Final
+
+from penstock.routing.link_slots import LinkSlots
+
+# Links that are found through one hash table, on average. Each grows by itself: to hash a million
+# links again at once would stop the worker for half a second.
+_SLOTS_LINKS: Final = 1024
+# By how many entries the columns grow: one by one it would cost most of what an entry costs.
+_GROWTH: Final = 256
 
 
 class LinkTable:
-    """Open addressing with linear probing over the links; the holders of a link form a ring."""
+    """The holders of a link form a ring, and its hash table leads to one of them."""
 
     __slots__ = (
-        "_free", "_links_max", "_mask", "_slots", "_used",
+        "_free", "_links_max", "_made", "_mask", "_parts", "_used",
         "children", "is_taught", "link", "newer", "older", "parent", "replica", "ring", "tokens",
         "total",
     )  # fmt: skip
 
     def __init__(self, links_max: int) -> None:
         self._links_max = links_max
-        size = 1 << (links_max * 3 // 2).bit_length()
-        self._mask = size - 1
-        # Taken once: growing would stop the worker for half a second to hash a million links again.
-        self._slots = array("I", bytes(4 * size))
         self._used = 0
         self._free = 0
+        # Entries that were ever taken; those above are in no use yet.
+        self._made = 0
         self.link = array("Q", (0,))
         self.parent = array("I", (0,))
         self.children = array("I", (0,))
@@ -39,6 +46,9 @@ class LinkTable:
         # Whether the total is what an engine counted, not what we guessed.
         self.is_taught = array("B", (0,))
         self.replica = array("H", (0,))
+        bits = (links_max // _SLOTS_LINKS).bit_length()
+        self._mask = (1 << bits) - 1
+        self._parts = [LinkSlots(self.link, bits) for _ in range(1 << bits)]
 
     def __len__(self) -> int:
         return self._used
@@ -47,22 +57,18 @@ class LinkTable:
     def room(self) -> int:
         return self._links_max - self._used
 
+    @property
+    def listed(self) -> int:
+        """How many links can be found."""
+        return sum(part.used for part in self._parts)
+
     def bytes_held(self) -> int:
-        columns = (
-            self._slots, self.link, self.parent, self.children, self.older, self.newer, self.ring,
-            self.tokens, self.total, self.is_taught, self.replica,
-        )  # fmt: skip
-        return sum(len(column) * column.itemsize for column in columns)
+        columns = sum(len(column) * column.itemsize for column in self._columns())
+        return columns + sum(part.bytes_held() for part in self._parts)
 
     def find(self, link: int) -> int:
         """An entry of this link, whoever holds it; 0 when nobody does."""
-        slots, links, mask = self._slots, self.link, self._mask
-        at = link & mask
-        while entry := slots[at]:
-            if links[entry] == link:
-                return entry
-            at = (at + 1) & mask
-        return 0
+        return self._parts[link & self._mask].find(link)
 
     def holders(self, entry: int) -> Iterator[int]:
         """All listed entries of the same link, this one first."""
@@ -72,44 +78,53 @@ class LinkTable:
             yield other
             other = self.ring[other]
 
-    def make(self, link: int, replica: int, parent: int) -> int:
-        """A new entry, not yet listed. The caller has made sure that there is room."""
+    def count_holders(self, entry: int) -> int:
+        """How many those are."""
+        ring = self.ring
+        count, other = 1, ring[entry]
+        while other != entry:
+            count, other = count + 1, ring[other]
+        return count
+
+    def make(self, link: int, replica: int, parent: int, tokens: int = 0, total: int = 0) -> int:
+        """A new entry, not yet listed and in no order of use. There must be room for it."""
         entry = self._take()
         self.link[entry] = link
         self.replica[entry] = replica
         self.parent[entry] = parent
+        self.tokens[entry] = tokens
+        self.total[entry] = total
         if parent:
             self.children[parent] += 1
         return entry
 
     def list_first(self, entry: int, other: int) -> None:
         """Let `find` lead to this entry; `other` is what it finds for the link now, or 0."""
+        ring, link = self.ring, self.link[entry]
+        part = self._parts[link & self._mask]
         if other:
-            self.ring[entry] = self.ring[other]
-            self.ring[other] = entry
-            self._slots[self._slot_of(other)] = entry
+            ring[entry] = ring[other]
+            ring[other] = entry
+            part.replace(link, entry)
         else:
-            self.ring[entry] = entry
-            slots, mask = self._slots, self._mask
-            at = self.link[entry] & mask
-            while slots[at]:
-                at = (at + 1) & mask
-            slots[at] = entry
+            ring[entry] = entry
+            part.put(link, entry)
 
     def unlist(self, entry: int) -> None:
         """Take it out of its ring; what it holds is no longer found by its link."""
-        after = self.ring[entry]
-        self.ring[entry] = 0
-        at = self._slot_of(entry)
+        ring, link = self.ring, self.link[entry]
+        part = self._parts[link & self._mask]
+        after = ring[entry]
+        ring[entry] = 0
         if after == entry:
-            self._empty(at)
+            part.remove(link)
             return
         before = after
-        while self.ring[before] != entry:
-            before = self.ring[before]
-        self.ring[before] = after
-        if self._slots[at] == entry:
-            self._slots[at] = after
+        while ring[before] != entry:
+            before = ring[before]
+        ring[before] = after
+        if part.find(link) == entry:
+            part.replace(link, after)
 
     def drop(self, entry: int) -> None:
         """Give the entry's place back. It has no children, is not listed and in no order of use."""
@@ -121,39 +136,20 @@ class LinkTable:
         self._used -= 1
 
     def _take(self) -> int:
-        entry = self._free
         self._used += 1
+        entry = self._free
         if entry:
             self._free = self.newer[entry]
             self.is_taught[entry] = 0
-            for column in (self.children, self.older, self.newer, self.tokens, self.total):
-                column[entry] = 0
             return entry
-        entry = len(self.link)
-        columns = (
+        self._made = entry = self._made + 1
+        if entry == len(self.link):
+            for column in self._columns():
+                column.frombytes(bytes(_GROWTH * column.itemsize))
+        return entry
+
+    def _columns(self) -> "tuple[array[int], ...]":
+        return (
             self.link, self.parent, self.children, self.older, self.newer, self.ring, self.tokens,
             self.total, self.is_taught, self.replica,
         )  # fmt: skip
-        for column in columns:
-            column.append(0)
-        return entry
-
-    def _slot_of(self, entry: int) -> int:
-        """Where the ring of this entry is found."""
-        slots, links, mask = self._slots, self.link, self._mask
-        link = links[entry]
-        at = link & mask
-        while links[slots[at]] != link:
-            at = (at + 1) & mask
-        return at
-
-    def _empty(self, hole: int) -> None:
-        """Free a slot, and move up whatever could then no longer be found behind it."""
-        slots, links, mask = self._slots, self.link, self._mask
-        at = hole
-        while entry := slots[at := (at + 1) & mask]:
-            home = links[entry] & mask
-            if (at - home) & mask >= (at - hole) & mask:
-                slots[hole] = entry
-                hole = at
-        slots[hole] = 0

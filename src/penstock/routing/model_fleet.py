@@ -1,28 +1,29 @@
 """The replicas of one model that may take requests, in the forms in which a choice needs them."""
 
-from collections.abc import Sequence
+from typing import Final
 
 from penstock.records.replica import Replica, ReplicaId
 from penstock.routing.home import HomeRing
 from penstock.routing.known_replica import KnownReplica
 
-_LEAST_LOADED = 4
+_LEAST_LOADED: Final = 4
 
 
 class ModelFleet:
     """Rebuilt when the roster or the ejections change; `tick` keeps the least loaded in order."""
 
     def __init__(
-        self, ready: tuple[Replica, ...], members: Sequence[KnownReplica], version: int
+        self, ready: tuple[Replica, ...], members: list[KnownReplica], version: int
     ) -> None:
         self.ready = ready
         # Of the ejections by which the members were chosen.
         self.version = version
-        self.members = tuple(members)
-        self.by_id: dict[ReplicaId, KnownReplica] = {m.replica.id: m for m in members}
+        self.members = members
+        self.by_id: dict[ReplicaId, KnownReplica] = {m.id: m for m in members}
         self.by_number = {m.shelf.number: m for m in members}
         self.least_loaded = self.members[:_LEAST_LOADED]
         self.pace = 0.0
+        self.ticked_at = 0.0
         self._ring: HomeRing | None = None
         self.tick(0.0)
 
@@ -35,6 +36,7 @@ class ModelFleet:
 
     def tick(self, now: float) -> None:
         """The mean pace, and the replicas with the shortest wait."""
+        self.ticked_at = now
         members = self.members
         if not members:
             return
@@ -44,4 +46,4 @@ class ModelFleet:
                 (m.seconds_per_token * m.queue(now), m.live_in_flight, at)
                 for at, m in enumerate(members)
             )
-            self.least_loaded = tuple(members[at] for _, _, at in waits[:_LEAST_LOADED])
+            self.least_loaded = [members[at] for _, _, at in waits[:_LEAST_LOADED]]

@@ -1,10 +1,12 @@
 """What this worker has sent to one replica and not yet seen answered."""
 
+from typing import Final
+
 from penstock.routing.route import Route
 
 # What is not streamed says nothing when its prefill ends: it counts as decoding after so many times
 # the expected wait.
-_UNSEEN_FIRST_TOKEN = 1.5
+_UNSEEN_FIRST_TOKEN: Final = 1.5
 
 
 class Outstanding:
@@ -65,11 +67,14 @@ class Outstanding:
 
     def settle(self, now: float) -> None:
         """Let go of unstreamed requests whose prefill must be over by now."""
-        for route in list(self._waiting.values()):
+        overdue = []
+        for route in self._waiting.values():
             if route.is_stream:
                 continue
             if now < route.sent_at + _UNSEEN_FIRST_TOKEN * route.expected_seconds:
-                return
+                break
+            overdue.append(route)
+        for route in overdue:
             self._leave(route)
             self.progress_at = max(self.progress_at, route.sent_at + route.expected_seconds)
 

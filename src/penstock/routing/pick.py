@@ -7,30 +7,33 @@ that all gateways rank first for it; while other gateways are silent, the sessio
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from penstock.records.signal import PeerState
 from penstock.routing.home import rank
 from penstock.routing.known_replica import KnownReplica
 
 # The share of the KV cache above which a request is expected to push others out of it.
-KV_FULL = 0.95
+KV_FULL: Final = 0.95
 # A whole cache too much costs as much as prefilling three quarters of it.
-KV_WEIGHT = 0.75
+KV_WEIGHT: Final = 0.75
 # How much more a token harms for each request that decodes there.
-DECODING_WEIGHT = 0.005
+DECODING_WEIGHT: Final = 0.005
 # Each of those counts as so many uncached tokens: short prompts would pile up where theirs is held.
-DECODING_TOKENS = 16
+DECODING_TOKENS: Final = 16
 
 
-class Weighing(NamedTuple):
+class Weighing:
     """What all candidates for a request are weighed by."""
 
-    prompt_tokens: int
-    # Seconds for a token, as the mean of the fleet.
-    pace: float
-    harm_weight: float
-    now: float
+    __slots__ = ("harm_weight", "now", "pace", "prompt_tokens")
+
+    def __init__(self, prompt_tokens: int, pace: float, harm_weight: float, now: float) -> None:
+        self.prompt_tokens = prompt_tokens
+        # Seconds for a token, as the mean of the fleet.
+        self.pace = pace
+        self.harm_weight = harm_weight
+        self.now = now
 
 
 class Terms(NamedTuple):
@@ -60,13 +63,13 @@ def terms(weighing: Weighing, known: KnownReplica, cached: int) -> Terms:
     )
 
 
-def costs(
-    weighing: Weighing, candidates: Sequence[KnownReplica], cached: Sequence[int]
-) -> list[float]:
+def costs(weighing: Weighing, candidates: list[KnownReplica], cached: list[int]) -> list[float]:
     """The sums of `terms`, in one loop: it runs for every request."""
-    prompt_tokens, pace, harm_weight, now = weighing
+    prompt_tokens, now = weighing.prompt_tokens, weighing.now
+    pace, harm_weight = weighing.pace, weighing.harm_weight
     out = []
-    for known, hit in zip(candidates, cached, strict=True):
+    for at in range(len(candidates)):
+        known, hit = candidates[at], cached[at]
         uncached = prompt_tokens - hit if hit < prompt_tokens else 1
         own = known.own
         wait = float(uncached)
@@ -98,7 +101,7 @@ def choose(
         return last
     if len(near) == 1 or not session:
         return near[0]
-    ranked = sorted(near, key=lambda known: rank(session, known.replica.id), reverse=True)
+    ranked = sorted(near, key=lambda known: rank(session, known.id), reverse=True)
     if is_silent:
         return ranked[0]
     first, second = ranked[0], ranked[1]

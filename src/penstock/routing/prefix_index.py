@@ -5,29 +5,31 @@ it exceed what the engine's KV cache is believed to keep. Scope is in the links:
 account and the model, so nothing is shared between two of either.
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Final
 
 from penstock.routing.link_table import LinkTable
 
-_FACTOR_MIN = 0.05
-_SHRINK = 0.98
-_GROW = 1.01
-_SLACK_TOKENS = 256
+_FACTOR_MIN: Final = 0.05
+_SHRINK: Final = 0.98
+_GROW: Final = 1.01
+_SLACK_TOKENS: Final = 256
 # New links that are looked for one by one.
-_TAIL = 4
+_TAIL: Final = 4
 # More than any model's context: what is said to be longer is not believed.
-_PROMPT_TOKENS_MAX = 2**24
+_PROMPT_TOKENS_MAX: Final = 2**24
 # What fits into the table's columns.
-_TOTAL_MAX = 2**32 - 1
+_TOTAL_MAX: Final = 2**32 - 1
 
 
-class Held(NamedTuple):
+class Held:
     """How far a prompt is known: the deepest known link's index and tokens, and who has what."""
 
-    depth: int
-    tokens: int
-    by_replica: dict[int, int]
+    __slots__ = ("by_replica", "depth", "tokens")
+
+    def __init__(self, depth: int, tokens: int, by_replica: dict[int, int]) -> None:
+        self.depth = depth
+        self.tokens = tokens
+        self.by_replica = by_replica
 
 
 class Shelf:
@@ -73,7 +75,7 @@ class PrefixIndex:
             shelf = self._shelves[replica] = Shelf(replica, kv_tokens)
         return shelf
 
-    def look(self, links: Sequence[int], sizes: Sequence[int] = ()) -> Held:
+    def look(self, links: tuple[int, ...], sizes: tuple[int, ...] = ()) -> Held:
         """The deepest known link, and the replicas that hold it or a part of what leads to it.
 
         `sizes` are the bytes of each link: a part has its share of the deepest link's tokens. What
@@ -81,22 +83,22 @@ class PrefixIndex:
         a replica that holds less would seem to hold more.
         """
         table = self._table
-        find = table.find
-        depth, entry = _deepest(find, links)
+        depth, entry = _deepest(table, links)
         if not entry:
             return _NOTHING_HELD
         ring, total, replica, parent = table.ring, table.total, table.replica, table.parent
         tokens = total[entry]
         by_replica = {replica[entry]: tokens}
         at = depth
-        whole = here = sum(sizes[: depth + 1])
+        whole = sum(sizes[place] for place in range(depth + 1)) if sizes else 0
+        here = whole
         # A peer's lie may hang a link below more of them than lead to it in this prompt.
         while entry and at >= 0:
             other = ring[entry]
             if other != entry:
                 part = tokens * here // whole if whole else total[entry]
                 # 0: this one is held but not listed, so the others are found by the link.
-                first = entry if other else find(table.link[entry])
+                first = entry if other else table.find(table.link[entry])
                 if not other and first:
                     by_replica.setdefault(replica[first], part)
                     other = ring[first]
@@ -112,11 +114,17 @@ class PrefixIndex:
         return Held(depth, tokens, by_replica)
 
     def add(
-        self, shelf: Shelf, links: Sequence[int], tokens: Sequence[int], before: int = 0
+        self,
+        shelf: Shelf,
+        links: tuple[int, ...],
+        sizes: tuple[int, ...],
+        rate: float = 1.0,
+        before: int = 0,
     ) -> int:
-        """The replica will hold these links, of so many tokens each. Says where new ones begin.
+        """The replica will hold these links, each of its size times the rate in tokens.
 
         `before` are the tokens that lead to the first of them, where that is not the first of all.
+        Says where the links begin that are new there.
         """
         table = self._table
         depth = len(links)
@@ -129,21 +137,24 @@ class PrefixIndex:
         if is_leaf:
             self._unlink(shelf, parent)
         if parent and not table.ring[parent]:
-            self._list(shelf, parent)
+            del shelf.unlisted[links[depth]]
+            self._list(parent, links[depth])
         if new_from == len(links):
             if is_leaf:
                 self._append(shelf, parent)
             return new_from
-        # Counted as a parent already while room is made, so that it is not what is forgotten.
-        table.children[parent] += 1
-        end = new_from + self._make_room(shelf, len(links) - new_from)
-        table.children[parent] -= 1
+        end = len(links)
+        if end - new_from > table.room:
+            # Counted as a parent already, so that it is not what is forgotten.
+            table.children[parent] += 1
+            end = new_from + self._make_room(shelf, end - new_from)
+            table.children[parent] -= 1
         total = table.total[parent] if parent else min(before, _TOTAL_MAX)
         for at in range(new_from, end):
-            own = min(max(0, tokens[at]), _PROMPT_TOKENS_MAX)
+            own = min(max(0, int(sizes[at] * rate)), _PROMPT_TOKENS_MAX)
             total = min(total + own, _TOTAL_MAX)
             parent = self._insert(shelf, links[at], parent, own, total)
-        if parent and not table.children[parent]:
+        if end > new_from or (parent and not table.children[parent]):
             self._append(shelf, parent)
         self._forget_excess(shelf)
         return new_from
@@ -160,7 +171,7 @@ class PrefixIndex:
             self._table.total[entry] = min(total, _TOTAL_MAX)
             self._table.is_taught[entry] = 1
 
-    def teach(self, shelf: Shelf, links: Sequence[int], new_from: int, prompt_tokens: int) -> int:
+    def teach(self, shelf: Shelf, links: tuple[int, ...], new_from: int, prompt_tokens: int) -> int:
         """The real length of a prompt: its new links are stretched to it, by their own shares.
 
         Says how many tokens all its new links have; 0 when that is not sure.
@@ -169,27 +180,31 @@ class PrefixIndex:
         entry = self._entry(shelf, links[-1]) if links else 0
         if not entry:
             return 0
+        parents, tokens, totals = table.parent, table.tokens, table.total
         tail = []
+        # Not the difference of totals: what lies before may have been taught in the meantime.
+        guessed = 0
         for _ in range(len(links) - new_from):
             tail.append(entry)
-            entry = table.parent[entry]
+            guessed += tokens[entry]
+            entry = parents[entry]
             if not entry:
                 break
-        base, is_sure = table.total[entry], not entry or table.is_taught[entry]
-        # Not the difference of totals: what lies before may have been taught in the meantime.
-        guessed = sum(table.tokens[one] for one in tail)
-        real = max(0, min(prompt_tokens, _PROMPT_TOKENS_MAX) - base)
         if not guessed:
             return 0
-        done = 0
-        for one in reversed(tail):
-            done += table.tokens[one]
+        base, is_sure = totals[entry], not entry or bool(table.is_taught[entry])
+        real = max(0, min(prompt_tokens, _PROMPT_TOKENS_MAX) - base)
+        done, before = 0, base
+        for place in range(len(tail) - 1, -1, -1):
+            entry = tail[place]
+            guess = tokens[entry]
+            done += guess
             total = base + done * real // guessed
-            own = max(0, total - table.total[table.parent[one]])
-            shelf.tokens += own - table.tokens[one]
-            table.tokens[one] = own
-            table.total[one] = total
-            table.is_taught[one] = 1
+            own = max(0, total - before)
+            shelf.tokens += own - guess
+            tokens[entry] = own
+            totals[entry] = before = total
+            table.is_taught[entry] = 1
         self._forget_excess(shelf)
         return real if is_sure else 0
 
@@ -222,29 +237,22 @@ class PrefixIndex:
         return shelf.unlisted.get(link, 0) if shelf.unlisted else 0
 
     def _insert(self, shelf: Shelf, link: int, parent: int, own: int, total: int) -> int:
-        table = self._table
-        entry = table.make(link, shelf.number, parent)
-        table.tokens[entry] = own
-        table.total[entry] = total
+        entry = self._table.make(link, shelf.number, parent, own, total)
         shelf.tokens += own
         shelf.links += 1
-        self._list(shelf, entry)
+        self._list(entry, link)
         return entry
 
-    def _list(self, shelf: Shelf, entry: int) -> None:
+    def _list(self, entry: int, link: int) -> None:
         """Let the link lead to this holder; beyond the limit the one listed first makes room."""
         table = self._table
-        link = table.link[entry]
-        shelf.unlisted.pop(link, None)
         first = table.find(link)
-        if first:
-            holders = list(table.holders(first))
-            if len(holders) >= self._holders_max:
-                # The ring begins with the newest, so the oldest is next to it.
-                oldest = holders[1] if len(holders) > 1 else first
-                table.unlist(oldest)
-                self._shelves[table.replica[oldest]].unlisted[link] = oldest
-                first = table.find(link)
+        if first and table.count_holders(first) >= self._holders_max:
+            # The ring begins with the newest, so the oldest is next to it.
+            oldest = table.ring[first]
+            table.unlist(oldest)
+            self._shelves[table.replica[oldest]].unlisted[link] = oldest
+            first = table.find(link)
         table.list_first(entry, first)
 
     def _make_room(self, shelf: Shelf, wanted: int) -> int:
@@ -322,7 +330,7 @@ def _droppable(shelf: Shelf) -> int:
     return shelf.links if shelf.oldest else -1
 
 
-def _deepest(find: Callable[[int], int], links: Sequence[int]) -> tuple[int, int]:
+def _deepest(table: LinkTable, links: tuple[int, ...]) -> tuple[int, int]:
     """The index of the deepest known link, and an entry of it; 0 for no entry.
 
     A conversation that goes on has two or three new links. Beyond those it is found by halving:
@@ -331,16 +339,18 @@ def _deepest(find: Callable[[int], int], links: Sequence[int]) -> tuple[int, int
     end = len(links)
     tail = max(0, end - _TAIL)
     for depth in range(end - 1, tail - 1, -1):
-        if entry := find(links[depth]):
+        entry = table.find(links[depth])
+        if entry:
             return depth, entry
     known, found, unknown = -1, 0, tail
     while unknown - known > 1:
         middle = (known + unknown) // 2
-        if entry := find(links[middle]):
+        entry = table.find(links[middle])
+        if entry:
             known, found = middle, entry
         else:
             unknown = middle
     return known, found
 
 
-_NOTHING_HELD = Held(-1, 0, {})
+_NOTHING_HELD: Final = Held(-1, 0, {})

@@ -1,10 +1,22 @@
 """How many tokens a byte of prompt is, by model, as the answers teach it."""
 
+from typing import Final
+
 from penstock.records.model import ModelId
 
-_KEEP = 0.99
+_KEEP: Final = 0.99
 # The first guess weighs as much as so many bytes: a few answers outweigh it.
-_FIRST_BYTES = 50_000.0
+_FIRST_BYTES: Final = 50_000.0
+
+
+class _Sums:
+    """Tokens, and the bytes that they were."""
+
+    __slots__ = ("size", "tokens")
+
+    def __init__(self, tokens: float, size: float) -> None:
+        self.tokens = tokens
+        self.size = size
 
 
 class PromptSizes:
@@ -12,11 +24,11 @@ class PromptSizes:
 
     def __init__(self, bytes_per_token: float) -> None:
         self._first = 1.0 / bytes_per_token
-        self._sums: dict[ModelId, list[float]] = {}
+        self._sums: dict[ModelId, _Sums] = {}
 
     def tokens_per_byte(self, model: ModelId) -> float:
         sums = self._sums.get(model)
-        return sums[0] / sums[1] if sums else self._first
+        return self._first if sums is None else sums.tokens / sums.size
 
     def teach(self, model: ModelId, tokens: int, size: int) -> None:
         """So many bytes were so many tokens."""
@@ -24,6 +36,6 @@ class PromptSizes:
             return
         sums = self._sums.get(model)
         if sums is None:
-            sums = self._sums[model] = [_FIRST_BYTES * self._first, _FIRST_BYTES]
-        sums[0] = sums[0] * _KEEP + tokens
-        sums[1] = sums[1] * _KEEP + size
+            sums = self._sums[model] = _Sums(_FIRST_BYTES * self._first, _FIRST_BYTES)
+        sums.tokens = sums.tokens * _KEEP + tokens
+        sums.size = sums.size * _KEEP + size

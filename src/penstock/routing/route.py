@@ -1,32 +1,44 @@
 """One request's way: where it goes, what was expected of it there, and how far it has come."""
 
-import msgspec
-
 from penstock.records.prompt_chain import PromptChain
 from penstock.records.replica import Replica
 
 
-class Route(msgspec.Struct, eq=False):
+class Route:
     """Made by `Router.pick`, and handed back to it at every step."""
 
-    replica: Replica
-    chain: PromptChain
-    session: int
-    prompt_tokens: int
-    expected_cached: int
-    # Why the session is not where it was last: `load`, `drain` or `lost`; empty when it is.
-    moved: str = ""
-    # The first part of the prompt that has changed since the session's last turn; or empty.
-    cache_break: str = ""
-    is_stream: bool = True
-    # Whether what is expected is a guess: that the session's home holds its earlier turns.
-    is_guess: bool = False
-    new_from: int = 0
-    sent_at: float = 0.0
-    # Seconds to the first token, as expected when it was sent; only of what is not streamed.
-    expected_seconds: float = 0.0
-    is_waiting: bool = False
+    __slots__ = (
+        "cache_break", "chain", "expected_cached", "expected_seconds", "is_guess", "is_stream",
+        "is_waiting", "moved", "new_from", "prompt_tokens", "replica", "sent_at", "session",
+        "uncached",
+    )  # fmt: skip
 
-    @property
-    def uncached(self) -> int:
-        return max(1, self.prompt_tokens - self.expected_cached)
+    def __init__(  # noqa: PLR0913 - the fields of a record
+        self,
+        replica: Replica,
+        chain: PromptChain,
+        session: int,
+        prompt_tokens: int,
+        expected_cached: int,
+        *,
+        is_stream: bool = True,
+        is_guess: bool = False,
+    ) -> None:
+        self.replica = replica
+        self.chain = chain
+        self.session = session
+        self.prompt_tokens = prompt_tokens
+        self.expected_cached = expected_cached
+        self.uncached = max(1, prompt_tokens - expected_cached)
+        self.is_stream = is_stream
+        # Whether what is expected is a guess: that the session's home holds its earlier turns.
+        self.is_guess = is_guess
+        # Why the session is not where it was last: `load`, `drain` or `lost`; empty when it is.
+        self.moved = ""
+        # The first part of the prompt that has changed since the session's last turn; or empty.
+        self.cache_break = ""
+        self.new_from = 0
+        self.sent_at = 0.0
+        # Seconds to the first token, as expected when it was sent; only of what is not streamed.
+        self.expected_seconds = 0.0
+        self.is_waiting = False

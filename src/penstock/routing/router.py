@@ -5,15 +5,16 @@ Pure: time is passed in, and nothing here waits. `pick` chooses; `sent`, `first_
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from penstock.errors import NoReplica
+from penstock.records.host_load import HostTable
 from penstock.records.model import ModelId
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
 from penstock.records.request import InferenceRequest
 from penstock.records.signal import LoadClaim, PeerState, SentPrompt, Signal
 from penstock.records.usage import Usage
-from penstock.routing.choice import Chooser, HostTable, Question, Weighed
+from penstock.routing.choice import Choice, Chooser, Question, Weighed
 from penstock.routing.ejections import Ejections
 from penstock.routing.gossip import Gossip
 from penstock.routing.knowledge import Knowledge
@@ -22,6 +23,11 @@ from penstock.routing.model_fleet import ModelFleet
 from penstock.routing.route import Route
 from penstock.routing.sessions import Session, first_change
 from penstock.routing.settings import Settings
+
+_ALONE: Final = PeerState.ALONE
+_DRAINING: Final = ReplicaState.DRAINING
+# How old may be what `tick` sorts out when a choice is made by it.
+_TICK_AGE_SECONDS: Final = 0.04
 
 
 class Roster(Protocol):
@@ -46,10 +52,11 @@ class Router:
         self, roster: Roster, settings: Settings, table: HostTable | None = None, host: str = ""
     ) -> None:
         self._roster = roster
-        self._settings = settings
         self._table = table
         self._fleets: dict[ModelId, ModelFleet] = {}
-        self._peers = PeerState.ALONE
+        self._peers = _ALONE
+        self._failed_seconds = settings.failed_seconds
+        self._was_asked = False
         self.knowledge = Knowledge(settings)
         self._chooser = Chooser(self.knowledge, settings, table)
         self.gossip = Gossip(self.knowledge, host)
@@ -67,26 +74,19 @@ class Router:
         session = self.knowledge.sessions.find(key) if key else None
         question = self._question(request, session, excluded, now)
         choice = self._chooser.choose(question)
-        if choice is None and len(question.barred) > len(excluded):
-            choice = self._chooser.choose(question._replace(barred=excluded))
-        if choice is None and self.ejections and not request.only_replica:
-            # All that is left is ejected: a try that may fail is better than a sure refusal.
-            everyone = self._all_ready(request.model.id)
-            choice = self._chooser.choose(
-                question._replace(fleet=everyone, last=None, barred=excluded)
-            )
         if choice is None:
-            raise self._nobody(request.model.id)
+            choice = self._choose_anyway(question, excluded)
+        chain = question.chain
         route = Route(
-            replica=choice.known.replica,
-            chain=request.chain,
-            session=key,
-            prompt_tokens=choice.prompt_tokens,
-            expected_cached=choice.cached,
+            choice.known.replica,
+            chain,
+            key,
+            choice.prompt_tokens,
+            choice.cached,
             is_stream=request.is_stream,
             is_guess=choice.is_guess,
         )
-        if session is not None and (request.session or request.chain.earlier):
+        if session is not None and (chain.earlier or request.session):
             self._compare(route, session, question)
         return route
 
@@ -98,46 +98,44 @@ class Router:
     def free(self, model: ModelId) -> bool:
         """Whether some replica has a slot. Admission's `Capacity`; no replica is not busy."""
         members = self._fleet(model).members
-        if not members:
-            return True
         for known in members:
             self._look(known)
             # Flex work gives way, and inside the engine it comes last: it makes nobody wait here.
-            if known.live_in_flight < known.replica.slots_live:
+            if known.live_in_flight < known.slots_live:
                 return True
-        return False
+        return not members
 
     # What its requests teach
 
     def sent(self, route: Route, now: float) -> None:
         """It goes out to `route.replica`; `finished` must follow, once."""
-        tokens = self.knowledge.sent(route, now)
+        knowledge = self.knowledge
+        known = knowledge.sent(route, now)
         if route.session:
             chain = route.chain
-            self.knowledge.sessions.note(
-                route.session, route.replica.id, chain.links, 0, chain.opening
-            )
+            knowledge.sessions.note(route.session, known.id, chain.links, 0, chain.opening)
         if route.moved:
             self.moves[route.moved] += 1
-        if self._peers is not PeerState.ALONE:
-            self.gossip.note_sent(route, tokens)
-        self._publish(route)
+        if self._peers is not _ALONE:
+            self.gossip.note_sent(route, known)
+        self._publish(known)
 
     def first_token(self, route: Route, now: float) -> None:
-        self.knowledge.first_token(route, now)
-        self._publish(route)
+        known = self.knowledge.first_token(route, now)
+        if known is not None:
+            self._publish(known)
 
     def finished(
         self, route: Route, usage: Usage | None, now: float, *, is_failed: bool = False
     ) -> None:
         """It has ended, with what it used where that is known."""
-        self.knowledge.finished(route, usage, now)
+        known = self.knowledge.finished(route, usage, now)
         if route.session:
             if is_failed:
-                self.knowledge.sessions.note_failure(route.session, route.replica.id, now)
+                self.knowledge.sessions.note_failure(route.session, known.id, now)
             elif usage is not None:
                 self.knowledge.sessions.forget_failure(route.session)
-        self._publish(route)
+        self._publish(known)
 
     def in_flight(self) -> int:
         """Requests that this worker has under way, everywhere."""
@@ -165,11 +163,23 @@ class Router:
     # Upkeep
 
     def tick(self, now: float) -> None:
-        """Every few 10 ms: who is least loaded in large fleets, and the mean pace of all."""
+        """Every few 10 ms: who is least loaded in large fleets, and the mean pace of all.
+
+        It may be rare while nothing is chosen: a choice that finds all this too old has it sorted
+        out first.
+        """
         for fleet in self._fleets.values():
-            for known in fleet.members:
-                self._look(known)
-            fleet.tick(now)
+            self._tick(fleet, now)
+
+    def was_asked(self) -> bool:
+        """Whether anything was chosen since this was last called."""
+        was_asked, self._was_asked = self._was_asked, False
+        return was_asked
+
+    def _tick(self, fleet: ModelFleet, now: float) -> None:
+        for known in fleet.members:
+            self._look(known)
+        fleet.tick(now)
 
     def keep_only(self, replicas: Iterable[Replica]) -> None:
         """The roster has changed: forget what is not in it."""
@@ -185,19 +195,33 @@ class Router:
         excluded: Collection[ReplicaId],
         now: float,
     ) -> Question:
-        only = request.only_replica
-        fleet = self._one(request.model.id, only) if only else self._fleet(request.model.id)
+        model, only = request.model.id, request.only_replica
+        fleet = self._one(model, only) if only else self._fleet(model)
+        self._was_asked = True
+        if now - fleet.ticked_at > _TICK_AGE_SECONDS:
+            self._tick(fleet, now)
         barred = excluded
         last = None
         if session is not None:
-            if session.failed is not None and self._is_recent(session.failed_at, now):
+            if session.failed is not None and now - session.failed_at < self._failed_seconds:
                 barred = {*excluded, session.failed}
-            if session.replica not in barred:
+            if not barred or session.replica not in barred:
                 last = fleet.by_id.get(session.replica)
-        return Question(request, fleet, last, barred, self._peers, now)
+        return Question(
+            request, model, fleet=fleet, last=last, barred=barred, peers=self._peers, now=now
+        )
 
-    def _is_recent(self, failed_at: float, now: float) -> bool:
-        return now - failed_at < self._settings.failed_seconds
+    def _choose_anyway(self, asked: Question, excluded: Collection[ReplicaId]) -> Choice:
+        """When nobody was left: among those that failed the session, then among the ejected."""
+        choice = None
+        if len(asked.barred) > len(excluded):
+            choice = self._chooser.choose(asked.among(asked.fleet, asked.last, excluded))
+        if choice is None and self.ejections and not asked.request.only_replica:
+            # All that is left is ejected: a try that may fail is better than a sure refusal.
+            choice = self._chooser.choose(asked.among(self._all_ready(asked.model), None, excluded))
+        if choice is None:
+            raise self._nobody(asked.model)
+        return choice
 
     def _nobody(self, model: ModelId) -> NoReplica:
         if self._roster.ready(model):
@@ -230,24 +254,22 @@ class Router:
     def _compare(self, route: Route, session: Session, question: Question) -> None:
         """With the session's last turn: has it moved, and has its prompt broken off?"""
         if route.replica.id != session.replica:
-            last = self._roster.find(session.replica)
-            if last is not None and last.state is ReplicaState.DRAINING:
-                route.moved = "drain"
-            else:
-                route.moved = "lost" if question.last is None else "load"
+            route.moved = "load" if question.last is not None else self._why_lost(session.replica)
         change = first_change(session, route.chain)
         if change is not None:
             route.cache_break = route.chain.name_of(change)
 
+    def _why_lost(self, replica: ReplicaId) -> str:
+        """Why a session could not have stayed there."""
+        last = self._roster.find(replica)
+        return "drain" if last is not None and last.state is _DRAINING else "lost"
+
     def _look(self, known: KnownReplica) -> None:
         """At what the other workers of this host have there now."""
         if self._table is not None:
-            known.note_host(self._table.others(known.replica.id))
+            known.note_host(self._table.others(known.id))
 
-    def _publish(self, route: Route) -> None:
+    def _publish(self, known: KnownReplica) -> None:
         """Let the other workers of this host see it at their next decision."""
-        if self._table is None:
-            return
-        known = self.knowledge.find(route.replica.id)
-        if known is not None:
-            self._table.write(route.replica.id, known.own_load())
+        if self._table is not None:
+            self._table.write(known.id, known.own_load())

@@ -1,15 +1,15 @@
 """Where each session was last, which prompt it had then, and which replica failed it."""
 
 from array import array
-from collections.abc import Sequence
+from typing import Final
 
 from penstock.records.prompt_chain import PromptChain
 from penstock.records.replica import ReplicaId
 
 # Conversations that one session key may hold at a time: agents send titles beside their turns.
-_CHAINS_MAX = 3
-_LINKS_MAX = 256
-_SHORT = 0xFFFFFFFF
+_CHAINS_MAX: Final = 3
+_LINKS_MAX: Final = 256
+_SHORT: Final = 0xFFFFFFFF
 
 
 class LastPrompt:
@@ -48,7 +48,7 @@ class Sessions:
         return self._sessions.get(key)
 
     def note(
-        self, key: int, replica: ReplicaId, links: Sequence[int], start: int, opening: int
+        self, key: int, replica: ReplicaId, links: tuple[int, ...], start: int, opening: int
     ) -> None:
         """The session went to this replica, with these links from index `start` on."""
         session = self._sessions.pop(key, None)
@@ -100,17 +100,22 @@ def _common(prompt: LastPrompt, chain: PromptChain) -> int | None:
     """How many links agree; None when all of the earlier prompt is still there."""
     links, shorts = chain.links, prompt.links
     end = len(shorts)
-    # Each link covers all before it: where the last one agrees, all do.
+    # Each link covers all before it: where one agrees, all before it do.
     if end <= len(links) and links[end - 1] & _SHORT == shorts[-1]:
         return None
-    for at, short in enumerate(shorts):
-        if at >= len(links) or links[at] & _SHORT != short:
-            return at
-    return None
+    same, other = -1, min(end, len(links))
+    while other - same > 1:
+        middle = (same + other) // 2
+        if links[middle] & _SHORT == shorts[middle]:
+            same = middle
+        else:
+            other = middle
+    return other
 
 
 def _is_same(earlier: LastPrompt, shorts: "array[int]", opening: int) -> bool:
     """Whether it is the same conversation, so that only the later prompt is worth its place."""
     if earlier.opening and earlier.opening == opening:
         return True
-    return shorts[: len(earlier.links)] == earlier.links
+    end = len(earlier.links)
+    return end <= len(shorts) and shorts[end - 1] == earlier.links[-1]

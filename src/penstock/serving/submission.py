@@ -26,6 +26,7 @@ from penstock.records.job import (
     Released,
     Submission,
     Ticket,
+    TicketChain,
 )
 from penstock.records.limit import Limit
 from penstock.records.model import Model
@@ -211,7 +212,7 @@ def new_job(
         prompt_tokens_estimate=request.prompt_tokens_estimate,
         output_tokens_max=request.output_tokens_max,
         is_affinity_strict=request.is_affinity_strict,
-        chain=request.chain,
+        chain=TicketChain.of(request.chain),
     )
     return NewJob(
         id=JobId(request.id),
@@ -245,7 +246,7 @@ def to_request(job: ClaimedJob, model: Model, cache_salt: str, payload: bytes) -
         client_retry=ticket.client_retry,
         prompt_tokens_estimate=ticket.prompt_tokens_estimate,
         output_tokens_max=ticket.output_tokens_max,
-        chain=ticket.chain,
+        chain=ticket.chain.chain(),
         session_key=ticket.session_key,
         is_affinity_strict=ticket.is_affinity_strict,
         attempt_base=min(job.epoch - 1, _ATTEMPTS_MAX),

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from penstock.records.host_load import HostLoad
+from penstock.records.host_load import HostLoad, HostTable
 from penstock.records.replica import ReplicaId
 from penstock.signals.row_directory import NO_ROW, RowDirectory
 from penstock.signals.settings import Settings
@@ -23,8 +23,8 @@ _USE_TIMES: Final = 4
 # No honest sum is larger. Sums of damaged slots, such as NaN, are not below it.
 _SANE_MAX: Final = 1e15
 
-_put = struct.Struct("7d").pack_into
-_get = struct.Struct("7d").unpack_from
+_put: Final = struct.Struct("7d").pack_into
+_get: Final = struct.Struct("7d").unpack_from
 logger = logging.getLogger(__name__)
 
 
@@ -41,7 +41,7 @@ def open_table(settings: Settings, now: float) -> "LoadTable | None":
     return LoadTable(file, settings, now)
 
 
-class LoadTable:
+class LoadTable(HostTable):
     """One worker's column. `beat` several times a second, or the others will not count it."""
 
     def __init__(self, file: TableFile, settings: Settings, now: float) -> None:

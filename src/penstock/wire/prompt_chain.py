@@ -1,4 +1,4 @@
-"""The chain of a prompt: a 64-bit link per message, each covering all that stands before it.
+"""The chain of a prompt: a link of 62 bits per message, each covering all that stands before it.
 
 Values are hashed where they lie in the body, as they are written: nothing is decoded or copied, and
 no tokenizer is asked. The order of names in a message does not count, spaces inside a value do: a
@@ -17,16 +17,27 @@ from penstock.wire.media import Media
 from penstock.wire.messages import decode_messages
 
 _NOTHING: Final = Raw(b"")
+# As large as an integer may be before each step with it makes an object.
+DIGEST_MAX: Final = 2**62 - 1
 
-_USER: Final = _digest(b'"user"')
-_ASSISTANT: Final = _digest(b'"assistant"')
-_SYSTEM_ROLES: Final = (_digest(b'"system"'), _digest(b'"developer"'))
+
+def digest(value: str | bytes | memoryview, seed: int = 0) -> int:
+    """A value as 62 bits; a seed that nobody else has makes them nobody else's."""
+    return _digest(value, seed) & DIGEST_MAX
+
+
+_USER: Final = digest(b'"user"')
+_ASSISTANT: Final = digest(b'"assistant"')
+_SYSTEM: Final = digest(b'"system"')
+_DEVELOPER: Final = digest(b'"developer"')
+_NO_ROLE: Final = digest(_NOTHING)
+_ROLE_AND_MORE: Final = 2
 
 # What vLLM renders in front of the first message, or what changes how messages become tokens.
 # `tool_choice` and `response_format` are shown to the template of one model only (Kimi K3), and
 # clients change them from turn to turn: they would break chains that the engine's cache holds.
 _FIELD_SEEDS: Final = {
-    name: _digest(name)
+    name: digest(name)
     for name in (
         "tools", "documents", "chat_template", "chat_template_kwargs", "reasoning_effort",
         "reasoning", "thinking", "output_config", "add_special_tokens", "truncate_prompt_tokens",
@@ -34,17 +45,12 @@ _FIELD_SEEDS: Final = {
     )
 }  # fmt: skip
 _NAME_SEEDS: Final = {
-    name: _digest(name)
+    name: digest(name)
     for name in (
-        "role", "content", "name", "tool_calls", "tool_call_id", "reasoning", "reasoning_content",
+        "content", "name", "tool_calls", "tool_call_id", "reasoning", "reasoning_content",
         "refusal",
     )
 }  # fmt: skip
-
-
-def digest(value: str | bytes | memoryview, seed: int = 0) -> int:
-    """A value as 64 bits; a seed that nobody else has makes them nobody else's."""
-    return _digest(value, seed)
 
 
 def prompt_chain(
@@ -73,18 +79,23 @@ def prompt_chain(
         links, sizes = known.links.tolist(), known.sizes.tolist()
         link = links[-1]
     before = len(links) - 1
+    roles = []
     for message in messages:
-        seed, link, size = link, 0, 0
+        seed, link, size, role = link, 0, 0, _NO_ROLE
         for name, value in message.items():
-            try:
-                named = _NAME_SEEDS[name]
-            except KeyError:
-                named = _digest(name)
-            # The order of names does not count; each counts once, so none takes another out.
-            link ^= _digest(value, seed ^ named)
             size += len(value)
-        # A message without values is still one.
-        link = link or _digest(_NOTHING, seed)
+            # The order of names does not count; each counts once, so none takes another out.
+            if name == "role":
+                # By itself: who has spoken is asked again below.
+                role = digest(value)
+                link ^= role
+            else:
+                named = _NAME_SEEDS.get(name)
+                link ^= digest(value, seed ^ (digest(name) if named is None else named))
+        roles.append(role)
+        if len(message) < _ROLE_AND_MORE:
+            # A role alone, or nothing at all, is a message too, and stands behind those before it.
+            link = digest(_NOTHING, seed ^ link)
         links.append(link)
         sizes.append(size)
     for index, images in media.by_message.items():
@@ -94,54 +105,58 @@ def prompt_chain(
         return PromptChain(
             tuple(links),
             tuple(sizes),
-            earlier_of(messages),
-            _digest(messages[0].get("role", _NOTHING)) in _SYSTEM_ROLES,
-            opening_of(root, messages),
+            earlier_of(roles),
+            roles[0] in (_SYSTEM, _DEVELOPER),
+            opening_of(root, messages, roles),
         )
     return PromptChain(
         tuple(links),
         tuple(sizes),
-        _earlier_with(known, messages),
+        _earlier_with(known, roles),
         known.has_system,
-        known.opening or opening_of(root, messages),
+        known.opening or opening_of(root, messages, roles),
     )
 
 
-def is_assistant(message: Fields) -> bool:
-    # The digest of a role costs half of what taking its bytes out would.
-    return _digest(message.get("role", _NOTHING)) == _ASSISTANT
+def roles_of(messages: list[Fields]) -> list[int]:
+    """Who speaks in each, as digests: they cost half of what taking the bytes out would."""
+    return [digest(message.get("role", _NOTHING)) for message in messages]
+
+
+def is_assistant(role: int) -> bool:
+    return role == _ASSISTANT
 
 
 def _first_link(root: int, fields: Fields) -> tuple[int, int]:
     link, size = root, 0
     for name, value in fields.items():
         if name in _FIELD_SEEDS:
-            link ^= _digest(value, root ^ _FIELD_SEEDS[name])
+            link ^= digest(value, root ^ _FIELD_SEEDS[name])
             size += len(value)
     return link, size
 
 
-def earlier_of(messages: list[Fields]) -> int:
+def earlier_of(roles: list[int]) -> int:
     """How many links stand before the last thing that an assistant said, in one part or several."""
     found = 0
-    for index in range(len(messages) - 1, -1, -1):
-        if is_assistant(messages[index]):
+    for index in range(len(roles) - 1, -1, -1):
+        if roles[index] == _ASSISTANT:
             found = index + 1
         elif found:
             break
     return found
 
 
-def _earlier_with(known: KnownPrompt, messages: list[Fields]) -> int:
-    found = earlier_of(messages)
+def _earlier_with(known: KnownPrompt, roles: list[int]) -> int:
+    found = earlier_of(roles)
     if found == 0 or (found == 1 and known.ends_with_answer):
         return known.earlier
     return known.count + found
 
 
-def opening_of(root: int, messages: list[Fields]) -> int:
+def opening_of(root: int, messages: list[Fields], roles: list[int]) -> int:
     """The first user message by itself; 0 if there is none."""
-    for message in messages:
-        if _digest(message.get("role", _NOTHING)) == _USER:
-            return _digest(message.get("content", _NOTHING), root)
+    for index, role in enumerate(roles):
+        if role == _USER:
+            return digest(messages[index].get("content", _NOTHING), root)
     return 0

@@ -26,7 +26,7 @@ _QUOTE: Final = ord('"')
 # To decode an agent's tools again at every turn would cost ten times what finding its family does.
 _FAMILIES_MAX: Final = 4096
 # What two prompts with one digest would share is a label, no more.
-_SEED: Final = secrets.randbits(64)
+_SEED: Final = secrets.randbits(62)
 
 
 _tools_decoder = msgspec.json.Decoder(list[Tool] | None)
@@ -34,7 +34,7 @@ _parts_decoder = msgspec.json.Decoder(list[Part])
 _text_decoder = msgspec.json.Decoder(str)
 
 
-_families: dict[tuple[int, int], str] = {}
+_families: Final[dict[int, str]] = {}
 
 
 def prompt_family(fields: Fields, messages: list[Fields], known: KnownPrompt | None = None) -> str:
@@ -43,10 +43,10 @@ def prompt_family(fields: Fields, messages: list[Fields], known: KnownPrompt | N
     system = find_system(messages) if known is None else _known_system(fields, known)
     if tools is None and system is None:
         return ""
-    made_of = (
-        0 if tools is None else digest(tools, _SEED),
-        0 if system is None else digest(_start(system), _SEED),
-    )
+    made_of = _SEED if tools is None else digest(tools, _SEED)
+    if system is not None:
+        # One more, so that a system message is not taken for tools.
+        made_of = digest(_start(system), made_of + 1)
     family = _families.get(made_of)
     if family is None:
         if len(_families) >= _FAMILIES_MAX:

@@ -14,7 +14,7 @@ from penstock.wire.json_body import Fields
 from penstock.wire.known_prompt import KnownPrompt
 from penstock.wire.large_body import ParsedBody, end_of, offset_of
 from penstock.wire.media import Media
-from penstock.wire.prompt_chain import earlier_of, is_assistant, opening_of
+from penstock.wire.prompt_chain import earlier_of, is_assistant, opening_of, roles_of
 from penstock.wire.prompt_family import SEARCHED_MESSAGES, find_system
 
 # So that no single prompt takes the place of many in the memory.
@@ -42,7 +42,7 @@ def learn(
         links=array("Q", chain.links),
         sizes=sizes,
         earlier=chain.earlier,
-        ends_with_answer=is_assistant(messages[-1]),
+        ends_with_answer=is_assistant(roles_of(messages[-1:])[0]),
         has_system=chain.has_system,
         opening=chain.opening,
         images=_written(media),
@@ -58,6 +58,7 @@ def _without_last(
     whole: KnownPrompt, parsed: ParsedBody, messages: list[Fields]
 ) -> KnownPrompt | None:
     before = messages[:-1]
+    roles = roles_of(before)
     end = end_of(before[-1], parsed.fields["messages"]) if before else None
     if end is None:
         return None
@@ -66,9 +67,9 @@ def _without_last(
         boundary=whole.array_at + end,
         links=whole.links[:-1],
         sizes=whole.sizes[:-1],
-        earlier=earlier_of(before),
-        ends_with_answer=is_assistant(before[-1]),
-        opening=opening_of(whole.root, before),
+        earlier=earlier_of(roles),
+        ends_with_answer=is_assistant(roles[-1]),
+        opening=opening_of(whole.root, before, roles),
         images=_images_before(len(before), whole.images),
         system=whole.system if whole.system is not None and whole.system[1] <= end else None,
     )

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from penstock.routing.link_table import LinkTable
 from penstock.routing.prefix_index import PrefixIndex
 
 
@@ -102,6 +103,11 @@ def totals_on_the_way(index: PrefixIndex, link: int) -> dict[int, int]:
     return totals
 
 
+def slots_of(table: LinkTable) -> list[int]:
+    """The slots of all its hash tables."""
+    return [entry for part in table._parts for entry in part._slots]
+
+
 def check_whole(index: PrefixIndex) -> None:
     """Every entry is counted, found, and in its order, once."""
     table = index._table
@@ -110,7 +116,7 @@ def check_whole(index: PrefixIndex) -> None:
         assert entry not in free
         free.add(entry)
         entry = table.newer[entry]
-    used = set(range(1, len(table.link))) - free
+    used = set(range(1, table._made + 1)) - free
     assert len(used) == len(table)
     children = Counter(table.parent[each] for each in used)
     listed: Counter[int] = Counter()
@@ -125,7 +131,7 @@ def check_whole(index: PrefixIndex) -> None:
         else:
             assert shelf.unlisted[link] == each
     assert all(count <= index._holders_max for count in listed.values())
-    assert sum(map(bool, table._slots)) == len(listed)
+    assert sum(map(bool, slots_of(table))) == table.listed == len(listed)
     for number, shelf in index._shelves.items():
         mine = {each for each in used if table.replica[each] == number}
         assert shelf.tokens == sum(table.tokens[each] for each in mine)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.routing.routing_samples import Roster, a_chain, a_request, replicas, serve
 from tests.unit.routing.served_fleet import ServedFleet
 
+from penstock.records.prompt_chain import PromptChain
 from penstock.records.signal import Batch, EngineClaim, LoadClaim, PeerState, SentPrompt, Signal
 from penstock.routing import Router, Settings
 
@@ -178,7 +179,8 @@ def test_no_signal_of_the_right_form_breaks_anything(
             router.hear(signal, news, now)
         chain = a_chain("tools", "system", "hello", str(turn))
         if news and (links := tuple(dict.fromkeys(link for link in news[0].links if link))):
-            chain = msgspec.structs.replace(chain, links=links, sizes=(4000,) * len(links))
+            sizes = (4000,) * len(links)
+            chain = PromptChain(links, sizes, chain.earlier, chain.has_system, chain.opening)
         request = a_request(chain=chain, session=turn % 3, is_stream=bool(turn % 2))
         assert router.explain(request, now)
         route = router.pick(request, (), now)

@@ -51,6 +51,25 @@ def test_least_loaded_are_weighed_after_a_tick(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
+def test_choice_after_a_pause_does_not_go_by_who_was_least_loaded_before_it(size: int) -> None:
+    router = a_router(*replicas(size))
+    router.tick(1.0)
+    idle = f"r{size - 1}"
+    for number in range(size - 1):
+        others = [f"r{other}" for other in range(size) if other != number]
+        send(router, a_request(f"{number}"), 1.0, *others)
+    # Nothing has ticked since, as in a worker that had nothing to choose.
+    assert router.pick(a_request("new"), (), 1.2).replica.id == idle
+
+
+def test_router_says_once_that_it_was_asked() -> None:
+    router = a_router(*replicas(2))
+    assert not router.was_asked()
+    router.pick(a_request("a"), (), 1.0)
+    assert [router.was_asked(), router.was_asked()] == [True, False]
+
+
+@pytest.mark.parametrize("size", SIZES)
 def test_home_is_the_same_on_gateways_that_never_spoke(size: int) -> None:
     one, two = a_router(*replicas(size)), a_router(*reversed(replicas(size)))
     for router in (one, two):

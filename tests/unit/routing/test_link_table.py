@@ -2,6 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.routing.index_model import slots_of
 
 from penstock.routing.link_table import LinkTable
 
@@ -32,7 +33,8 @@ def test_links_are_found_whatever_came_and_went_before(
             entries = set(table.holders(found)) if found else set()
             assert entries == set(expected.values())
     assert len(table) == sum(map(len, held.values()))
-    assert sum(map(bool, table._slots)) == sum(map(bool, held.values()))
+    listed = sum(map(bool, held.values()))
+    assert sum(map(bool, slots_of(table))) == table.listed == listed
 
 
 def test_place_that_was_given_back_is_taken_again() -> None:
@@ -54,7 +56,19 @@ def test_place_that_was_given_back_is_taken_again() -> None:
 
 
 def test_table_of_any_size_has_free_slots_when_it_is_full() -> None:
-    for links_max in (1, 2, 3, 5, 8, 100, 1024, 2**16):
+    for links_max in (1, 2, 3, 5, 8, 100, 1024, 2**13):
         table = LinkTable(links_max)
-        assert len(table._slots) >= 1.5 * links_max
-        assert len(table._slots) & (len(table._slots) - 1) == 0
+        for link in range(1, links_max + 1):
+            table.list_first(table.make(link, 1, 0), 0)
+        slots = slots_of(table)
+        assert len(slots) >= 1.5 * links_max
+        assert all(part.used < len(part._slots) for part in table._parts)
+        assert all(table.link[table.find(link)] == link for link in range(1, links_max + 1))
+
+
+def test_table_takes_memory_as_it_fills() -> None:
+    table = LinkTable(2**20)
+    assert table.bytes_held() < 2**17
+    for link in range(1, 10_001):
+        table.list_first(table.make(link, 1, 0), 0)
+    assert table.bytes_held() < 96 * 10_000

@@ -12,13 +12,13 @@ BLOCK = 16
 REPLICAS = (1, 2, 3, 4)
 
 
-def path(choices: Sequence[int], stride: int = 1) -> list[int]:
+def path(choices: Sequence[int], stride: int = 1) -> tuple[int, ...]:
     """A chain as distinct numbers: each link says the whole way to it. Equal ones collide."""
     links, link = [], 0
     for choice in choices:
         link = link * 3 + choice + 1
         links.append(link * stride)
-    return links
+    return tuple(links)
 
 
 chains = st.lists(st.integers(0, 2), min_size=1, max_size=6)
@@ -35,8 +35,8 @@ steps = st.lists(
 )
 
 
-def tokens_of(links: Sequence[int]) -> list[int]:
-    return [link % 37 + 1 for link in links]
+def tokens_of(links: Sequence[int]) -> tuple[int, ...]:
+    return tuple(link % 37 + 1 for link in links)
 
 
 @settings(max_examples=200)
@@ -46,7 +46,7 @@ def test_index_holds_what_a_model_of_dicts_holds(
 ) -> None:
     index = PrefixIndex(1024, holders_max, BLOCK)
     models: dict[int, ShelfModel] = {}
-    under_way: list[tuple[int, list[int], int]] = []
+    under_way: list[tuple[int, tuple[int, ...], int]] = []
     for step, number, choices, figure in taken:
         links = path(choices, stride)
         shelf = index.shelf(number, capacity)
@@ -105,16 +105,16 @@ def test_full_index_stays_within_its_limit_and_whole(
     for number in REPLICAS:
         index.forget(number)
     assert len(index) == 0
-    assert not any(index._table._slots)
+    assert index._table.listed == 0
     check_whole(index)
 
 
 def test_chain_longer_than_the_index_is_held_as_far_as_it_goes() -> None:
     index = PrefixIndex(8, 8, BLOCK)
     shelf = index.shelf(1, 1e9)
-    links = list(range(1, 21))
+    links = tuple(range(1, 21))
     for _ in range(3):
-        index.add(shelf, links, [10] * 20)
+        index.add(shelf, links, (10,) * 20)
         held = index.look(links)
         assert (held.depth, held.tokens) == (7, 80)
         check_whole(index)
@@ -124,11 +124,11 @@ def test_replica_that_comes_to_a_full_index_gets_a_share_of_it() -> None:
     index = PrefixIndex(1000, 8, BLOCK)
     old, new = index.shelf(1, 1e9), index.shelf(2, 1e9)
     for number in range(2000):
-        index.add(old, [10_000 + number], [10])
+        index.add(old, (10_000 + number,), (10,))
     assert len(index) == 1000
     for number in range(400):
-        index.add(new, [90_000 + number], [10])
-    known = sum(bool(index.look([90_000 + number]).by_replica) for number in range(400))
+        index.add(new, (90_000 + number,), (10,))
+    known = sum(bool(index.look((90_000 + number,)).by_replica) for number in range(400))
     assert known >= 250
     check_whole(index)
 
@@ -136,20 +136,20 @@ def test_replica_that_comes_to_a_full_index_gets_a_share_of_it() -> None:
 def test_most_recent_prompt_is_kept_even_when_it_exceeds_the_cache() -> None:
     index = PrefixIndex(1024, 8, BLOCK)
     shelf = index.shelf(1, 100)
-    index.add(shelf, [1, 2], [40, 40])
-    index.add(shelf, [3, 4], [400, 400])
-    assert index.look([1, 2]).by_replica == {}
-    assert index.look([3, 4]).by_replica == {1: 800}
+    index.add(shelf, (1, 2), (40, 40))
+    index.add(shelf, (3, 4), (400, 400))
+    assert index.look((1, 2)).by_replica == {}
+    assert index.look((3, 4)).by_replica == {1: 800}
 
 
 def test_holder_beyond_the_limit_is_found_again_when_it_is_used_again() -> None:
     index = PrefixIndex(1024, 2, BLOCK)
     shelves = [index.shelf(number, 1e9) for number in (1, 2, 3)]
     for shelf in shelves:
-        index.add(shelf, [7, 8], [10, 20])
-    assert set(index.look([7, 8]).by_replica) == {2, 3}
-    assert index.add(shelves[0], [7, 8, 9], [10, 20, 30]) == 2
-    assert index.look([7, 8, 9]).by_replica[1] == 60
+        index.add(shelf, (7, 8), (10, 20))
+    assert set(index.look((7, 8)).by_replica) == {2, 3}
+    assert index.add(shelves[0], (7, 8, 9), (10, 20, 30)) == 2
+    assert index.look((7, 8, 9)).by_replica[1] == 60
     assert shelves[0].tokens == 60
     check_whole(index)
 
@@ -157,13 +157,13 @@ def test_holder_beyond_the_limit_is_found_again_when_it_is_used_again() -> None:
 def test_holder_that_was_crowded_out_is_found_when_the_others_have_forgotten() -> None:
     index = PrefixIndex(1024, 1, BLOCK)
     first, second = index.shelf(1, 1e9), index.shelf(2, 1e9)
-    index.add(first, [7], [10])
-    index.add(second, [7], [10])
-    assert index.look([7]).by_replica == {2: 10}
+    index.add(first, (7,), (10,))
+    index.add(second, (7,), (10,))
+    assert index.look((7,)).by_replica == {2: 10}
     index.forget(2)
     # Replica 1 holds it unseen; the next request there finds that it is not new.
-    assert index.add(first, [7, 8], [10, 10]) == 1
-    assert index.look([7, 8]).by_replica == {1: 20}
+    assert index.add(first, (7, 8), (10, 10)) == 1
+    assert index.look((7, 8)).by_replica == {1: 20}
 
 
 def test_numbers_of_any_size_never_reach_the_caller_as_an_overflow() -> None:
@@ -171,8 +171,8 @@ def test_numbers_of_any_size_never_reach_the_caller_as_an_overflow() -> None:
     shelf = index.shelf(1, 1e12)
     top = 2**64 - 1
     for extent in (2**24, 2**31, 2**32 - 1, 2**32, 2**40):
-        links = [top - extent - at for at in range(5)]
-        new_from = index.add(shelf, links, [extent] * 5)
+        links = tuple(top - extent - at for at in range(5))
+        new_from = index.add(shelf, links, (extent,) * 5)
         check_whole(index)
         index.teach(shelf, links, new_from, extent * 7)
         check_whole(index)
@@ -182,25 +182,25 @@ def test_numbers_of_any_size_never_reach_the_caller_as_an_overflow() -> None:
 def test_negative_size_never_reaches_the_caller_as_an_overflow() -> None:
     index = PrefixIndex(1024, 8, BLOCK)
     shelf = index.shelf(1, 1e12)
-    index.add(shelf, [1, 2, 3], [10, -50, 10])
+    index.add(shelf, (1, 2, 3), (10, -50, 10))
     check_whole(index)
-    assert index.look([1, 2, 3]).tokens >= 0
+    assert index.look((1, 2, 3)).tokens >= 0
 
 
 def chain_beside(index: PrefixIndex, shelf: Shelf) -> tuple[int, int]:
     """Two prompts on one system prompt, both under way. Says where each is new."""
-    return index.add(shelf, [1, 2], [10, 500]), index.add(shelf, [1, 3], [10, 500])
+    return index.add(shelf, (1, 2), (10, 500)), index.add(shelf, (1, 3), (10, 500))
 
 
 def test_a_part_of_a_prompt_has_its_share_of_the_bytes_wherever_it_is_held() -> None:
     index = PrefixIndex(1024, 8, BLOCK)
     taught, guessed = index.shelf(1, 1e9), index.shelf(2, 1e9)
     # Without an answer yet, the shared link is thought to have more tokens than the prompt has.
-    index.add(guessed, [1, 3], [3000, 600])
-    new_from = index.add(taught, [1, 2], [3000, 600])
-    index.teach(taught, [1, 2], new_from, 2400)
-    assert index.look([1, 2], [10_000, 2_000]).by_replica == {1: 2400, 2: 2000}
-    assert index.look([1, 2, 4], [10_000, 2_000, 900]).by_replica == {1: 2400, 2: 2000}
+    index.add(guessed, (1, 3), (3000, 600))
+    new_from = index.add(taught, (1, 2), (3000, 600))
+    index.teach(taught, (1, 2), new_from, 2400)
+    assert index.look((1, 2), (10_000, 2_000)).by_replica == {1: 2400, 2: 2000}
+    assert index.look((1, 2, 4), (10_000, 2_000, 900)).by_replica == {1: 2400, 2: 2000}
 
 
 @given(st.integers(0, 10_000), st.integers(0, 10_000))
@@ -210,9 +210,9 @@ def test_prompts_taught_beside_each_other_both_have_their_real_length(
     index = PrefixIndex(1024, 8, BLOCK)
     shelf = index.shelf(1, 1e9)
     one, two = chain_beside(index, shelf)
-    index.teach(shelf, [1, 2], one, first)
-    index.teach(shelf, [1, 3], two, second)
-    shared = index.look([1]).tokens
-    assert index.look([1, 2]).tokens == first
-    assert index.look([1, 3]).tokens == max(shared, second)
+    index.teach(shelf, (1, 2), one, first)
+    index.teach(shelf, (1, 3), two, second)
+    shared = index.look((1,)).tokens
+    assert index.look((1, 2)).tokens == first
+    assert index.look((1, 3)).tokens == max(shared, second)
     check_whole(index)

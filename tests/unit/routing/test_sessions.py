@@ -16,7 +16,7 @@ from tests.unit.routing.routing_samples import (
     serve,
 )
 
-from penstock.records.host_load import HostLoad
+from penstock.records.host_load import HostLoad, HostTable
 from penstock.records.replica import ReplicaId, ReplicaState
 from penstock.records.signal import PeerState
 from penstock.routing import Router, Settings
@@ -156,7 +156,7 @@ def test_request_without_a_session_never_moves() -> None:
 
 
 def test_load_of_the_hosts_other_workers_is_seen_at_the_next_decision() -> None:
-    class Table:
+    class Table(HostTable):
         load = HostLoad()
         written: dict[str, HostLoad]
 

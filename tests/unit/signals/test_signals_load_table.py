@@ -192,11 +192,11 @@ def test_damaged_slots_are_counted_and_not_used(host: Host) -> None:
     one, two = host.open(), host.open()
     beat_all(one, two)
     for wrong in (float("nan"), float("inf"), -1e6):
-        for field in HostLoad.__struct_fields__:
+        for field in HostLoad.__slots__:
             values = {"in_flight": 1.0, field: wrong}
             two.write(R1, HostLoad(**values))
             load = one.others(R1)
-            for number in (getattr(load, name) for name in HostLoad.__struct_fields__ if load):
+            for number in (getattr(load, name) for name in HostLoad.__slots__ if load):
                 assert 0 <= number < 1e15
     assert one.damaged > 10
 

@@ -56,7 +56,7 @@ def test_links_of_a_prefix_are_the_first_links_of_the_whole(
     assert len(whole.links) == len(whole.sizes) == len(messages) + 1
     assert whole.links[: len(prefix.links)] == prefix.links
     assert whole.sizes[: len(prefix.sizes)] == prefix.sizes
-    assert all(0 < link < 2**64 for link in whole.links)
+    assert all(0 < link < 2**62 for link in whole.links)
     assert len(set(whole.links)) == len(whole.links)
 
 
