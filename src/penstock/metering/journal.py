@@ -21,6 +21,8 @@ from penstock.metering.usage_slots import UsageSlots
 
 SEGMENT: Final = "{:08d}.journal"
 SLOTS: Final = "slots"
+# How much of what is written may stay mapped: a file has 16 MB.
+_MAPPED_BYTES: Final = 2**20
 _HOLDER: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 logger = logging.getLogger(__name__)
@@ -51,6 +53,7 @@ class Journal:
         self._files = 1
         self._spare: mmap.mmap | None = None
         self._at = 0
+        self._mapped_from = 0
         self._open = 0
         self.refused = 0
 
@@ -138,8 +141,17 @@ class Journal:
             self._segment, self._spare = self._spare, None
             self._number += 1
             self._at, end = 0, len(framed)
+            self._mapped_from = 0
         self._segment[self._at : end] = framed
         self._at = end
+        if end - self._mapped_from >= _MAPPED_BYTES:
+            self._unmap_written()
+
+    def _unmap_written(self) -> None:
+        """What is written is the kernel's, and never read here: it need not be in our memory."""
+        until = self._at // mmap.PAGESIZE * mmap.PAGESIZE
+        self._segment.madvise(mmap.MADV_DONTNEED, self._mapped_from, until - self._mapped_from)
+        self._mapped_from = until
 
 
 def take_lock(folder: Path) -> int | None:

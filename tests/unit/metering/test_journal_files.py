@@ -243,3 +243,25 @@ def test_other_folders_beside_the_journals_are_not_taken_for_one(tmp_path: Path,
     assert not is_journal(tmp_path / new_id())
     (tmp_path / (file := new_id())).touch()
     assert not is_journal(tmp_path / file)
+
+
+def test_what_is_written_leaves_the_workers_memory_and_stays_in_the_file(tmp_path: Path) -> None:
+    book = Book(tmp_path, Settings())
+    try:
+        for _ in range(4000):
+            book.end(book.begin(1000))
+        assert 0 < mapped_bytes(book.journal.folder) < 2 * 2**20
+        book.drain(rows_max=10_000)
+    finally:
+        book.leave()
+
+
+def mapped_bytes(folder: Path) -> int:
+    """How much of a journal's files this process has in memory."""
+    total, is_journal_file = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split(" ", 1)[0]:
+            is_journal_file = str(folder) in line and line.endswith(".journal")
+        elif is_journal_file and line.startswith("Rss:"):
+            total += int(line.split()[1]) * 1024
+    return total
