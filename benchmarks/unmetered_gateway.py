@@ -7,36 +7,18 @@ nothing. Started by penstock_candidate.py as a script of its own.
 from penstock import app
 from penstock.config import export, load
 from penstock.ingress.server import make_run_folder, remove_run_folder, run_gateway
-from penstock.records.request import InferenceRequest, Outcome, RequestEnd
-from penstock.records.usage import Usage
+from penstock.records.request import InferenceRequest, RequestEnd
+from penstock.records.tally import Tally
 from penstock.telemetry import log
-
-
-class NullMeter:
-    """Counts nothing."""
-
-    charge_nanousd = 0
-
-    def note(self, usage: bytes) -> None: ...
-
-    def note_uncounted(self) -> None: ...
-
-    def settle(self, usage: Usage | None) -> None: ...
-
-    def close(
-        self, outcome: Outcome, *, usage: Usage | None, is_delivered: bool, error: str = ""
-    ) -> None: ...
 
 
 class NullMeters:
     """Opens the same meter for everybody."""
 
     def __init__(self) -> None:
-        self._meter = NullMeter()
+        self._meter = Tally()
 
-    def open(
-        self, request: InferenceRequest, end: RequestEnd, limits: tuple[int, ...]
-    ) -> NullMeter:
+    def open(self, request: InferenceRequest, end: RequestEnd, limits: tuple[int, ...]) -> Tally:
         del request, end, limits
         return self._meter
 

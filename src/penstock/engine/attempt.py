@@ -4,7 +4,7 @@ It owns the timeouts and says, by the class of the error it ends with, whether a
 be tried: ReplicaUnreachable (nothing was answered), or an Interrupted one (work began).
 """
 
-from asyncio import Future, get_running_loop
+from asyncio import Future
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,9 +16,9 @@ from penstock.engine.connection import Connection, Receiver
 from penstock.engine.refusal import error_for
 from penstock.engine.settings import Settings
 from penstock.engine.sink import Sink
-from penstock.engine.tally import Tally
 from penstock.errors import DeadlinePassed, EngineFailed, EngineLost, Error, ReplicaUnreachable
 from penstock.records.request import Api
+from penstock.records.tally import Tally
 from penstock.wire.engine_usage import usage_of_answer
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ class Attempt(Receiver):
     """The receiving side of one try. It ends once, with None or with an error."""
 
     __slots__ = (
-        "_api", "_body", "_connection", "_done", "_ends_at", "_error", "_is_event_stream", "_line",
-        "_more", "_ready", "_sink", "_size", "_status", "_stream", "_tally", "_timer",
+        "_all", "_api", "_body", "_connection", "_done", "_ends_at", "_error", "_is_event_stream", "_line",
+        "_ready", "_sink", "_size", "_status", "_stream", "_tally", "_timer",
         "first_data_at", "load", "usage", "was_answered", "when_first",
     )  # fmt: skip
 
@@ -72,10 +72,10 @@ class Attempt(Receiver):
         self._is_event_stream = False
         self._body: list[bytes] = []
         self._size = 0
-        # Events that this read has brought: the first, which is mostly alone, and those behind it.
+        # Events that this read has brought: the first, and all if there are more, which is rare.
         self._ready = b""
-        self._more: list[bytes] | None = None
-        self._done: Future[None] = get_running_loop().create_future()
+        self._all: list[bytes] | None = None
+        self._done: Future[None] = Future()
         self._error: Error | None = None
         self._ends_at = line.monotonic() + line.total_seconds
         self.was_answered = False
@@ -121,7 +121,7 @@ class Attempt(Receiver):
         if self.was_answered or not isinstance(self._error, ReplicaUnreachable):
             return False
         self._error = None
-        self._done = get_running_loop().create_future()
+        self._done = Future()
         return True
 
     # Receiver
@@ -146,10 +146,10 @@ class Attempt(Receiver):
                 return
             if not self._ready:
                 self._ready = events
-            elif self._more is None:
-                self._more = [events]
+            elif self._all is None:
+                self._all = [self._ready, events]
             else:
-                self._more.append(events)
+                self._all.append(events)
             return
         self._size += len(data)
         if self._size > self._line.answer_bytes_max:
@@ -169,8 +169,8 @@ class Attempt(Receiver):
             # Half an event, or one that is held back: the engine is not silent.
             return
         self._ready = b""
-        if self._more is not None:
-            events, self._more = events + b"".join(self._more), None
+        if self._all is not None:
+            events, self._all = b"".join(self._all), None
         if self.first_data_at is None:
             self.first_data_at = now
             if self.when_first is not None:

@@ -20,7 +20,11 @@ _USAGE: Final = b',"usage":{'
 _USAGE_KEY: Final = len(b',"usage":')
 _NESTED_USAGE: Final = re.compile(rb',"usage":\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}')
 _CHOICES: Final = b'"choices":['
+# As numbers: to ask whether bytes hold other bytes, Python first fails to read those as a number.
 _CLOSED: Final = ord("]")
+_LINE_END: Final = ord("\n")
+_OPENING_BRACE: Final = ord("{")
+_CLOSING_BRACE: Final = ord("}")
 _FINISHED: Final = b'"finish_reason":"'
 _FINGERPRINT: Final = re.compile(rb',"system_fingerprint":"(?:[^"\\]|\\.)*"')
 # Three digits: `n` is at most 128, and int() fails on thousands of them.
@@ -110,7 +114,7 @@ class EventStream(AnswerStream):
             data, self._tail = cut_whole(data, self._event_bytes_max)
             if not data:
                 return b""
-        if END not in data[:-2]:
+        if _LINE_END not in data[:-2]:
             return self._event(data)
         return b"".join([self._event(event + END) for event in data[:-2].split(END)])
 
@@ -173,7 +177,7 @@ class EventStream(AnswerStream):
         if not event.endswith(_BEHIND_COUNTS):
             return 0
         counts = event[start + len(_USAGE) : -len(_BEHIND_COUNTS)]
-        return 0 if b"{" in counts or b"}" in counts else start
+        return 0 if _OPENING_BRACE in counts or _CLOSING_BRACE in counts else start
 
     def _has_no_choices(self, event: bytes, end: int) -> bool:
         choices = event.find(_CHOICES, 0, end)
@@ -204,7 +208,7 @@ class EventStream(AnswerStream):
         """vLLM puts its fingerprint on a choice's last chunk only when no usage chunk follows."""
         if self._wants_usage:
             return event
-        if _FINISHED not in event and not self._held:
+        if event.find(_FINISHED) < 0 and not self._held:
             return event
         if self._fingerprint.raw is None:
             # The first stream of a replica: its fingerprint comes with the usage chunk.

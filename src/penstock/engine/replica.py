@@ -19,11 +19,11 @@ from penstock.engine.named_events import MessagesEvents, NamedEvents, ResponsesE
 from penstock.engine.pool import ConnectionPool
 from penstock.engine.settings import Settings
 from penstock.engine.sink import Sink
-from penstock.engine.tally import Tally
 from penstock.errors import Error, ReplicaUnreachable
 from penstock.records.engine_load import EngineLoad
 from penstock.records.replica import Replica
 from penstock.records.request import Api, InferenceRequest
+from penstock.records.tally import Tally
 
 _CHAT: Final = Api.CHAT
 _ONE_WRITE_BYTES: Final = 16 * 1024

@@ -14,6 +14,7 @@ from penstock.metering.ledger_line import Times, closing, opening
 from penstock.metering.usage_slots import USAGE_BYTES_MAX
 from penstock.records.price import Tier
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd
+from penstock.records.tally import Tally
 from penstock.records.usage import Usage
 from penstock.wire.engine_usage import read_usage, write_usage
 
@@ -51,12 +52,12 @@ class Metering:
         return meter
 
 
-class Meter:
-    """One attempt's count. Satisfies the engine's `Tally`."""
+class Meter(Tally):
+    """One attempt's count, in the journal."""
 
     __slots__ = (
         "_began", "_cached_expected", "_clock", "_first_at", "_is_closed", "_journal", "_request",
-        "_slot", "charge_nanousd",
+        "_slot",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +68,7 @@ class Meter:
         slot: int,
         cached_expected: int | None,
     ) -> None:
+        super().__init__()
         self._journal = journal
         self._clock = clock
         self._request = request
@@ -75,7 +77,6 @@ class Meter:
         self._began = clock.monotonic()
         self._first_at = _NOT_YET
         self._is_closed = False
-        self.charge_nanousd = 0
 
     def note(self, usage: bytes) -> None:
         if self._is_closed:

@@ -16,7 +16,6 @@ from penstock.admission import Gate, Hold
 from penstock.clock import Clock
 from penstock.engine.attempt import Attempt
 from penstock.engine.sink import Sink
-from penstock.engine.tally import Tally
 from penstock.errors import (
     Aborted,
     DeadlinePassed,
@@ -31,7 +30,7 @@ from penstock.errors import (
 )
 from penstock.records.replica import Replica, ReplicaId
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd
-from penstock.records.usage import Usage
+from penstock.records.tally import Tally
 from penstock.routing import Route, Router
 from penstock.serving.ejecting import eject
 from penstock.serving.fleet_clients import FleetClients
@@ -39,22 +38,12 @@ from penstock.serving.retry_budget import RetryBudget
 from penstock.serving.settings import Settings
 
 
-class AttemptMeter(Tally, Protocol):
-    """One attempt's count: opened before it, closed once, however it ends."""
-
-    charge_nanousd: int
-
-    def close(
-        self, outcome: Outcome, *, usage: Usage | None, is_delivered: bool, error: str = ""
-    ) -> None: ...
-
-
 class Meters(Protocol):
     """The seam to metering: the journal, or nothing at all where a benchmark compares."""
 
     def open(
         self, request: InferenceRequest, end: RequestEnd, limits: tuple[int, ...]
-    ) -> AttemptMeter: ...
+    ) -> Tally: ...
 
 
 class Reservations(Protocol):
@@ -185,7 +174,7 @@ class RequestPath:
             end.outcome, end.error_code = outcome, error
         return None
 
-    def _open_meter(self, request: InferenceRequest, hold: Hold, end: RequestEnd) -> AttemptMeter:
+    def _open_meter(self, request: InferenceRequest, hold: Hold, end: RequestEnd) -> Tally:
         """In the journal before the engine hears of it; JournalFull ends the request here."""
         try:
             meter = self._meters.open(request, end, hold.limits)

@@ -12,6 +12,7 @@ from penstock.records.account import AccountId, KeyId
 from penstock.records.model import Family, Model, ModelId, Recipe
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
 from penstock.records.request import InferenceRequest, RequestId
+from penstock.records.tally import Tally
 from penstock.records.usage import Usage
 from penstock.testing.manual_clock import ManualClock
 from penstock.wire.json_body import read_fields
@@ -135,10 +136,11 @@ class Collector(Sink):
         self.usage = usage
 
 
-class Notes:
+class Notes(Tally):
     """A tally that keeps what it is told."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.noted: list[bytes] = []
         self.settled: list[Usage | None] = []
 
