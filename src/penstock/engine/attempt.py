@@ -50,8 +50,8 @@ class Attempt(Receiver):
     """The receiving side of one try. It ends once, with None or with an error."""
 
     __slots__ = (
-        "_all", "_api", "_body", "_connection", "_done", "_ends_at", "_error", "_is_event_stream", "_line",
-        "_ready", "_sink", "_size", "_status", "_stream", "_tally", "_timer",
+        "_all", "_api", "_body", "_connection", "_done", "_ends_at", "_error", "_is_event_stream",
+        "_line", "_ready", "_sink", "_size", "_status", "_stream", "_tally", "_timer",
         "first_data_at", "load", "usage", "was_answered", "when_first",
     )  # fmt: skip
 

@@ -23,17 +23,6 @@ _BAD_FRAMING: Final = (httptools.HttpParserError, httptools.HttpParserUpgrade)
 _CALLBACK_FAILED: Final = httptools.HttpParserCallbackError
 
 
-# How engines write the names of what is in their answers, mostly.
-_LOWER: Final = {
-    spelling.encode(): name.encode()
-    for name in (
-        "connection", "content-length", "content-type", "date", "endpoint-load-metrics",
-        "keep-alive", "server", "transfer-encoding", "x-request-id",
-    )
-    for spelling in (name, name.title())
-}  # fmt: skip
-
-
 class Receiver:
     """Takes one answer as it comes. `on_read_end` follows the last callback of each read.
 
@@ -174,7 +163,7 @@ class Connection(asyncio.Protocol):
             self.is_usable = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.append((_LOWER.get(name) or name.lower(), value))
+        self._headers.append((name if name.islower() else name.lower(), value))
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
