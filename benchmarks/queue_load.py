@@ -23,7 +23,9 @@ PAYLOAD = b'{"messages":[{"role":"user","content":"' + b"x" * 450 + b'"}]}'
 RESULT = b'{"choices":[{"message":{"content":"' + b"y" * 450 + b'"}}]}'
 USAGE = Usage(150, 40, 0)
 CHARGE = 42
-TICKET = Ticket(price=Price(1000, 100, 3000), prompt_tokens_estimate=150, output_tokens_max=100)
+TICKET = Ticket(
+    price=Price(1000, 100, 3000).terms, prompt_tokens_estimate=150, output_tokens_max=100
+)
 
 _CLOSED = closing((90_000, None, None), Outcome.OK, "", Bill(USAGE, CHARGE))
 _FILL = """

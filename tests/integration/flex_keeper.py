@@ -284,5 +284,5 @@ def short_folder() -> Iterator[Path]:
 
 def _new_job(text: str) -> NewJob:
     body = {"messages": [{"role": "user", "content": text}]}
-    ticket = Ticket(price=PRICE, prompt_tokens_estimate=50, output_tokens_max=50)
+    ticket = Ticket(price=PRICE.terms, prompt_tokens_estimate=50, output_tokens_max=50)
     return NewJob(JobId(new_id()), msgspec.json.encode(body), ticket)

@@ -13,7 +13,7 @@ from penstock.queue import Claim, Queue
 from penstock.queue import Settings as QueueSettings
 from penstock.records.job import ClaimedJob, JobEnd, JobFailure
 from penstock.records.model import ModelId
-from penstock.records.price import cost_nanousd
+from penstock.records.price import Price, cost_nanousd
 from penstock.records.usage import Usage
 from penstock.serving.large_values import LargeValues
 from penstock.serving.settings import Settings as ServingSettings
@@ -112,6 +112,6 @@ class JobRunner:
             result=b"" if name else result,
             result_object=name,
             usage=usage,
-            charge_nanousd=cost_nanousd(usage, job.ticket.price),
+            charge_nanousd=cost_nanousd(usage, Price(*job.ticket.price)),
             replica="test",
         )

@@ -34,7 +34,7 @@ _PRICE = Price(1_000_000, 0, 1_000_000)
 
 
 def new_job(tokens: int = TOKENS, *, item: int = 0, key: str | None = None) -> NewJob:
-    ticket = Ticket(prompt_tokens_estimate=tokens, price=_PRICE, limits=(7,))
+    ticket = Ticket(prompt_tokens_estimate=tokens, price=_PRICE.terms, limits=(7,))
     return NewJob(JobId(new_id()), b"{}", ticket, item=item, idempotency_key=key)
 
 

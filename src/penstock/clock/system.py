@@ -15,8 +15,6 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's own clock."""
 
-    def now(self) -> float:
-        return time.time()  # noqa: TID251 - the one place that asks
-
-    # The path asks ten times a request: the C function itself, without a frame around it.
+    # The path asks ten times a request: the C functions themselves, without a frame around them.
+    now = staticmethod(time.time)  # noqa: TID251 - the one place that asks
     monotonic = staticmethod(time.monotonic)

@@ -43,14 +43,25 @@ def opening(
 ) -> bytes:
     """Who, what, where, the price that was agreed, and what routing expects of `end`'s replica."""
     session, workflow, caller = request.session, request.workflow, request.caller_request_id
-    attempt = request.attempt_base + end.attempts + 1
-    return (
-        f"{request.id}\t{_who_pays_what(request)}\t{attempt}\t{end.replica}\t"
-        f"{_escaped(session) if session else ''}\t{request.prompt_family}\t"
-        f"{_escaped(workflow) if workflow else ''}\t{_flag(request.is_stream)}\t"
-        f"{_number(request.client_retry)}\t{_escaped(caller) if caller else ''}\t{waited_us}\t"
-        f"{_joined(limits)}\t{_number(end.cached_expected)}\t{end.session_moved}\t{end.cache_break}\t"
-    ).encode("utf-8", "replace")
+    fields = [
+        request.id,
+        _who_pays_what(request),
+        str(request.attempt_base + end.attempts + 1),
+        end.replica,
+        _escaped(session) if session else "",
+        request.prompt_family,
+        _escaped(workflow) if workflow else "",
+        _flag(request.is_stream),
+        _number(request.client_retry),
+        _escaped(caller) if caller else "",
+        str(waited_us),
+        _joined(limits),
+        _number(end.cached_expected),
+        end.session_moved,
+        end.cache_break,
+        "",
+    ]
+    return "\t".join(fields).encode("utf-8", "replace")
 
 
 class _Payer:
@@ -99,11 +110,20 @@ def closing(times: Times, outcome: Outcome, error: str, billed: Bill) -> bytes:
     if usage is not None:
         prompt, output = str(usage.prompt_tokens), str(usage.completion_tokens)
         cached = _number(usage.cached_tokens)
-    return (
-        f"{duration}\t{'ok' if outcome is _OK else outcome.value}\t{error}\t{_number(first)}\t"
-        f"{_number(streamed)}\t{prompt}\t{cached}\t{_flag(billed.is_cached_estimated)}\t"
-        f"{output}\t{billed.charge_nanousd}\t{billed.reason}\n"
-    ).encode()
+    fields = [
+        str(duration),
+        "ok" if outcome is _OK else outcome.value,
+        error,
+        _number(first),
+        _number(streamed),
+        prompt,
+        cached,
+        _flag(billed.is_cached_estimated),
+        output,
+        str(billed.charge_nanousd),
+        f"{billed.reason}\n" if billed.reason else "\n",
+    ]
+    return "\t".join(fields).encode()
 
 
 def agreed_in(opened: bytes) -> tuple[Price, int | None]:

@@ -13,7 +13,7 @@ from penstock import admission, metering
 from penstock.errors import StoreUnavailable
 from penstock.queue import Finished, Queue
 from penstock.records.job import ClaimedJob, JobEnd, JobFailure, Released
-from penstock.records.price import cost_nanousd
+from penstock.records.price import Price, cost_nanousd
 from penstock.records.request import RequestEnd
 from penstock.serving.large_values import LargeValues
 from penstock.serving.submission import held_by
@@ -36,7 +36,7 @@ class Completion(msgspec.Struct, frozen=True):
         """What it costs at the price of its submission; a failure costs nothing."""
         if self.failure is not None or self.run.usage is None:
             return 0
-        return cost_nanousd(self.run.usage, self.job.ticket.price)
+        return cost_nanousd(self.run.usage, Price(*self.job.ticket.price))
 
     def end(self, result_object: str) -> JobEnd:
         return JobEnd(

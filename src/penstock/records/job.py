@@ -7,7 +7,7 @@ import msgspec
 
 from penstock.records.account import AccountId, KeyId
 from penstock.records.model import ModelId
-from penstock.records.price import Price, Tier, cost_nanousd
+from penstock.records.price import ONCE, Price, Terms, Tier, cost_nanousd
 from penstock.records.prompt_chain import PromptChain
 from penstock.records.usage import Usage
 
@@ -71,7 +71,7 @@ class TicketChain(msgspec.Struct, frozen=True):
 class Ticket(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a request knows beside its body, kept with the job so that a keeper can run it."""
 
-    price: Price = Price()
+    price: Terms = (0, 0, 0, ONCE)
     tier: Tier = Tier.FLEX
     session: str = ""
     session_key: int = 0
@@ -91,7 +91,7 @@ class Ticket(msgspec.Struct, frozen=True, omit_defaults=True):
     def held_nanousd(self) -> int:
         """What is held of each of its limits: the most that it may cost, at its own price."""
         usage = Usage(self.prompt_tokens_estimate, self.output_tokens_max, 0)
-        return cost_nanousd(usage, self.price)
+        return cost_nanousd(usage, Price(*self.price))
 
 
 class NewJob(msgspec.Struct, frozen=True):

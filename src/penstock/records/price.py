@@ -1,14 +1,59 @@
-"""What tokens cost. The only way from tokens to money."""
+"""The price of one request, and what tokens cost: the only way from tokens to money."""
 
 from typing import Final
 
-from penstock.records.price_book import ONCE, BasisPoints, NanoUsd, Price, Prices, Tier
+from penstock.records.price_book import ONCE, Prices, Tier
 from penstock.records.usage import Usage
 
-__all__ = ["ONCE", "BasisPoints", "NanoUsd", "Price", "Prices", "Tier", "cost_nanousd"]
+__all__ = ["ONCE", "Price", "Prices", "Terms", "Tier", "cost_nanousd"]
+
+# A price as data, in the order of its fields.
+Terms = tuple[int, int, int, int]
 
 _TOKENS: Final = 1_000_000
 _DIVISOR: Final = _TOKENS * ONCE
+
+
+class Price:
+    """What one request pays: fixed at its start, kept with its usage.
+
+    Three prices in nano-dollars per million tokens, and a multiplier in basis points.
+    """
+
+    __slots__ = (
+        "cached_input_nanousd_per_mtok", "input_nanousd_per_mtok", "multiplier_bp",
+        "output_nanousd_per_mtok",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        input_nanousd_per_mtok: int = 0,
+        cached_input_nanousd_per_mtok: int = 0,
+        output_nanousd_per_mtok: int = 0,
+        multiplier_bp: int = ONCE,
+    ) -> None:
+        self.input_nanousd_per_mtok: Final = input_nanousd_per_mtok
+        self.cached_input_nanousd_per_mtok: Final = cached_input_nanousd_per_mtok
+        self.output_nanousd_per_mtok: Final = output_nanousd_per_mtok
+        self.multiplier_bp: Final = multiplier_bp
+
+    @property
+    def terms(self) -> Terms:
+        return (
+            self.input_nanousd_per_mtok,
+            self.cached_input_nanousd_per_mtok,
+            self.output_nanousd_per_mtok,
+            self.multiplier_bp,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Price) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        return hash(self.terms)
+
+    def __repr__(self) -> str:
+        return f"Price{self.terms}"
 
 
 def cost_nanousd(usage: Usage, price: Price) -> int:

@@ -1,4 +1,4 @@
-"""A row of a model's price book, and the price of one request: what is read and kept as data."""
+"""A row of a model's price book, as catalogues have it."""
 
 from datetime import date
 from enum import StrEnum
@@ -35,12 +35,3 @@ class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     flex_bp: BasisPoints = 5_000
     batch_bp: BasisPoints = 5_000
     valid_from: date | None = None
-
-
-class Price(msgspec.Struct, frozen=True, array_like=True):
-    """What one request pays: fixed at its start, kept with its usage."""
-
-    input_nanousd_per_mtok: int = 0
-    cached_input_nanousd_per_mtok: int = 0
-    output_nanousd_per_mtok: int = 0
-    multiplier_bp: int = ONCE

@@ -30,7 +30,7 @@ from penstock.records.job import (
 )
 from penstock.records.limit import Limit
 from penstock.records.model import Model
-from penstock.records.price import Tier
+from penstock.records.price import Price, Tier
 from penstock.records.request import InferenceRequest, RequestId
 from penstock.serving.large_values import LargeValues
 from penstock.store import Store, Transaction
@@ -200,7 +200,7 @@ def new_job(
     assert request.tier is not Tier.NOW, "what is wanted now is no job"
     body = {name: value for name, value in request.body.items() if name not in _NOT_KEPT}
     ticket = Ticket(
-        price=request.price,
+        price=request.price.terms,
         tier=request.tier,
         session=request.session,
         session_key=request.session_key,
@@ -240,7 +240,7 @@ def to_request(job: ClaimedJob, model: Model, cache_salt: str, payload: bytes) -
         caller_request_id=ticket.caller_request_id,
         asked_at=timestamp_of(job.id),
         tier=ticket.tier,
-        price=ticket.price,
+        price=Price(*ticket.price),
         workflow=ticket.workflow,
         prompt_family=ticket.prompt_family,
         client_retry=ticket.client_retry,
