@@ -23,7 +23,7 @@ class Endings:
         self._log = log
         self._lines = RequestLines()
         self._refusals = refusals
-        self._clock = clock
+        self._now = clock.now
         # By key and model.
         self._callers: dict[tuple[str, str], _Caller] = {}
 
@@ -50,14 +50,14 @@ class Endings:
                 about = caller.names + self._lines.labels(request, cost)
         _count(counters, end)
         if self._log.is_on:
-            at = self._clock.now()
+            at = self._now()
             self._log.write(self._lines.line(at, request_id, target, about, end))
 
     def count_refusal(self, key: Key | None, end: RequestEnd) -> None:
         """Nothing ran: the ledger has no row of it, only a count."""
         account = "" if key is None or key.account is None else key.account.id
         key_id = "" if key is None else key.id
-        self._refusals.count(self._clock.now(), account, key_id, end.error_code)
+        self._refusals.count(self._now(), account, key_id, end.error_code)
 
     def _caller(self, request: InferenceRequest) -> "_Caller":
         """What is kept of a key and a model, for as long as the key is of that account."""

@@ -142,7 +142,8 @@ class Journal:
             self._number += 1
             self._at, end = 0, len(framed)
             self._mapped_from = 0
-        self._segment[self._at : end] = framed
+        # Its position is `_at`: nobody else moves it.
+        self._segment.write(framed)
         self._at = end
         if end - self._mapped_from >= _MAPPED_BYTES:
             self._unmap_written()

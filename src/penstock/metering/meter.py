@@ -5,6 +5,7 @@ caller sees the last. What is charged is what was made for a caller who got some
 attempt is charged by the job's completion only: see charge.py.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from penstock.clock import Clock
@@ -29,7 +30,8 @@ class Metering:
 
     def __init__(self, journal: Journal, clock: Clock) -> None:
         self._journal = journal
-        self._clock = clock
+        self._now = clock.now
+        self._monotonic = clock.monotonic
 
     def open(self, request: InferenceRequest, end: RequestEnd, limits: tuple[int, ...]) -> "Meter":
         """For the next attempt, at `end`'s replica.
@@ -38,7 +40,7 @@ class Metering:
         """
         journal = self._journal
         slot = journal.take_slot()
-        waited_us = int((self._clock.now() - request.asked_at) * 1e6)
+        waited_us = int((self._now() - request.asked_at) * 1e6)
         try:
             opened = opening(request, end, waited_us, limits)
             journal.open(slot, opened)
@@ -46,8 +48,8 @@ class Metering:
             journal.slots.free(slot)
             raise
         if request.tier is _NOW:
-            return Meter(journal, self._clock, request, slot, end.cached_expected)
-        meter = JobMeter(journal, self._clock, request, slot, end.cached_expected)
+            return Meter(journal, self._monotonic, request, slot, end.cached_expected)
+        meter = JobMeter(journal, self._monotonic, request, slot, end.cached_expected)
         meter.keep(opened, end)
         return meter
 
@@ -56,25 +58,25 @@ class Meter(Tally):
     """One attempt's count, in the journal."""
 
     __slots__ = (
-        "_began", "_cached_expected", "_clock", "_first_at", "_is_closed", "_journal", "_request",
-        "_slot",
+        "_began", "_cached_expected", "_first_at", "_is_closed", "_journal", "_monotonic",
+        "_request", "_slot",
     )  # fmt: skip
 
     def __init__(
         self,
         journal: Journal,
-        clock: Clock,
+        monotonic: Callable[[], float],
         request: InferenceRequest,
         slot: int,
         cached_expected: int | None,
     ) -> None:
         super().__init__()
         self._journal = journal
-        self._clock = clock
+        self._monotonic = monotonic
         self._request = request
         self._slot = slot
         self._cached_expected = cached_expected
-        self._began = clock.monotonic()
+        self._began = monotonic()
         self._first_at = _NOT_YET
         self._is_closed = False
 
@@ -83,7 +85,7 @@ class Meter(Tally):
             # The slot may be another attempt's by now.
             return
         if self._first_at == _NOT_YET:
-            self._first_at = self._clock.monotonic()
+            self._first_at = self._monotonic()
         if len(usage) > USAGE_BYTES_MAX:
             counts = read_usage(usage)
             if counts is None:
@@ -93,7 +95,7 @@ class Meter(Tally):
 
     def note_uncounted(self) -> None:
         if self._first_at == _NOT_YET:
-            self._first_at = self._clock.monotonic()
+            self._first_at = self._monotonic()
 
     def settle(self, usage: Usage | None) -> None:
         self.close(_OK, usage=usage, is_delivered=True)
@@ -118,7 +120,7 @@ class Meter(Tally):
         journal.slots.free(slot)
 
     def _times(self, usage: Usage | None) -> Times:
-        now = self._clock.monotonic()
+        now = self._monotonic()
         duration_us = int((now - self._began) * 1e6)
         if not self._request.is_stream:
             return duration_us, None, None
