@@ -46,7 +46,7 @@ class LinkTable:
         # Whether the total is what an engine counted, not what we guessed.
         self.is_taught = array("B", (0,))
         self.replica = array("H", (0,))
-        bits = (links_max // _SLOTS_LINKS).bit_length()
+        bits = max(0, (links_max // _SLOTS_LINKS).bit_length() - 1)
         self._mask = (1 << bits) - 1
         self._parts = [LinkSlots(self.link, bits) for _ in range(1 << bits)]
 
@@ -98,9 +98,9 @@ class LinkTable:
             self.children[parent] += 1
         return entry
 
-    def list_first(self, entry: int, other: int) -> None:
-        """Let `find` lead to this entry; `other` is what it finds for the link now, or 0."""
-        ring, link = self.ring, self.link[entry]
+    def list_first(self, entry: int, link: int, other: int) -> None:
+        """Let `find` lead to this entry of a link; `other` is what it finds now, or 0."""
+        ring = self.ring
         part = self._parts[link & self._mask]
         if other:
             ring[entry] = ring[other]

@@ -253,7 +253,7 @@ class PrefixIndex:
             table.unlist(oldest)
             self._shelves[table.replica[oldest]].unlisted[link] = oldest
             first = table.find(link)
-        table.list_first(entry, first)
+        table.list_first(entry, link, first)
 
     def _make_room(self, shelf: Shelf, wanted: int) -> int:
         """Forget until so many links fit; say how many do.

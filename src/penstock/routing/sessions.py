@@ -40,6 +40,8 @@ class Sessions:
     def __init__(self, sessions_max: int) -> None:
         self._max = sessions_max
         self._sessions: dict[int, Session] = {}
+        # Those whose last request failed.
+        self._failed: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -55,7 +57,9 @@ class Sessions:
         if session is None:
             session = Session(replica)
             if len(self._sessions) >= self._max:
-                del self._sessions[next(iter(self._sessions))]
+                oldest = next(iter(self._sessions))
+                del self._sessions[oldest]
+                self._failed.discard(oldest)
         self._sessions[key] = session
         session.replica = replica
         if not links or len(links) + start > _LINKS_MAX:
@@ -73,11 +77,12 @@ class Sessions:
         session = self._sessions.get(key)
         if session is not None:
             session.failed, session.failed_at = replica, now
+            self._failed.add(key)
 
     def forget_failure(self, key: int) -> None:
-        session = self._sessions.get(key)
-        if session is not None:
-            session.failed = None
+        if key in self._failed:
+            self._failed.remove(key)
+            self._sessions[key].failed = None
 
 
 def first_change(session: Session, chain: PromptChain) -> int | None:

@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from penstock.wire.json_body import Fields
 from penstock.wire.known_prompt import KnownPrompt
-from penstock.wire.prompt_chain import digest
+from penstock.wire.prompt_chain import digest, is_system
 from penstock.wire.prompt_shapes import Part, Tool
 
 SEARCHED_MESSAGES: Final = 8
@@ -21,7 +21,6 @@ _SYSTEM_BYTES: Final = 512
 # A byte of text takes at most six in JSON: \u0041.
 _JSON_BYTES: Final = 6 * _SYSTEM_BYTES
 _STRING_BYTES: Final = _JSON_BYTES + 2
-_SYSTEM_ROLES: Final = (b'"system"', b'"developer"')
 _QUOTE: Final = ord('"')
 # To decode an agent's tools again at every turn would cost ten times what finding its family does.
 _FAMILIES_MAX: Final = 4096
@@ -57,10 +56,14 @@ def prompt_family(fields: Fields, messages: list[Fields], known: KnownPrompt | N
 
 def find_system(messages: list[Fields]) -> Raw | None:
     """The content of the first system message."""
-    for message in messages[:SEARCHED_MESSAGES]:
-        role, content = message.get("role"), message.get("content")
-        if role is not None and content is not None and bytes(role) in _SYSTEM_ROLES:
-            return content
+    for index, message in enumerate(messages):
+        if index == SEARCHED_MESSAGES:
+            break
+        role = message.get("role")
+        if role is not None and is_system(role):
+            content = message.get("content")
+            if content is not None:
+                return content
     return None
 
 

@@ -22,7 +22,7 @@ def test_links_are_found_whatever_came_and_went_before(
         holders = held.setdefault(link, {})
         if is_new and replica not in holders:
             entry = table.make(link, replica, 0)
-            table.list_first(entry, table.find(link))
+            table.list_first(entry, link, table.find(link))
             holders[replica] = entry
         elif not is_new and replica in holders:
             entry = holders.pop(replica)
@@ -43,8 +43,9 @@ def test_place_that_was_given_back_is_taken_again() -> None:
     for turn in range(5):
         entries = []
         for link in range(1, 1025):
-            entry = table.make(link + turn * 4096, 1, 0)
-            table.list_first(entry, 0)
+            entry_link = link + turn * 4096
+            entry = table.make(entry_link, 1, 0)
+            table.list_first(entry, entry_link, 0)
             entries.append(entry)
         size = size or table.bytes_held()
         assert table.bytes_held() == size
@@ -59,7 +60,7 @@ def test_table_of_any_size_has_free_slots_when_it_is_full() -> None:
     for links_max in (1, 2, 3, 5, 8, 100, 1024, 2**13):
         table = LinkTable(links_max)
         for link in range(1, links_max + 1):
-            table.list_first(table.make(link, 1, 0), 0)
+            table.list_first(table.make(link, 1, 0), link, 0)
         slots = slots_of(table)
         assert len(slots) >= 1.5 * links_max
         assert all(part.used < len(part._slots) for part in table._parts)
@@ -70,5 +71,5 @@ def test_table_takes_memory_as_it_fills() -> None:
     table = LinkTable(2**20)
     assert table.bytes_held() < 2**17
     for link in range(1, 10_001):
-        table.list_first(table.make(link, 1, 0), 0)
+        table.list_first(table.make(link, 1, 0), link, 0)
     assert table.bytes_held() < 96 * 10_000

@@ -211,3 +211,17 @@ def test_sessions_do_not_share_what_they_remember() -> None:
     other = sessions.find(12)
     assert other is not None
     assert (other.replica, other.prompts) == ("a", [])
+
+
+def test_failure_is_forgotten_with_its_session() -> None:
+    sessions = Sessions(2)
+    for key in (1, 2):
+        sessions.note(key, ReplicaId("a"), (), 0, 0)
+        sessions.note_failure(key, ReplicaId("a"), NOW)
+    sessions.forget_failure(2)
+    sessions.note(3, ReplicaId("a"), (), 0, 0)
+    assert sessions.find(1) is None
+    sessions.note(1, ReplicaId("a"), (), 0, 0)
+    sessions.forget_failure(1)
+    assert [session.failed for key in (1, 3) if (session := sessions.find(key))] == [None, None]
+    assert not sessions._failed
