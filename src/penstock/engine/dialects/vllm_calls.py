@@ -2,25 +2,38 @@
 
 from typing import Final
 
-import msgspec
-from msgspec import Raw
-
 from penstock.records.request import Api
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call:
     """One of the engine's APIs: where it is, which field is its prompt, what else it knows."""
 
-    path: str
-    prompt: str
-    # The names by which a caller bounds the output; the first one is set where none is given.
-    output_limits: tuple[str, ...] = ()
-    has_stream_options: bool = False
-    # Set whatever the caller says.
-    fixed: tuple[tuple[str, Raw], ...] = ()
-    # Where the engine goes by an id in the body, not by the header that has ours: what it begins
-    # with, because answers carry it.
-    id_prefix: str = ""
+    __slots__ = (
+        "fixed", "has_stream_options", "id_prefix", "opening", "output_limits", "path", "prompt",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        path: str,
+        prompt: str,
+        output_limits: tuple[str, ...] = (),
+        *,
+        has_stream_options: bool = False,
+        fixed: bytes = b"",
+        id_prefix: bytes = b"",
+    ) -> None:
+        self.path = path
+        self.prompt = prompt
+        # What a body begins with: the name of the prompt.
+        self.opening = b'{"%s":' % prompt.encode()
+        # The names by which a caller bounds the output; the first one is set where none is given.
+        self.output_limits = output_limits
+        self.has_stream_options = has_stream_options
+        # Set whatever the caller says.
+        self.fixed = fixed
+        # Where the engine goes by an id in the body, not by the header that has ours: what it
+        # begins with, because answers carry it.
+        self.id_prefix = id_prefix
 
 
 CALLS: Final = {
@@ -38,7 +51,7 @@ CALLS: Final = {
         "input",
         ("max_output_tokens",),
         # An engine's own memory is lost with it, and no other replica has it.
-        fixed=(("store", Raw(b"false")),),
-        id_prefix="resp_",
+        fixed=b',"store":false',
+        id_prefix=b"resp_",
     ),
 }
