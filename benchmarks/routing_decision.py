@@ -212,7 +212,7 @@ def _long_body(number: int) -> bytes:
 def _read(body: bytes) -> PromptRequest:
     """As the gateway does before it decides."""
     parsed = read_body(body)
-    return read_chat(parsed.fields, frozenset(), parsed.messages)
+    return read_chat(parsed.fields, frozenset(), parsed)
 
 
 def _hash(prompt: PromptRequest, messages: list[Fields]) -> tuple[PromptChain, int]:

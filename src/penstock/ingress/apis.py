@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock.errors import InvalidRequest
-from penstock.ingress.routes import Route, Surface
+from penstock.ingress.routes import Route
 from penstock.records.model import Family, Model
 from penstock.records.request import Api
 from penstock.wire.anthropic import read_messages
@@ -13,6 +13,9 @@ from penstock.wire.embeddings import read_embeddings
 from penstock.wire.json_body import Fields, is_given
 from penstock.wire.prompt_request import PromptRequest
 from penstock.wire.responses import read_responses
+
+_EMBEDDINGS: Final = Api.EMBEDDINGS
+_MAKES_VECTORS: Final = Family.EMBEDDINGS
 
 Reader = Callable[[Fields, frozenset[str]], PromptRequest]
 
@@ -27,8 +30,8 @@ READERS: Final[dict[Api, Reader]] = {
 
 def api_of(route: Route, model: Model, fields: Fields) -> Api:
     """By the path; on `/ai/run` by the model and, where it takes two, by what is sent."""
-    if route.surface is Surface.WORKERS_RUN:
-        if model.family is Family.EMBEDDINGS:
+    if route.is_run:
+        if model.family is _MAKES_VECTORS:
             return Api.EMBEDDINGS
         if model.family is not Family.RESPONSES or not is_given(fields, "input"):
             return Api.CHAT
@@ -36,7 +39,8 @@ def api_of(route: Route, model: Model, fields: Fields) -> Api:
             if is_given(fields, other):
                 raise InvalidRequest(f"Send `input` or `{other}`, not both.", param="input")
         return Api.RESPONSES
-    if (route.api is Api.EMBEDDINGS) is not (model.family is Family.EMBEDDINGS):
-        makes = "vectors" if model.family is Family.EMBEDDINGS else "text"
+    makes_vectors = model.family is _MAKES_VECTORS
+    if (route.api is _EMBEDDINGS) is not makes_vectors:
+        makes = "vectors" if makes_vectors else "text"
         raise InvalidRequest(f"{model.id} makes {makes}: this path is not for it.", param="model")
     return route.api

@@ -6,20 +6,18 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.ingress.routes import Route, Surface
-from penstock.records.account import Account, Grant
-from penstock.records.model import Model
+from penstock.ingress.caller_headers import TRUE, CallerHeaders
+from penstock.ingress.granted import Granted
+from penstock.ingress.routes import Route
 from penstock.records.request import Api
 from penstock.wire.json_body import Field, Fields
-from penstock.wire.large_body import ParsedBody
-from penstock.wire.prompt_memory import BodyDigests
 from penstock.wire.prompt_request import OPTIONS
 from penstock.wire.queued import wants_queue
 
 if TYPE_CHECKING:
-    from penstock.ingress.reading import CallerHeaders
+    from penstock.wire.parsed_body import ParsedBody
+    from penstock.wire.prompt_memory import BodyDigests
 
-_TRUE: Final = ("true", "1")
 _SERVICE_TIER: Final = Field("service_tier", msgspec.json.Decoder(str | None), None)
 
 
@@ -36,33 +34,52 @@ class Wish(Enum):
     IN_PLACE = auto()
 
 
-class Asked(msgspec.Struct):
+class Asked:
     """What is known before the prompt itself is read. `wish` is None for what is wanted now."""
 
-    route: Route
-    model: Model
-    grant: Grant
-    account: Account
-    fields: Fields
-    api: Api = Api.CHAT
-    body_bytes: int = 0
-    wish: Wish | None = None
-    # A long chat's messages as far as they were read on the way, and by what it is known again.
-    parsed: ParsedBody | None = None
-    digests: BodyDigests | None = None
+    __slots__ = (
+        "account", "api", "body_bytes", "digests", "fields", "grant", "granted", "model", "parsed",
+        "route", "wish",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        route: Route,
+        granted: Granted,
+        fields: Fields,
+        api: Api,
+        body_bytes: int,
+        wish: Wish | None = None,
+    ) -> None:
+        self.route = route
+        self.granted = granted
+        self.model = granted.model
+        self.grant = granted.grant
+        self.account = granted.account
+        self.fields = fields
+        self.api = api
+        self.body_bytes = body_bytes
+        self.wish = wish
+        # A long chat's messages as far as they were read on the way, and by what it is known again.
+        self.parsed: ParsedBody | None = None
+        self.digests: BodyDigests | None = None
+
+    def with_fields(self, fields: Fields) -> "Asked":
+        """The same of one of several that came in a body."""
+        return Asked(self.route, self.granted, fields, self.api, self.body_bytes, self.wish)
 
 
-def wish_of(route: Route, headers: "CallerHeaders", fields: Fields) -> Wish | None:
+def wish_of(route: Route, headers: CallerHeaders, fields: Fields) -> Wish | None:
     """None for most, after a few lookups: every request comes by here."""
     if (
-        route.surface is not Surface.WORKERS_RUN
+        not route.is_run
         and "service_tier" not in fields
         and "options" not in fields
         and not route.query
         and not headers.has_preference
     ):
         return None
-    if route.surface is Surface.WORKERS_RUN:
+    if route.is_run:
         if wants_queue(fields) or _asks_for_queue(route, fields):
             return Wish.QUEUE
         if headers.wants_task():
@@ -83,7 +100,7 @@ def wish_of(route: Route, headers: "CallerHeaders", fields: Fields) -> Wish | No
 def _asks_for_queue(route: Route, fields: Fields) -> bool:
     """Options come in the query and in the body."""
     query = route.query
-    if query and query.get("queueRequest", "").lower() in _TRUE:
+    if query and query.get("queueRequest", "").lower() in TRUE:
         return True
     if "options" not in fields:
         return False

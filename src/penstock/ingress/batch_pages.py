@@ -8,10 +8,11 @@ from starlette.responses import Response
 
 from penstock.clock import Clock, new_id
 from penstock.errors import InvalidRequest, NotFound
+from penstock.ingress.caller_headers import CallerHeaders
 from penstock.ingress.file_pages import account_of, key_of, page_limit
 from penstock.ingress.json_pages import json_response
 from penstock.ingress.page_body import read_struct
-from penstock.ingress.reading import CallerHeaders, RequestReader
+from penstock.ingress.reading import RequestReader
 from penstock.ingress.settings import Settings
 from penstock.queue import Batches, NewBatch
 from penstock.queue.batch_files import FileBatch, FileBatches

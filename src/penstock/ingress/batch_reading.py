@@ -15,7 +15,8 @@ from penstock.errors import (
     OverLimit,
     QueueFull,
 )
-from penstock.ingress.reading import CallerHeaders, RequestReader
+from penstock.ingress.caller_headers import CallerHeaders
+from penstock.ingress.reading import RequestReader
 from penstock.ingress.routes import Route, Surface
 from penstock.ingress.settings import Settings
 from penstock.queue.batch_files import FileBatch, FileBatches, RefusedLine

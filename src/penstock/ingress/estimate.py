@@ -5,7 +5,7 @@ The prompt is estimated by its bytes: a tokenizer would cost more than the rest 
 
 import math
 from decimal import Decimal, InvalidOperation
-from typing import NamedTuple
+from typing import Final
 
 from penstock.errors import CostCapped, InvalidRequest
 from penstock.metering import usd
@@ -14,20 +14,26 @@ from penstock.records.price import Price, cost_nanousd
 from penstock.records.usage import Usage
 from penstock.wire.prompt_request import PromptRequest
 
-_HEADER = "x-penstock-max-cost-usd"
-_USD_MAX = 10**6
+_HEADER: Final = "x-penstock-max-cost-usd"
+_USD_MAX: Final = 10**6
 
 
-class Estimate(NamedTuple):
+class Estimate:
     """Tokens that a budget reserves. `max_tokens` is what one choice may have."""
 
-    prompt_tokens: int
-    max_tokens: int
-    choices: int
+    __slots__ = ("choices", "max_tokens", "prompt_tokens")
+
+    def __init__(self, prompt_tokens: int, max_tokens: int, choices: int) -> None:
+        self.prompt_tokens = prompt_tokens
+        self.max_tokens = max_tokens
+        self.choices = choices
 
     @property
     def output_tokens(self) -> int:
         return self.choices * self.max_tokens
+
+    def shortened(self, max_tokens: int) -> "Estimate":
+        return Estimate(self.prompt_tokens, max_tokens, self.choices)
 
     def cost_nanousd(self, price: Price) -> int:
         """With nothing cached and every choice at its longest."""
@@ -55,12 +61,12 @@ def within_cap(wanted: Estimate, price: Price, cap: str, *, may_shorten: bool) -
         least, most = 0, wanted.max_tokens
         while least < most:
             middle = (least + most + 1) // 2
-            if wanted._replace(max_tokens=middle).cost_nanousd(price) > cap_nanousd:
+            if wanted.shortened(middle).cost_nanousd(price) > cap_nanousd:
                 most = middle - 1
             else:
                 least = middle
         if least:
-            return wanted._replace(max_tokens=least)
+            return wanted.shortened(least)
     raise CostCapped(
         f"This request may cost up to ${usd(wanted.cost_nanousd(price))}, more than the"
         f" ${usd(cap_nanousd)} that `{_HEADER}` allows. Shorten the prompt, lower `max_tokens`, or"

@@ -10,7 +10,8 @@ from starlette.types import Receive, Scope, Send
 
 from penstock.errors import AccountBlocked, Error, Forbidden, InvalidRequest, StoreUnavailable
 from penstock.events import Event, Feed, Reader, openai_body
-from penstock.ingress.reading import CallerHeaders, RequestReader
+from penstock.ingress.caller_headers import CallerHeaders
+from penstock.ingress.reading import RequestReader
 from penstock.records.account import AccountId
 
 _HEADERS: Final = [

@@ -14,8 +14,9 @@ from penstock.errors import (
     Forbidden,
     InvalidRequest,
 )
+from penstock.ingress.caller_headers import CallerHeaders
 from penstock.ingress.json_pages import json_response
-from penstock.ingress.reading import CallerHeaders, RequestReader
+from penstock.ingress.reading import RequestReader
 from penstock.ingress.settings import Settings
 from penstock.ingress.upload_form import UploadForm
 from penstock.queue.files import INPUT, FileQuery, Files, StoredFile

@@ -13,11 +13,11 @@ from msgspec import Raw
 from penstock.clock import Clock
 from penstock.errors import EngineFailed, InternalError, Refused
 from penstock.ingress.asked import Asked
+from penstock.ingress.caller_headers import CallerHeaders
 from penstock.ingress.exchange import JSON, Exchange
 from penstock.ingress.job_answers import JobLookup, SeenJob, job_answer
 from penstock.ingress.job_failure import job_error
 from penstock.ingress.job_waits import JobWaits
-from penstock.ingress.reading import CallerHeaders
 from penstock.ingress.routes import Surface
 from penstock.ingress.settings import Settings
 from penstock.ingress.sinks import ClientSink

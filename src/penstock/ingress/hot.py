@@ -122,7 +122,7 @@ class HotDoor:
         try:
             route = find_route(exchange.target)
             headers = CallerHeaders(exchange.headers)
-            key = self._reader.known_key(headers) or await self._reader.authenticate(headers)
+            key = self._reader.find_key(headers) or await self._reader.authenticate(headers)
             asked = self._reader.open(route, headers, key, exchange.take_body())
             wish = asked.wish
             if wish is not None and wish in _QUEUED:

@@ -6,10 +6,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.errors import AccountBlocked, Forbidden, NotFound
+from penstock.ingress.caller_headers import CallerHeaders
 from penstock.ingress.job_answers import JobLookup, SeenJob, job_answer
 from penstock.ingress.json_pages import json_response
 from penstock.ingress.queue_answers import QueueAnswers
-from penstock.ingress.reading import CallerHeaders, RequestReader
+from penstock.ingress.reading import RequestReader
 from penstock.queue import JobQuery
 from penstock.records.account import AccountId
 from penstock.records.job import BatchId, JobId, JobState

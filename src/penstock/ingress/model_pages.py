@@ -10,9 +10,10 @@ from starlette.responses import Response
 from penstock.catalogue import Catalogue
 from penstock.clock import Clock
 from penstock.errors import AccountBlocked, Forbidden, InvalidRequest, UnknownModel
+from penstock.ingress.caller_headers import CallerHeaders
 from penstock.ingress.json_pages import json_response
 from penstock.ingress.openapi import input_schema, output_schema
-from penstock.ingress.reading import CallerHeaders, RequestReader
+from penstock.ingress.reading import RequestReader
 from penstock.records.account import Key, Role
 from penstock.records.model import Model, ModelId
 from penstock.wire.models import OpenAIModelList, found_model, openai_model

@@ -13,8 +13,9 @@ import msgspec
 from penstock.clock import Clock, new_id
 from penstock.errors import BodyTooLarge, Refused
 from penstock.ingress.asked import Asked, Wish
+from penstock.ingress.caller_headers import CallerHeaders
 from penstock.ingress.queue_answers import STRUCTURED, QueueAnswers
-from penstock.ingress.reading import CallerHeaders, RequestReader
+from penstock.ingress.reading import RequestReader
 from penstock.ingress.settings import Settings
 from penstock.queue import NewBatch
 from penstock.records.job import BatchId, Door, NewJob, Submission
@@ -111,7 +112,7 @@ class QueueDoor:
         return batch
 
     def _read(self, item: QueueItem, asked: Asked, headers: CallerHeaders) -> InferenceRequest:
-        own = msgspec.structs.replace(asked, fields=item.fields, parsed=None, digests=None)
+        own = asked.with_fields(item.fields)
         return self._reader.prompt(RequestId(new_id()), headers, own, Tier.FLEX)
 
 

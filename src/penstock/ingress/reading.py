@@ -10,15 +10,16 @@ from msgspec import Raw
 
 from penstock.catalogue import Catalogue
 from penstock.clock import timestamp_of
-from penstock.errors import InvalidRequest, MissingCapability, Unauthenticated
+from penstock.errors import InvalidRequest, MissingCapability
 from penstock.ingress.apis import READERS, api_of
 from penstock.ingress.asked import Asked, Wish, wish_of
+from penstock.ingress.caller_headers import TRUE, CallerHeaders, label
 from penstock.ingress.estimate import Estimate, estimate, within_cap
-from penstock.ingress.labels import retry_number, workflow_label
-from penstock.ingress.routes import Route, Surface
+from penstock.ingress.granted import Granted, Grants
+from penstock.ingress.routes import Route
 from penstock.ingress.settings import Settings
 from penstock.metering import PriceBook
-from penstock.policy import KeyMirror, authorize
+from penstock.policy import KeyMirror
 from penstock.records.account import Key
 from penstock.records.model import Capability, Family, Model
 from penstock.records.price import Price, Tier
@@ -26,105 +27,19 @@ from penstock.records.prompt_chain import PromptChain
 from penstock.records.request import Api, InferenceRequest, RequestId
 from penstock.wire.chat import read_chat
 from penstock.wire.hosted_tools import drop_namespaces
-from penstock.wire.json_body import Fields
-from penstock.wire.large_body import LARGE_BYTES, ParsedBody, read_body
-from penstock.wire.prefer import Preference, read_prefer
+from penstock.wire.json_body import Fields, read_fields
+from penstock.wire.large_body import LARGE_BYTES, read_body
+from penstock.wire.parsed_body import ParsedBody
 from penstock.wire.prompt_chain import digest, prompt_chain
 from penstock.wire.prompt_learning import learn
 from penstock.wire.prompt_memory import BodyDigests, PromptMemory
 from penstock.wire.prompt_request import MODEL, PromptRequest
+from penstock.wire.short_body import read_short_chat
 from penstock.wire.workers_ai import chat_fields
 
-_BEARER: Final = b"bearer "
-_LABEL_CHARS_MAX: Final = 256
-_SESSION_HEADERS: Final = (b"x-session-affinity", b"x-session-id", b"session-id")
-_TRUE: Final = ("true", "1")
-
+_CHAT: Final = Api.CHAT
+_NOW: Final = Tier.NOW
 _input_decoder = msgspec.json.Decoder(Fields)
-
-
-class CallerHeaders:
-    """The few request headers that we read, by name; the last one of a name counts."""
-
-    __slots__ = ("_by_name",)
-
-    def __init__(self, headers: list[tuple[bytes, bytes]]) -> None:
-        self._by_name = dict(headers)
-
-    def secret(self) -> bytes:
-        """The API key: `Authorization: Bearer`, or `x-api-key`."""
-        value = self._by_name.get(b"authorization", b"")
-        if value[:7].lower() == _BEARER:
-            secret = value[7:].strip()
-        else:
-            secret = self._by_name.get(b"x-api-key", b"")
-        if not secret:
-            raise Unauthenticated
-        return secret
-
-    def session(self) -> bytes:
-        """The session's name, as the caller wrote it."""
-        for name in _SESSION_HEADERS:
-            value = self._by_name.get(name)
-            if value:
-                return value
-        return b""
-
-    def caller_request_id(self) -> str:
-        value = self._by_name.get(b"x-request-id")
-        return _label(value) if value else ""
-
-    def refuse_encoding(self) -> None:
-        encoding = self._by_name.get(b"content-encoding")
-        if encoding is not None and encoding.lower() != b"identity":
-            raise InvalidRequest(
-                f"Content encoding `{_label(encoding)}` is not supported: send plain JSON."
-            )
-
-    def workflow(self, in_body: str) -> str:
-        ours = self._by_name.get(b"x-penstock-workflow")
-        theirs = self._by_name.get(b"cf-aig-metadata")
-        if not (ours or theirs or in_body):
-            return ""
-        return workflow_label(ours or b"", theirs or b"", in_body)
-
-    def client_retry(self) -> int | None:
-        value = self._by_name.get(b"x-stainless-retry-count")
-        return retry_number(value) if value else None
-
-    def cost_cap(self) -> str | None:
-        value = self._by_name.get(b"x-penstock-max-cost-usd")
-        return None if value is None else _label(value)
-
-    def wants_cost(self) -> bool:
-        return self._by_name.get(b"x-penstock-cost", b"") in (b"1", b"true")
-
-    def rejects_if_busy(self) -> bool:
-        value = self._by_name.get(b"x-penstock-reject-if-busy")
-        return _label(value).lower() in _TRUE if value else False
-
-    def wants_task(self) -> bool:
-        value = self._by_name.get(b"cf-aig-async")
-        return _label(value).lower() in _TRUE if value else False
-
-    @property
-    def has_preference(self) -> bool:
-        return b"prefer" in self._by_name
-
-    def preference(self) -> Preference | None:
-        value = self._by_name.get(b"prefer")
-        return read_prefer(value) if value else None
-
-    def idempotency_key(self) -> str | None:
-        """Whole: two keys that begin alike are not the same."""
-        value = self._by_name.get(b"idempotency-key")
-        if not value:
-            return None
-        if len(value) > _LABEL_CHARS_MAX:
-            raise InvalidRequest(
-                f"`Idempotency-Key` must be at most {_LABEL_CHARS_MAX} characters."
-            )
-        return value.decode("latin-1")
 
 
 class RequestReader:
@@ -139,19 +54,19 @@ class RequestReader:
     ) -> None:
         self._catalogue = catalogue
         self._keys = keys
+        self._grants = Grants(keys)
         self._prices = prices
         self._media_hosts = frozenset(settings.media_hosts)
         self._bytes_per_token = settings.prompt_bytes_per_token
         self._is_flex_on = settings.flex
         self._memory = PromptMemory()
 
-    def known_key(self, headers: CallerHeaders) -> Key | None:
-        """Without waiting; None when it must be looked up."""
-        return self._keys.find(headers.secret())
+    def find_key(self, headers: CallerHeaders) -> Key | None:
+        """The caller's key, if it is known here; `authenticate` looks further."""
+        return self._keys.find_hashed(headers.secret_sha256())
 
     async def authenticate(self, headers: CallerHeaders) -> Key:
-        secret = headers.secret()
-        return self._keys.find(secret) or await self._keys.look_up(secret)
+        return self.find_key(headers) or await self._keys.look_up(headers.secret())
 
     def read(
         self, request_id: RequestId, route: Route, headers: CallerHeaders, key: Key, body: bytes
@@ -163,38 +78,38 @@ class RequestReader:
         """Whose it is, for which model, and whether it is wanted now; its prompt is not read."""
         headers.refuse_encoding()
         digests = self._digests(route, key, body)
-        parsed = read_body(body, None if digests is None else self._memory.find(digests))
+        parsed = self._split(route, body, digests)
         fields = parsed.fields
         model = self._find_model(route, fields)
-        salt = self._keys.salt_for(key.account.id) if key.account is not None else ""
-        grant = authorize(key, model, salt, route.account)
-        assert key.account is not None, "authorize grants nothing to a key without one"
-        if route.surface is Surface.WORKERS_RUN:
+        granted = self._grants.find(key, model, route.account)
+        if route.is_run:
             fields = _unwrapped(route, fields)
         api = api_of(route, model, fields)
         wish = wish_of(route, headers, fields)
         if wish is not None:
             self._require_queue(model, wish, api)
-        asked = Asked(route, model, grant, key.account, fields, api, len(body), wish)
+        asked = Asked(route, granted, fields, api, len(body), wish)
         if fields is parsed.fields and parsed.messages is not None:
             # What came one level down has its own messages, whatever stands beside it.
             asked.parsed, asked.digests = parsed, digests
         return asked
 
     def prompt(
-        self, request_id: RequestId, headers: CallerHeaders, asked: Asked, tier: Tier = Tier.NOW
+        self, request_id: RequestId, headers: CallerHeaders, asked: Asked, tier: Tier = _NOW
     ) -> InferenceRequest:
         """The prompt itself, priced by how soon it is wanted."""
-        route, model, grant = asked.route, asked.model, asked.grant
+        route, model, granted = asked.route, asked.model, asked.granted
+        grant, seed = granted.grant, granted.seed
         parsed, digests = _taken_out(asked)
         prompt = self._read(asked, parsed)
-        _require(model, prompt, asked.api)
+        if prompt.needs:
+            _require(model, prompt, asked.api)
         asked_at = timestamp_of(request_id)
         price = self._prices.price(model.id, tier, asked_at)
         wanted = self._estimate(prompt, model, price, headers.cost_cap())
-        seed = digest(grant.cache_salt)
-        chain = self._chain(prompt, model, seed, parsed, digests)
-        session = headers.session() or prompt.cache_key or prompt.conversation
+        chain = self._chain(prompt, granted, parsed, digests)
+        in_body = prompt.cache_key or prompt.conversation
+        session = headers.session() or in_body
         return InferenceRequest(
             id=request_id,
             account=grant.account,
@@ -204,8 +119,8 @@ class RequestReader:
             is_stream=prompt.is_stream,
             cache_salt=grant.cache_salt,
             api=asked.api,
-            session=_label(session) if session else "",
-            wants_usage=prompt.wants_usage or route.surface is Surface.WORKERS_RUN,
+            session=headers.session_label() if headers.session() else label(in_body),
+            wants_usage=prompt.wants_usage or route.is_run,
             wants_continuous_usage=prompt.wants_continuous_usage,
             choices=prompt.choices,
             reject_if_busy=_rejects_if_busy(route, headers, prompt),
@@ -225,25 +140,32 @@ class RequestReader:
             is_affinity_strict=grant.is_affinity_strict,
         )
 
+    def _split(self, route: Route, body: bytes, digests: BodyDigests | None) -> ParsedBody:
+        if len(body) >= LARGE_BYTES:
+            return read_body(body, None if digests is None else self._memory.find(digests))
+        if route.api is _CHAT:
+            return read_short_chat(body)
+        return ParsedBody(read_fields(body))
+
     def _digests(self, route: Route, key: Key, body: bytes) -> BodyDigests | None:
         """None for a body that cannot be a known prompt."""
-        if len(body) < LARGE_BYTES or route.api is not Api.CHAT or key.account is None:
+        if len(body) < LARGE_BYTES or route.api is not _CHAT or key.account is None:
             return None
-        if route.surface is Surface.WORKERS_RUN and route.model is None:
+        if route.is_run and route.model is None:
             return None
         return self._memory.digests(key.account.id, body)
 
     def _read(self, asked: Asked, parsed: ParsedBody | None) -> PromptRequest:
-        if asked.api is not Api.CHAT:
+        if asked.api is not _CHAT:
             if asked.api is Api.RESPONSES and asked.model.family is Family.RESPONSES:
                 drop_namespaces(asked.fields)
             return READERS[asked.api](asked.fields, self._media_hosts)
         fields = asked.fields
-        if asked.route.surface is Surface.WORKERS_RUN:
+        if asked.route.is_run:
             fields = chat_fields(fields, asked.model)
         if parsed is None:
             return read_chat(fields, self._media_hosts)
-        return read_chat(fields, self._media_hosts, parsed.messages, parsed.known)
+        return read_chat(fields, self._media_hosts, parsed)
 
     def _require_queue(self, model: Model, wish: Wish, api: Api) -> None:
         if not self._is_flex_on:
@@ -263,13 +185,12 @@ class RequestReader:
     def _chain(
         self,
         prompt: PromptRequest,
-        model: Model,
-        seed: int,
+        granted: Granted,
         parsed: ParsedBody | None,
         digests: BodyDigests | None,
     ) -> PromptChain:
-        root = digest(model.id, seed)
-        image_bytes = int(model.image_tokens_max * self._bytes_per_token)
+        root = granted.root
+        image_bytes = int(granted.model.image_tokens_max * self._bytes_per_token)
         before = None if parsed is None else parsed.known
         chain = prompt_chain(
             root, prompt.fields, prompt.messages, prompt.media, image_bytes, before
@@ -304,7 +225,7 @@ def _taken_out(asked: Asked) -> tuple[ParsedBody | None, BodyDigests | None]:
     parsed, digests = asked.parsed, asked.digests
     asked.parsed = asked.digests = None
     # What is no chat has not had its messages checked, so nothing may be learned of them.
-    return (parsed, digests) if asked.api is Api.CHAT else (None, None)
+    return (parsed, digests) if asked.api is _CHAT else (None, None)
 
 
 def _unwrapped(route: Route, fields: Fields) -> Fields:
@@ -348,14 +269,7 @@ def _rejects_if_busy(route: Route, headers: CallerHeaders, prompt: PromptRequest
     """Options come three ways: in the body, in the query, in a header."""
     query = route.query
     return (
-        bool(prompt.options.reject_if_busy)
-        or (bool(query) and query.get("rejectIfBusy", "").lower() in _TRUE)
+        prompt.rejects_if_busy
+        or (bool(query) and query.get("rejectIfBusy", "").lower() in TRUE)
         or headers.rejects_if_busy()
     )
-
-
-def _label(value: bytes | str) -> str:
-    """A caller's own text, cut and made safe to write back and to log."""
-    start = value[:_LABEL_CHARS_MAX]
-    text = start.decode("latin-1") if isinstance(start, bytes) else start
-    return text if text.isprintable() else "".join(c for c in text if c.isprintable())

@@ -4,8 +4,6 @@ from enum import Enum, auto
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
-import msgspec
-
 from penstock.errors import InvalidRequest, MalformedModel, NotFound
 from penstock.ingress.settings import Settings
 from penstock.records.request import Api
@@ -39,17 +37,32 @@ class Surface(Enum):
         return self is not Surface.OPENAI
 
 
-class Route(msgspec.Struct):
+_CHAT: Final = Api.CHAT
+_NO_QUERY: Final[dict[str, str]] = {}
+
+
+class Route:
     """`account` is None where the path names none; `model` where the body must.
 
     On `/ai/run` the model and the body decide which API it is.
     """
 
-    surface: Surface
-    api: Api = Api.CHAT
-    account: str | None = None
-    model: str | None = None
-    query: dict[str, str] = {}
+    __slots__ = ("account", "api", "is_run", "model", "query", "surface")
+
+    def __init__(
+        self,
+        surface: Surface,
+        api: Api = _CHAT,
+        account: str | None = None,
+        model: str | None = None,
+        query: dict[str, str] = _NO_QUERY,
+    ) -> None:
+        self.surface = surface
+        self.is_run = surface is Surface.WORKERS_RUN
+        self.api = api
+        self.account = account
+        self.model = model
+        self.query = query
 
 
 _OPENAI_ROUTE: Final = Route(Surface.OPENAI)

@@ -9,8 +9,9 @@ from starlette.responses import Response
 
 from penstock.clock import Clock, new_id
 from penstock.errors import Forbidden, InvalidRequest, NotFound, Overloaded
+from penstock.ingress.caller_headers import CallerHeaders
 from penstock.ingress.json_pages import json_response
-from penstock.ingress.reading import CallerHeaders, RequestReader
+from penstock.ingress.reading import RequestReader
 from penstock.ingress.routes import Route, Surface
 from penstock.records.account import Account, Key, Role
 from penstock.records.request import RequestId

@@ -5,8 +5,9 @@ from starlette.responses import Response
 
 from penstock.clock import Clock
 from penstock.errors import AccountBlocked, Forbidden
+from penstock.ingress.caller_headers import CallerHeaders
 from penstock.ingress.json_pages import json_response
-from penstock.ingress.reading import CallerHeaders, RequestReader
+from penstock.ingress.reading import RequestReader
 from penstock.metering.reports.usage_reports import UsageReports
 from penstock.wire.usage_query import (
     Label,

@@ -30,9 +30,10 @@ from penstock.events import (
 )
 from penstock.events.event import BATCH_TYPES, OPENAI_TYPES
 from penstock.events.signatures import hint, shown, signed_headers
+from penstock.ingress.caller_headers import CallerHeaders
 from penstock.ingress.json_pages import json_response
 from penstock.ingress.page_body import read_struct
-from penstock.ingress.reading import CallerHeaders, RequestReader
+from penstock.ingress.reading import RequestReader
 from penstock.records.account import AccountId
 from penstock.wire.webhooks import (
     CreateWebhookEndpoint,

@@ -1,7 +1,8 @@
 """May this key have this model, on this path? A pure decision over records; it looks nothing up."""
 
 from penstock import errors
-from penstock.records.account import Affinity, Grant, Key, OnOutage, Role
+from penstock.records.account import Affinity, Key, OnOutage, Role
+from penstock.records.grant import Grant
 from penstock.records.model import Model
 
 

@@ -7,7 +7,7 @@ than a page beside what is kept.
 from collections.abc import AsyncIterator
 
 from penstock.policy.accounts import account_from
-from penstock.policy.key_table import KeyRow
+from penstock.policy.key_row import KeyRow
 from penstock.records.account import Account, Role
 from penstock.store import Transaction
 

@@ -42,12 +42,15 @@ class KeyMirror:
         self._waiting: list[asyncio.Future[bool]] = []
 
     def find(self, secret: bytes) -> Key | None:
-        """The active key with this secret, if it is known here.
+        """The active key with this secret, if it is known here."""
+        return self.find_hashed(_sha256(secret).digest())
 
-        The hash is most of its microsecond. A dict by the secret itself would save it, but would
-        keep secrets in memory, and a revocation would have one more place to clear.
+    def find_hashed(self, secret_sha256: bytes) -> Key | None:
+        """The same by the secret's hash, which is most of the work: callers may keep it.
+
+        The key itself they may not: a revocation would have one more place to clear.
         """
-        return self._table.active.get(_sha256(secret).digest())
+        return self._table.active.get(secret_sha256)
 
     def find_by_id(self, id: KeyId) -> Key | None:
         """A key by its id, revoked or not; None when it is not known here, or not yet.

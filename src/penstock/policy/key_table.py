@@ -8,18 +8,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from penstock.policy.key_row import KeyRow
 from penstock.records.account import Account, AccountId, Key, KeyId, Role
-
-
-class KeyRow(msgspec.Struct, frozen=True):
-    """A row of the table `keys`."""
-
-    id: KeyId
-    account_id: AccountId | None
-    role: Role
-    name: str
-    secret_sha256: bytes
-    is_revoked: bool
 
 
 class KeyTable:

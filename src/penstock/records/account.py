@@ -50,13 +50,3 @@ class Key(msgspec.Struct, frozen=True):
     account: Account | None
     name: str = ""
     is_revoked: bool = False
-
-
-class Grant(msgspec.Struct, frozen=True):
-    """What policy gave a request: who pays, and by which key."""
-
-    account: AccountId
-    key: KeyId
-    cache_salt: str
-    on_outage_refuse: bool = False
-    is_affinity_strict: bool = False

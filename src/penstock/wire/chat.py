@@ -8,8 +8,9 @@ from msgspec import Meta, Raw
 from penstock.errors import InvalidRequest
 from penstock.wire.chat_options import Conversation, StreamOptions
 from penstock.wire.json_body import Field, Fields
-from penstock.wire.known_prompt import KnownPrompt
+from penstock.wire.media import Media
 from penstock.wire.messages import decode_messages, look_at
+from penstock.wire.parsed_body import ParsedBody
 from penstock.wire.prompt_family import prompt_family
 from penstock.wire.prompt_fields import needs_of, take_options, weigh, workflow_of
 from penstock.wire.prompt_request import CACHE_KEY, STREAM, TOKENS, PromptRequest
@@ -33,21 +34,27 @@ _LOOKED_AT: Final = frozenset({
 def read_chat(
     fields: Fields,
     media_hosts: frozenset[str],
-    messages: list[Fields] | None = None,
-    known: KnownPrompt | None = None,
+    parsed: ParsedBody | None = None,
 ) -> PromptRequest:
     """Read and check one chat request. `fields` is changed: options are taken out of it.
 
-    `messages` are those of the fields where they are decoded already, or those behind the known.
+    `parsed` is what is known of these fields already.
     """
     raw = fields.get("messages")
     if raw is None:
         raise InvalidRequest("`messages` is required.", param="messages")
+    messages = None if parsed is None else parsed.messages
+    known = None if parsed is None else parsed.known
     if messages is None:
         messages = decode_messages(raw)
-    media = look_at(messages, media_hosts, known)
+    if parsed is not None and parsed.has_only_texts and messages:
+        media = Media()
+    else:
+        media = look_at(messages, media_hosts, known)
     is_structured = "response_format" in fields and normalised(fields)
-    prompt_bytes = len(raw) - media.image_bytes + weigh(fields, _LOOKED_AT)
+    prompt_bytes = len(raw) - media.image_bytes
+    if parsed is None or not parsed.has_only_scalars:
+        prompt_bytes += weigh(fields, _LOOKED_AT)
     is_stream = bool(STREAM.read(fields))
     stream_options = read_stream_options(fields, is_stream=is_stream)
     max_tokens = _MAX_TOKENS.read(fields)

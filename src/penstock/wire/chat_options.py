@@ -1,4 +1,4 @@
-"""Parts of a chat request that are objects of their own."""
+"""Parts of a request that are objects of their own."""
 
 import msgspec
 
@@ -14,3 +14,16 @@ class Conversation(msgspec.Struct):
     """OpenAI's, of which we read the name."""
 
     id: str = ""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """Workers AI's options, as they come in a body."""
+
+    reject_if_busy: bool | None = msgspec.field(default=None, name="rejectIfBusy")
+    queue_request: bool | None = msgspec.field(default=None, name="queueRequest")
+
+
+class Metadata(msgspec.Struct):
+    """OpenAI's labels, of which one is ours."""
+
+    workflow: str = ""

@@ -21,18 +21,27 @@ VALUES_MAX: Final = 400_000
 # What is shorter cannot hold many more than that.
 COUNTED_BYTES: Final = 2**20
 
+ARRAY_START: Final = ord("[")
+OBJECT_START: Final = ord("{")
+_NULL_BYTES: Final = len(b"null")
 _UTF8_PIECE: Final = 64 * 1024
-_BOM = b"\xef\xbb\xbf"
+_BOM: Final = b"\xef\xbb\xbf"
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _PLAIN_STRING = re.compile(rb'"[^"]*"')
 _ONE_BRACKET = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS_OR_QUOTES = bytes(b for b in range(256) if b not in b'[]{}"')
-_fields_decoder = msgspec.json.Decoder(Fields)
+_encode: Final = msgspec.json.encode
+_fields_decoder: Final = msgspec.json.Decoder(Fields)
 
 
 def read_fields(body: bytes) -> Fields:
     """The body's top-level fields. A name given twice keeps its last value: none is doubled."""
     check_text(body)
+    return split_fields(body)
+
+
+def split_fields(body: bytes) -> Fields:
+    """The same of a body whose text was checked."""
     try:
         return _fields_decoder.decode(body)
     except msgspec.ValidationError as bad:
@@ -56,7 +65,7 @@ def check_text(body: bytes) -> int | None:
 
 def write_fields(fields: Fields) -> bytes:
     """The fields as one JSON object, each value as it came."""
-    return msgspec.json.encode(fields)
+    return _encode(fields)
 
 
 class Field(Generic[T]):
@@ -100,7 +109,7 @@ def _brackets(value: bytes) -> bytes:
 
     For an agent's tools this takes a tenth of the time of matching strings as they are written.
     """
-    if b"\\" in value:
+    if value.find(b"\\") >= 0:
         # An escaped backslash escapes nothing; what is left escapes a quote, or does not matter.
         value = value.replace(b"\\\\", b"").replace(b'\\"', b"")
     # Strings without brackets are two quotes by now; so may be the end of one and the next's start.
@@ -118,12 +127,17 @@ def _refuse_many(body: bytes) -> int:
 
 def _refuse_other_than_utf8(body: bytes) -> None:
     """In pieces: at 1 MB that halves the time, because no megabyte of text is written anywhere."""
+    if len(body) <= _UTF8_PIECE:
+        try:
+            body.decode()
+        except UnicodeDecodeError as bad:
+            raise InvalidRequest(f"The body is not UTF-8 (byte {bad.start}).") from None
+        return
     view, at = memoryview(body), 0
     while at < len(body):
         end = at + _UTF8_PIECE
-        piece = view[at:end] if len(body) > _UTF8_PIECE else body
         try:
-            _, used = codecs.utf_8_decode(piece, "strict", end >= len(body))
+            _, used = codecs.utf_8_decode(view[at:end], "strict", end >= len(body))
         except UnicodeDecodeError as bad:
             raise InvalidRequest(f"The body is not UTF-8 (byte {at + bad.start}).") from None
         at += used
@@ -132,12 +146,17 @@ def _refuse_other_than_utf8(body: bytes) -> None:
 def is_given(fields: Fields, name: str) -> bool:
     """Whether a field is there and not null."""
     raw = fields.get(name)
-    return raw is not None and bytes(raw) != b"null"
+    return raw is not None and (len(raw) != _NULL_BYTES or bytes(raw) != b"null")
 
 
 def is_container(raw: Raw) -> bool:
     """Whether this raw value is an object or an array, by its first byte."""
-    return memoryview(raw)[0] in b"[{"
+    return first_byte(raw) in (ARRAY_START, OBJECT_START)
+
+
+def first_byte(raw: Raw) -> int:
+    """It tells what kind of value this is."""
+    return memoryview(raw)[0]
 
 
 def given(raw: Raw | UnsetType) -> Raw | None:

@@ -23,6 +23,8 @@ from penstock.wire.json_body import (
     read_fields,
 )
 from penstock.wire.known_prompt import KnownPrompt
+from penstock.wire.parsed_body import ParsedBody
+from penstock.wire.prompt_shapes import OnlyMessages
 
 LARGE_BYTES: Final = 64 * 1024
 
@@ -36,25 +38,7 @@ _KNOWN: Final = b'{"messages":[{"":0}'
 _KNOWN_ARRAY_AT: Final = _KNOWN.index(b"[")
 
 
-class ParsedBody(msgspec.Struct):
-    """The body's fields; and `messages`, when they were decoded on the way."""
-
-    fields: Fields
-    # Those behind the known ones.
-    messages: list[Fields] | None = None
-    known: KnownPrompt | None = None
-    # Where `messages` begins in the body, and the byte behind the last message.
-    array_at: int = 0
-    boundary: int = 0
-    # At least as many as there are up to the boundary; None where nobody counted.
-    commas: int | None = None
-
-
-class _Peek(msgspec.Struct):
-    messages: list[Fields]
-
-
-_peek_decoder = msgspec.json.Decoder(_Peek)
+_peek_decoder = msgspec.json.Decoder(OnlyMessages)
 _fields_decoder = msgspec.json.Decoder(Fields)
 
 

@@ -1,30 +1,28 @@
-"""The media that a prompt carries, as they are counted; and an address of one, as it is written."""
-
-import msgspec
+"""The media that a prompt carries, as they are counted. Plain classes: every prompt has one."""
 
 
-class Images(msgspec.Struct):
+class Images:
     """The images in one message, and how many of its bytes they are."""
 
-    count: int = 0
-    bytes: int = 0
+    __slots__ = ("bytes", "count")
+
+    def __init__(self, count: int = 0, bytes: int = 0) -> None:
+        self.count = count
+        self.bytes = bytes
 
 
-class Media(msgspec.Struct):
+class Media:
     """The images in all messages together, and those of each that has some, by its index."""
 
-    images: int = 0
-    image_bytes: int = 0
-    by_message: dict[int, Images] = {}
+    __slots__ = ("by_message", "image_bytes", "images")
+
+    def __init__(self) -> None:
+        self.images = 0
+        self.image_bytes = 0
+        self.by_message: dict[int, Images] = {}
 
     def add(self, index: int, images: Images) -> None:
         """Those of one message."""
         self.by_message[index] = images
         self.images += images.count
         self.image_bytes += images.bytes
-
-
-class MediaUrl(msgspec.Struct):
-    """An address inside an object."""
-
-    url: str

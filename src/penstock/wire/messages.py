@@ -6,15 +6,25 @@ operator lists. Strings are the bulk of a long prompt and are skipped, not copie
 
 import base64
 import binascii
+from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Raw
 
 from penstock.errors import BadBase64, InvalidRequest
-from penstock.wire.json_body import DEPTH_MAX, Fields, is_container, refuse_deep
+from penstock.wire.json_body import (
+    ARRAY_START,
+    DEPTH_MAX,
+    OBJECT_START,
+    Fields,
+    first_byte,
+    is_container,
+    refuse_deep,
+)
 from penstock.wire.known_prompt import KnownPrompt
-from penstock.wire.media import Images, Media, MediaUrl
+from penstock.wire.media import Images, Media
+from penstock.wire.prompt_shapes import MediaUrl
 
 # Keys by which vLLM knows a part that it would load; it goes by them when `type` is absent.
 _IMAGE_KEYS = frozenset({"image_url", "image_pil", "image_embeds"})
@@ -22,17 +32,12 @@ _MEDIA_KEYS = _IMAGE_KEYS | {
     "video_url", "audio_url", "file_url", "input_audio", "audio_embeds", "file", "prompt_embeds",
 }  # fmt: skip
 _URL_KEYS = frozenset({"image_url", "video_url", "audio_url", "file_url"})
-_STRING_START = ord('"')
-_ARRAY_START = ord("[")
-_CONTAINER_STARTS = b"[{"
-_LEVELS_MAX = DEPTH_MAX - 3
+_LEVELS_MAX: Final = DEPTH_MAX - 3
 # Each level takes two brackets: a value of so few bytes, such as a role, cannot be too deep.
-_FLAT_BYTES = 2 * _LEVELS_MAX
+_FLAT_BYTES: Final = 2 * _LEVELS_MAX
 
 _messages_decoder = msgspec.json.Decoder(list[Fields])
 _parts_decoder = msgspec.json.Decoder(list[Fields | str])
-
-
 _url_decoder = msgspec.json.Decoder(MediaUrl | str | None)
 
 
@@ -57,14 +62,12 @@ def look_at(
         for name, value in message.items():
             if len(value) <= _FLAT_BYTES and name != "content":
                 continue
-            first = memoryview(value)[0]
-            if first == _STRING_START:
-                continue
-            if name == "content" and first == _ARRAY_START:
+            first = first_byte(value)
+            if name == "content" and first == ARRAY_START:
                 images = look_at_parts(value, media_hosts, f"messages.{index}.content")
                 if images.count:
                     media.add(index, images)
-            elif first in _CONTAINER_STARTS:
+            elif first in (ARRAY_START, OBJECT_START):
                 refuse_deep(value, levels_max=_LEVELS_MAX, param=f"messages.{index}.{name}")
     return media
 

@@ -1,15 +1,12 @@
 """Fields that all APIs share, and what they make of a request: needs, weight, labels."""
 
-from typing import Final
-
 import msgspec
 
 from penstock.records.model import Capability
+from penstock.wire.chat_options import Options
 from penstock.wire.json_body import DEPTH_MAX, Fields, is_container, refuse_deep
 from penstock.wire.media import Media
-from penstock.wire.prompt_request import METADATA, NO_OPTIONS, OPTIONS, TOOLS, Options
-
-_NOTHING: Final = frozenset[Capability]()
+from penstock.wire.prompt_request import METADATA, NO_NEEDS, NO_OPTIONS, OPTIONS, TOOLS
 
 
 def take_options(fields: Fields) -> Options:
@@ -45,7 +42,7 @@ def has_tools(fields: Fields) -> bool:
 
 def needs_of(fields: Fields, media: Media, *, is_structured: bool) -> frozenset[Capability]:
     """What the model must be able to do."""
-    needs = _NOTHING
+    needs = NO_NEEDS
     if media.images:
         needs = needs | {Capability.VISION}
     if has_tools(fields):

@@ -12,8 +12,9 @@ import msgspec
 from penstock.records.prompt_chain import PromptChain
 from penstock.wire.json_body import Fields
 from penstock.wire.known_prompt import KnownPrompt
-from penstock.wire.large_body import ParsedBody, end_of, offset_of
+from penstock.wire.large_body import end_of, offset_of
 from penstock.wire.media import Media
+from penstock.wire.parsed_body import ParsedBody
 from penstock.wire.prompt_chain import earlier_of, is_assistant, opening_of, roles_of
 from penstock.wire.prompt_family import SEARCHED_MESSAGES, find_system
 

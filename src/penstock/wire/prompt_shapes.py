@@ -1,6 +1,14 @@
-"""Tools and parts of contents, as far as a prompt's family is made of them."""
+"""Messages, tools and parts of contents, as far as they are decoded."""
 
 import msgspec
+
+from penstock.wire.json_body import Fields
+
+
+class OnlyMessages(msgspec.Struct):
+    """A chat request without all that is not a message."""
+
+    messages: list[Fields]
 
 
 class ToolFunction(msgspec.Struct):
@@ -20,3 +28,9 @@ class Part(msgspec.Struct):
     """One of several that a content is made of."""
 
     text: str = ""
+
+
+class MediaUrl(msgspec.Struct):
+    """An address inside an object."""
+
+    url: str

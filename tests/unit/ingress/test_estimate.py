@@ -122,12 +122,12 @@ def test_shortened_answer_is_the_longest_that_the_cap_pays_for(
     try:
         fitting = within_cap(wanted, price, usd(cap), may_shorten=True)
     except CostCapped:
-        assert wanted._replace(max_tokens=1).cost_nanousd(price) > cap
+        assert wanted.shortened(1).cost_nanousd(price) > cap
         return
     assert 1 <= fitting.max_tokens <= longest
     assert fitting.cost_nanousd(price) <= cap
     if fitting.max_tokens < longest:
-        one_more = fitting._replace(max_tokens=fitting.max_tokens + 1)
+        one_more = fitting.shortened(fitting.max_tokens + 1)
         assert one_more.cost_nanousd(price) > cap
 
 

@@ -18,7 +18,8 @@ from penstock.errors import (
     Unauthenticated,
     UnknownModel,
 )
-from penstock.ingress.reading import CallerHeaders, RequestReader
+from penstock.ingress.caller_headers import CallerHeaders
+from penstock.ingress.reading import RequestReader
 from penstock.ingress.routes import find_route
 from penstock.ingress.settings import Settings
 from penstock.metering import PriceBook

@@ -10,7 +10,8 @@ import pytest
 from penstock.catalogue import Catalogue
 from penstock.clock import new_id
 from penstock.errors import Error
-from penstock.ingress.reading import CallerHeaders, RequestReader
+from penstock.ingress.caller_headers import CallerHeaders
+from penstock.ingress.reading import RequestReader
 from penstock.ingress.routes import find_route
 from penstock.ingress.settings import Settings
 from penstock.metering import PriceBook
@@ -321,7 +322,7 @@ def test_an_item_of_a_list_is_read_by_its_own_fields() -> None:
     asked = reader.open(route, headers, KEYS[0], body)
     assert memory.found == 1
     item = read_fields(body_of(messages("x", "y", "z")))
-    own = msgspec.structs.replace(asked, fields=item, parsed=None)
+    own = asked.with_fields(item)
     request = reader.prompt(REQUEST, headers, own)
     assert request.body is item
     assert len(request.chain.links) == 4

@@ -7,7 +7,8 @@ from penstock.catalogue import Catalogue
 from penstock.clock import new_id
 from penstock.errors import InvalidRequest, MissingCapability
 from penstock.ingress.asked import Asked, Wish
-from penstock.ingress.reading import CallerHeaders, RequestReader
+from penstock.ingress.caller_headers import CallerHeaders
+from penstock.ingress.reading import RequestReader
 from penstock.ingress.routes import find_route
 from penstock.ingress.settings import Settings
 from penstock.metering import PriceBook

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from penstock import errors
 from penstock.policy import authorize
-from penstock.records.account import Account, AccountId, Affinity, Grant, Key, KeyId, OnOutage, Role
+from penstock.records.account import Account, AccountId, Affinity, Key, KeyId, OnOutage, Role
 from penstock.records.model import Family, Model, ModelId, Recipe
 
 OURS = AccountId("0" * 32)
@@ -34,7 +34,8 @@ def test_a_runtime_key_gets_a_grant_for_its_own_account(
     path: str | None, allowed: tuple[str, ...]
 ) -> None:
     grant = authorize(_key(), _model(*allowed), "salt", path)
-    assert grant == Grant(account=OURS, key=KeyId("k"), cache_salt="salt")
+    assert (grant.account, grant.key, grant.cache_salt) == (OURS, KeyId("k"), "salt")
+    assert (grant.on_outage_refuse, grant.is_affinity_strict) == (False, False)
 
 
 @pytest.mark.parametrize("affinity", Affinity)

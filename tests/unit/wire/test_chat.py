@@ -29,7 +29,7 @@ def test_plain_request_has_the_defaults() -> None:
     assert not chat.wants_continuous_usage
     assert chat.choices == 1
     assert chat.cache_key == ""
-    assert chat.options.reject_if_busy is None
+    assert chat.rejects_if_busy is False
     assert chat.needs == frozenset()
 
 
@@ -139,7 +139,7 @@ def test_n_from_1_to_128_is_taken(choices: int) -> None:
 
 def test_options_are_ours_and_do_not_go_on() -> None:
     chat = read(options={"rejectIfBusy": True, "tags": ["a"]})
-    assert chat.options.reject_if_busy is True
+    assert chat.rejects_if_busy is True
     assert "options" not in chat.fields
 
 

@@ -17,7 +17,7 @@ def learned(
 ) -> list[KnownPrompt]:
     body = msgspec.json.encode({"model": "m", "messages": messages, "stream": True})
     parsed = read_body(body, known)
-    prompt = read_chat(parsed.fields, frozenset(), parsed.messages, parsed.known)
+    prompt = read_chat(parsed.fields, frozenset(), parsed)
     chain = prompt_chain(ROOT, prompt.fields, prompt.messages, prompt.media, 100, parsed.known)
     return learn(parsed, ROOT, chain, prompt.media, 100)
 

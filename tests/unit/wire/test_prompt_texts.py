@@ -110,7 +110,7 @@ def test_a_completion_says_what_it_needs_and_wants() -> None:
         True,
         True,
     )
-    assert (asked.cache_key, asked.options.reject_if_busy) == ("k", True)
+    assert (asked.cache_key, asked.rejects_if_busy) == ("k", True)
     assert asked.needs == {Capability.STRUCTURED_OUTPUT}
     assert "options" not in asked.fields
 

@@ -51,7 +51,7 @@ def test_what_is_asked_is_read() -> None:
         options={"rejectIfBusy": True},
     )
     assert (asked.is_stream, asked.max_tokens, asked.cache_key) == (True, 9, "k")
-    assert (asked.workflow, asked.options.reject_if_busy) == ("w", True)
+    assert (asked.workflow, asked.rejects_if_busy) == ("w", True)
     assert "options" not in asked.fields
 
 

@@ -1,0 +1,24 @@
+"""What policy gave a request. A plain class: every request has one."""
+
+from penstock.records.account import AccountId, KeyId
+
+
+class Grant:
+    """Who pays, and by which key."""
+
+    __slots__ = ("account", "cache_salt", "is_affinity_strict", "key", "on_outage_refuse")
+
+    def __init__(
+        self,
+        account: AccountId,
+        key: KeyId,
+        cache_salt: str,
+        *,
+        on_outage_refuse: bool = False,
+        is_affinity_strict: bool = False,
+    ) -> None:
+        self.account = account
+        self.key = key
+        self.cache_salt = cache_salt
+        self.on_outage_refuse = on_outage_refuse
+        self.is_affinity_strict = is_affinity_strict
