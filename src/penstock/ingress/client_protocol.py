@@ -15,22 +15,16 @@ from penstock.errors import BodyTooSlow, Error, HeadersTooLarge, InvalidRequest,
 from penstock.ingress import request_heads
 from penstock.ingress.exchange import Exchange
 from penstock.ingress.lingering import Lingering
+from penstock.ingress.patience import BODY, FOREVER, HEAD, SERVING, patience
+from penstock.ingress.repeated_head import RepeatedHead
 from penstock.ingress.routes import is_hot, page_bytes_max
 
 if TYPE_CHECKING:
     from penstock.ingress.hot import HotDoor
 
-_FOREVER: Final = 1e9
 # What is left of a body when its head has been read goes past the parser if it is as long as this:
 # the parser would copy it once more.
 _UNPARSED_BYTES: Final = 64 * 1024
-
-
-# What the client owes us: a head, a body, or nothing while it is served. Not an Enum, whose members
-# are looked up through their class each time: these are on the path of every read.
-_HEAD: Final = 0
-_BODY: Final = 1
-_SERVING: Final = 2
 
 
 class ClientProtocol(HttpToolsProtocol):
@@ -42,12 +36,13 @@ class ClientProtocol(HttpToolsProtocol):
         self._door = door
         self._settings = door.settings
         self._monotonic = door.clock.monotonic
-        self._phase = _HEAD
+        self._phase = HEAD
+        self._is_between = True  # the parser has nothing of a request that has not ended
+        self._head = RepeatedHead()
         self._head_bytes = 0
         self._body_bytes = 0
         self._body_started = 0.0
-        # Bytes that are still to come of a body that the parser does not see.
-        self._unparsed = 0
+        self._unparsed = 0  # bytes still to come of a body that the parser does not see
         self._full_since = 0.0
         self._is_held_up = False
         self._served: Exchange | None = None
@@ -69,9 +64,11 @@ class ClientProtocol(HttpToolsProtocol):
         self._timer.cancel()
         if self._lingering is not None:
             self._lingering.cancel()
-        for exchange in self._open_exchanges():
-            self._door.forget_body(exchange)
-            exchange.leave()
+        for cycle in (self._served, self.cycle, *(cycle for cycle, _ in self.pipeline)):
+            # With pipelining, the one that is served is older than the newest.
+            if isinstance(cycle, Exchange):
+                self._door.forget_body(cycle)
+                cycle.leave()
         if self._page is not None:
             # uvicorn tells the newest request only; this one may be older, and about to write.
             self._page.disconnected = True
@@ -81,7 +78,10 @@ class ClientProtocol(HttpToolsProtocol):
         if self._unparsed:
             self._take_body(data)
             return
-        if self._phase == _HEAD and not self._head_bytes:
+        is_between = self._is_between
+        if self._phase == HEAD and not self._head_bytes:
+            if is_between and self._take_repeated(data):
+                return
             # The first bytes of a request; until now the keep-alive time ran.
             self._timer.deadline = self._monotonic() + self._settings.header_seconds
         self._head_bytes += len(data)
@@ -93,9 +93,11 @@ class ClientProtocol(HttpToolsProtocol):
         except httptools.HttpParserUpgrade as upgrade:
             self._ignore_upgrade(data[upgrade.args[0] :])
             return
-        if self._phase == _SERVING and not self._head_bytes:
+        if self._phase == SERVING and not self._head_bytes:
+            if is_between and self._is_between:
+                self._head.learn(data, self._exchange())
             return
-        if self._phase == _BODY:
+        if self._phase == BODY:
             self._check_length()
         if self._head_bytes > self._settings.header_bytes_max:
             # A head without end, or a body's chunk extensions or trailers, which are as long.
@@ -131,29 +133,28 @@ class ClientProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         # uvicorn builds an ASGI scope here; for hot requests it is never needed.
+        self._is_between = False
         self.url = b""
         self.headers = []
         self.expect_100_continue = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # Trailers come the same way, and must not pass for headers.
-        if self._phase != _BODY:
+        if self._phase != BODY:
             self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         # A head that came with few enough bytes around it needs no counting.
-        is_long = self._head_bytes > self._settings.header_bytes_max
+        most = self._settings.header_bytes_max
+        is_long = self._head_bytes > most
         self._head_bytes = 0
         self._body_bytes = 0
-        self._phase = _BODY
+        self._phase = BODY
         self._body_started = self._monotonic()
         self._timer.deadline = self._body_started + self._settings.body_grace_seconds
-        if (
-            is_long
-            and request_heads.head_bytes(self.url, self.headers) > self._settings.header_bytes_max
-        ):
+        if is_long and request_heads.head_bytes(self.url, self.headers) > most:
             self._refuse_all(HeadersTooLarge())
-        elif len(self.connections) > self._settings.connections_max:
+        elif self._is_crowded():
             self._refuse_all(Overloaded(retry_after_seconds=1))
         elif is_hot(self.parser.get_method(), self.url):
             self._begin_exchange()
@@ -169,22 +170,21 @@ class ClientProtocol(HttpToolsProtocol):
                 self._refuse_all(self._door.too_large())
             super().on_body(body)
             return
-        if exchange.response_complete:
-            return
-        refusal = self._door.keep_body(exchange, body)
+        refusal = None if exchange.response_complete else self._door.keep_body(exchange, body)
         if refusal is not None:
             self._refuse_all(refusal)
 
     def on_message_complete(self) -> None:
-        self._phase = _SERVING
+        self._phase = SERVING
+        self._is_between = True
         self._head_bytes = 0
-        self._timer.deadline = self._body_started + _FOREVER
+        self._timer.deadline = self._body_started + FOREVER
         exchange = self._exchange()
         if exchange is None:
             super().on_message_complete()
             if self.cycle.response_complete:
                 # A page answers by its head alone: the body came after the answer.
-                self._phase = _HEAD
+                self._phase = HEAD
                 self._timer.deadline = self._monotonic() + self._patience()
             return
         exchange.is_whole = True
@@ -199,8 +199,8 @@ class ClientProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             self._linger()
             return
-        if self._phase == _SERVING and self.cycle.response_complete:
-            self._phase = _HEAD
+        if self._phase == SERVING and self.cycle.response_complete:
+            self._phase = HEAD
         if self._full_since:
             self._is_held_up = True
         else:
@@ -209,7 +209,7 @@ class ClientProtocol(HttpToolsProtocol):
     def _go_on(self) -> None:
         """An answer is out: begin what came behind it, or read on."""
         self._is_held_up = False
-        if self._phase == _HEAD:
+        if self._phase == HEAD:
             self._timer.deadline = self._monotonic() + self._patience()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
@@ -245,6 +245,27 @@ class ClientProtocol(HttpToolsProtocol):
         self.flow.pause_reading()
         self.pipeline.appendleft((self.cycle, self.app))
 
+    def _take_repeated(self, data: bytes) -> bool:
+        """Serve a request with a head like the one before it; False if this is another one."""
+        head, start = self._head, self._head.body_at(data)
+        if start < 0 or start > self._settings.header_bytes_max or self._is_crowded():
+            return False
+        exchange = Exchange(self, head.target, head.headers)
+        exchange.caller = head.caller
+        exchange.is_active = exchange.is_whole = True
+        self.cycle = cast(RequestResponseCycle, exchange)
+        self._phase = SERVING
+        self._timer.deadline += FOREVER
+        refusal = self._door.keep_body(exchange, data[start:])
+        if refusal is not None:
+            self._refuse(refusal)
+        else:
+            self._launch(exchange)
+        return True
+
+    def _is_crowded(self) -> bool:
+        return len(self.connections) > self._settings.connections_max
+
     def _begin_page(self) -> None:
         url, headers = self.url, self.headers
         super().on_message_begin()
@@ -257,11 +278,7 @@ class ClientProtocol(HttpToolsProtocol):
             self._refuse_all(InvalidRequest("The request's target is not a valid URL."))
 
     def _ignore_upgrade(self, rest: bytes) -> None:
-        """Read a request as if it had not asked for another protocol, as a server may.
-
-        Java's client asks for h2c with its first request. The parser takes what follows the head
-        for that protocol, so the head is given to a new one without the question.
-        """
+        """Read a request as if it had not asked for another protocol, as a server may."""
         exchange = self._exchange()
         if exchange is None or exchange.task is None:
             # A page, which needs no body; or one behind another request.
@@ -271,12 +288,11 @@ class ClientProtocol(HttpToolsProtocol):
         exchange.task.cancel()
         self._served = None
         self.cycle = cast(RequestResponseCycle, None)  # as uvicorn begins
-        self._phase = _HEAD
+        self._phase = HEAD
         method = self.parser.get_method()
         self.parser = httptools.HttpRequestParser(self)
-        self.data_received(
-            request_heads.without_upgrade(method, exchange.target, exchange.headers) + rest
-        )
+        head = request_heads.without_upgrade(method, exchange.target, exchange.headers)
+        self.data_received(head + rest)
 
     def _check_length(self) -> None:
         """Once, after the read that ended the head: a body that is too long is refused unread."""
@@ -329,40 +345,28 @@ class ClientProtocol(HttpToolsProtocol):
         cycle: object = self.cycle
         return cycle if isinstance(cycle, Exchange) else None
 
-    def _open_exchanges(self) -> list[Exchange]:
-        """With pipelining, the one that is served is older than the newest."""
-        cycles: list[object] = [self._served, self.cycle, *(cycle for cycle, _ in self.pipeline)]
-        return [cycle for cycle in cycles if isinstance(cycle, Exchange)]
-
     def _on_timer(self) -> None:
         """The connection's one clock: what it means depends on what the client owes us."""
         if self.transport is None or self.transport.is_closing():
             return
         if self._full_since:
             self.transport.abort()
-        elif self._phase == _HEAD and not self._head_bytes:
+        elif self._phase == HEAD and not self._head_bytes:
             # Idle, or connected and never said anything.
             self._close()
-        elif self._phase == _HEAD:
+        elif self._phase == HEAD:
             self._refuse(BodyTooSlow("The request's headers came too slowly."))
-        elif self._phase == _BODY and not self.pipeline and self._is_too_slow():
+        elif self._phase == BODY and not self.pipeline and self._is_too_slow():
             self._refuse(BodyTooSlow())
         else:
             self._timer = self._door.wheel.after(self._patience(), self._on_timer)
 
-    def _patience(self) -> float:
-        """How long the client may take for what it owes us."""
-        if self._phase == _SERVING:
-            return _FOREVER
-        if self._phase == _BODY:
-            return self._settings.body_grace_seconds
-        # Half a head may have come while an answer was being made.
-        settings = self._settings
-        return settings.header_seconds if self._head_bytes else settings.keep_alive_seconds
-
     def _is_too_slow(self) -> bool:
         elapsed = self._monotonic() - self._body_started
         return self._body_bytes < elapsed * self._settings.body_bytes_per_second_min
+
+    def _patience(self) -> float:
+        return patience(self._settings, self._phase, is_head_begun=self._head_bytes > 0)
 
     def _refuse(self, error: Error) -> None:
         """Answer and close: what else this client sends cannot be trusted to be a request."""
@@ -373,8 +377,7 @@ class ClientProtocol(HttpToolsProtocol):
                 return
             exchange = Exchange(self, self.url, self.headers)
         self._door.forget_body(exchange)
-        is_behind_another = bool(self.pipeline)
-        if exchange.task is not None or is_behind_another or self.transport.is_closing():
+        if exchange.task is not None or self.pipeline or self.transport.is_closing():
             # A request before this one is being served: its answer cannot be told from a refusal.
             self._close()
             return

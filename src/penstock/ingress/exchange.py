@@ -8,9 +8,12 @@ uvicorn still owns the connection: parsing, pipelining, keep-alive, graceful shu
 import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from penstock.wire.chunks import chunk
+
+if TYPE_CHECKING:
+    from penstock.ingress.caller_headers import CallerHeaders
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -43,9 +46,10 @@ class Exchange:
     """`response_complete`, `disconnected`, `keep_alive` and `message_event` are uvicorn's names."""
 
     __slots__ = (
-        "_body", "_is_chunked", "_on_drained", "_protocol", "body_bytes", "disconnected", "headers",
-        "is_active", "is_full", "is_length_checked", "is_started", "is_whole", "keep_alive",
-        "response_complete", "speaks_chunked", "status", "target", "task", "transport",
+        "_body", "_is_chunked", "_on_drained", "_protocol", "body_bytes", "caller", "disconnected",
+        "headers", "is_active", "is_full", "is_length_checked", "is_started", "is_whole",
+        "keep_alive", "response_complete", "speaks_chunked", "status", "target", "task",
+        "transport",
     )  # fmt: skip
     message_event: ClassVar = _NobodyWaits()
 
@@ -57,6 +61,8 @@ class Exchange:
         self.transport: asyncio.Transport = protocol.transport
         self.target = target
         self.headers = headers
+        # What was read of the headers, where an earlier request had much the same.
+        self.caller: CallerHeaders | None = None
         self.body_bytes = 0
         self.is_whole = False
         self.is_length_checked = False

@@ -15,13 +15,14 @@ from penstock.errors import Aborted, BodyTooLarge, Error, InternalError, Overloa
 from penstock.ingress import error_response
 from penstock.ingress.asked import Asked, Wish
 from penstock.ingress.async_offer import async_offer
+from penstock.ingress.caller_headers import CallerHeaders
 from penstock.ingress.embeddings_sink import EmbeddingsRunSink
 from penstock.ingress.endings import Endings
 from penstock.ingress.exchange import JSON, Exchange
 from penstock.ingress.flex_door import FlexCaller, FlexDoor
 from penstock.ingress.named_sinks import MessagesSink, ResponsesRunSink, ResponsesSink
 from penstock.ingress.queue_door import QueueDoor
-from penstock.ingress.reading import CallerHeaders, RequestReader
+from penstock.ingress.reading import RequestReader
 from penstock.ingress.route_headers import NAMES as ROUTE_HEADERS
 from penstock.ingress.routes import Surface, find_route, is_messages, surface_of
 from penstock.ingress.settings import Settings
@@ -121,7 +122,7 @@ class HotDoor:
         key: Key | None = None
         try:
             route = find_route(exchange.target)
-            headers = CallerHeaders(exchange.headers)
+            headers = exchange.caller or CallerHeaders(exchange.headers)
             key = self._reader.find_key(headers) or await self._reader.authenticate(headers)
             asked = self._reader.open(route, headers, key, exchange.take_body())
             wish = asked.wish

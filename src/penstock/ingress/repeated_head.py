@@ -1,0 +1,149 @@
+"""Heads that a connection sends again and again, known by their bytes instead of parsed again.
+
+Clients keep their connections, and from request to request little changes in the heads that they
+send: the body's length, a session's name. What stands around these values is compared, they are
+read from their places, and the parser is not asked. Whatever else comes is the parser's.
+"""
+
+from typing import Final
+
+from penstock.ingress.caller_headers import CallerHeaders, is_read
+from penstock.ingress.exchange import Exchange, Headers
+
+_HEAD_BYTES_MAX: Final = 8 * 1024
+_VALUE_BYTES_MAX: Final = 256
+_DIGITS_MAX: Final = 12
+_VARIABLE_MAX: Final = 4
+# A client whose heads have nothing in common is not compared with itself for ever.
+_MISSES_MAX: Final = 4
+_END: Final = b"\r\n\r\n"
+_SPACE: Final = ord(" ")
+_COLON: Final = ord(":")
+_LENGTH: Final = b"content-length"
+# With these something else than so many bytes may follow, or the connection is another's.
+_UNUSUAL: Final = frozenset({
+    b"transfer-encoding", b"upgrade", b"expect", b"trailer", b"connection", b"proxy-connection",
+})  # fmt: skip
+_USUAL_VALUES: Final = frozenset({b"keep-alive", b"Keep-Alive"})
+
+
+class RepeatedHead:
+    """The last head of a connection: its headers, and the bytes around values that change in it."""
+
+    __slots__ = ("_fixed", "_misses", "_variable", "caller", "headers", "target")
+
+    def __init__(self) -> None:
+        self.target = b""
+        self.headers: Headers = []
+        # What was read of these headers.
+        self.caller: CallerHeaders | None = None
+        # One piece more than there are variable headers, which are told by their index.
+        self._fixed: list[bytes] = []
+        self._variable: list[int] = []
+        self._misses = 0
+
+    def body_at(self, data: bytes) -> int:
+        """Where the body begins, if this is such a head with a whole body; else -1."""
+        if not self._fixed:
+            return -1
+        headers = self.headers.copy()
+        start = self._read(data, headers)
+        if start < 0:
+            self._misses += 1
+            return -1
+        self._misses = 0
+        if self.caller is None or _have_changed(headers, self.headers, self._variable):
+            self.caller = CallerHeaders(headers, self.caller)
+        self.headers = headers
+        return start
+
+    def learn(self, data: bytes, exchange: Exchange | None) -> None:
+        """From a read that began and ended requests, if it is certain that it was this one.
+
+        Each line must be one header as it is usually written: what a parser takes for the head must
+        be what is taken for it here.
+        """
+        fixed, self._fixed = self._fixed, []
+        if exchange is None or not exchange.keep_alive or self._misses >= _MISSES_MAX:
+            return
+        headers = exchange.headers
+        end = data.find(_END, 0, _HEAD_BYTES_MAX)
+        lines = data[:end].split(b"\r\n") if end > 0 else []
+        if len(lines) != len(headers) + 1 or lines[0] != b"POST %s HTTP/1.1" % exchange.target:
+            return
+        variable = self._variable_in(headers) if fixed and self.target == exchange.target else []
+        self._variable, places, at, length = [], [0], len(lines[0]) + 2, -1
+        for index, (name, value) in enumerate(headers):
+            line = lines[index + 1]
+            if not _is_usual(line, name, value):
+                return
+            if name == _LENGTH:
+                length = int(value) if value.isdigit() and len(value) <= _DIGITS_MAX else -1
+            if name == _LENGTH or index in variable:
+                places += (at + len(line) - len(value), at + len(line))
+                self._variable.append(index)
+            at += len(line) + 2
+        if len(data) != end + len(_END) + length or len(self._variable) > _VARIABLE_MAX:
+            return
+        places.append(end + len(_END))
+        self.target, self.headers, self.caller = exchange.target, headers, None
+        self._fixed = [data[places[n] : places[n + 1]] for n in range(0, len(places), 2)]
+
+    def _read(self, data: bytes, headers: Headers) -> int:
+        """Write the values into these headers; where the body begins."""
+        at, length = len(self._fixed[0]), -1
+        if data[:at] != self._fixed[0]:
+            return -1
+        for number, index in enumerate(self._variable):
+            end = data.find(b"\r", at, at + _VALUE_BYTES_MAX)
+            value = data[at:end]
+            name, last = headers[index]
+            if end <= at or (value != last and not _is_plain(value)):
+                return -1
+            if name == _LENGTH:
+                if not value.isdigit() or len(value) > _DIGITS_MAX:
+                    return -1
+                length = int(value)
+            headers[index] = (name, value)
+            fixed = self._fixed[number + 1]
+            at = end + len(fixed)
+            if data[end:at] != fixed:
+                return -1
+        return at if len(data) == at + length else -1
+
+    def _variable_in(self, headers: Headers) -> list[int]:
+        """Where values differ from the last ones, or did so before; nothing if names do."""
+        if len(headers) != len(self.headers):
+            return []
+        found: list[int] = []
+        for index, (name, value) in enumerate(headers):
+            last_name, last = self.headers[index]
+            if name != last_name:
+                return []
+            if value != last or index in self._variable:
+                found.append(index)
+        return found
+
+
+def _is_usual(line: bytes, name: bytes, value: bytes) -> bool:
+    """Whether this line is this header, ended where it seems to, and one that changes nothing."""
+    at = len(name)
+    return (
+        len(line) == at + 2 + len(value)
+        and line[at] == _COLON
+        and line[at + 1] == _SPACE
+        and line.endswith(value)
+        and (name not in _UNUSUAL or value in _USUAL_VALUES)
+    )
+
+
+def _is_plain(value: bytes) -> bool:
+    """Whether a parser takes the whole of it for a value: it cuts spaces, and refuses controls."""
+    return value[0] != _SPACE and value[-1] != _SPACE and value.decode("latin-1").isprintable()
+
+
+def _have_changed(headers: Headers, last: Headers, variable: list[int]) -> bool:
+    for index in variable:  # noqa: SIM110 - a loop is compiled, a generator is called
+        if headers[index] != last[index] and is_read(headers[index][0]):
+            return True
+    return False
