@@ -7,7 +7,7 @@ _FIRST_SLOTS: Final = 8
 
 
 class LinkSlots:
-    """Open addressing with linear probing over some of the links; at most two thirds full.
+    """Open addressing with linear probing over some of the links; at most half full.
 
     `links` is the column that says which link an entry has; entry 0 stands for none.
     """
@@ -37,7 +37,7 @@ class LinkSlots:
 
     def put(self, link: int, entry: int) -> None:
         """Keep this entry for a link that has none."""
-        if 3 * self.used >= 2 * self._mask:
+        if 2 * self.used >= self._mask:
             self._grow()
         self.used += 1
         self._slots[self._place_of(link)] = entry

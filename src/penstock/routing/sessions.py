@@ -1,6 +1,7 @@
 """Where each session was last, which prompt it had then, and which replica failed it."""
 
 from array import array
+from collections.abc import Sequence
 from typing import Final
 
 from penstock.records.prompt_chain import PromptChain
@@ -9,15 +10,16 @@ from penstock.records.replica import ReplicaId
 # Conversations that one session key may hold at a time: agents send titles beside their turns.
 _CHAINS_MAX: Final = 3
 _LINKS_MAX: Final = 256
+_UNPACKED_MAX: Final = 8
 _SHORT: Final = 0xFFFFFFFF
 
 
 class LastPrompt:
-    """A prompt's links, shortened, and its first user message."""
+    """A prompt's links, of which the lowest bits count, and its first user message."""
 
     __slots__ = ("links", "opening")
 
-    def __init__(self, links: "array[int]", opening: int) -> None:
+    def __init__(self, links: Sequence[int], opening: int) -> None:
         self.links = links
         self.opening = opening
 
@@ -64,14 +66,13 @@ class Sessions:
         session.replica = replica
         if not links or len(links) + start > _LINKS_MAX:
             return
-        shorts = array("I", [link & _SHORT for link in links])
         if start:
             earlier = next((p for p in session.prompts if p.opening == opening), None)
             if earlier is None or len(earlier.links) < start:
                 return
-            shorts = earlier.links[:start] + shorts
-        kept = [p for p in session.prompts if not _is_same(p, shorts, opening)]
-        session.prompts = [LastPrompt(shorts, opening), *kept][:_CHAINS_MAX]
+            links = (*earlier.links[:start], *links)
+        kept = [p for p in session.prompts if not _is_same(p, links, opening)]
+        session.prompts = [LastPrompt(_packed(links), opening), *kept][:_CHAINS_MAX]
 
     def note_failure(self, key: int, replica: ReplicaId, now: float) -> None:
         session = self._sessions.get(key)
@@ -106,21 +107,32 @@ def _common(prompt: LastPrompt, chain: PromptChain) -> int | None:
     links, shorts = chain.links, prompt.links
     end = len(shorts)
     # Each link covers all before it: where one agrees, all before it do.
-    if end <= len(links) and links[end - 1] & _SHORT == shorts[-1]:
+    if end <= len(links) and _are_equal(links[end - 1], shorts[end - 1]):
         return None
     same, other = -1, min(end, len(links))
     while other - same > 1:
         middle = (same + other) // 2
-        if links[middle] & _SHORT == shorts[middle]:
+        if _are_equal(links[middle], shorts[middle]):
             same = middle
         else:
             other = middle
     return other
 
 
-def _is_same(earlier: LastPrompt, shorts: "array[int]", opening: int) -> bool:
+def _is_same(earlier: LastPrompt, links: tuple[int, ...], opening: int) -> bool:
     """Whether it is the same conversation, so that only the later prompt is worth its place."""
     if earlier.opening and earlier.opening == opening:
         return True
     end = len(earlier.links)
-    return end <= len(shorts) and shorts[end - 1] == earlier.links[-1]
+    return end <= len(links) and _are_equal(links[end - 1], earlier.links[end - 1])
+
+
+def _are_equal(link: int, other: int) -> bool:
+    return (link ^ other) & _SHORT == 0
+
+
+def _packed(links: tuple[int, ...]) -> Sequence[int]:
+    """As they are when they are few; of many, four bytes each instead of forty."""
+    if len(links) <= _UNPACKED_MAX:
+        return links
+    return array("I", [link & _SHORT for link in links])
