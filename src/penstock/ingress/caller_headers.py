@@ -12,12 +12,15 @@ _LABEL_CHARS_MAX: Final = 256
 _SESSION_HEADERS: Final = (b"x-session-affinity", b"x-session-id", b"session-id")
 _AUTHORIZATION: Final = b"authorization"
 _API_KEY: Final = b"x-api-key"
-_READ: Final = frozenset({
-    *_SESSION_HEADERS, _AUTHORIZATION, _API_KEY, b"cf-aig-async", b"cf-aig-metadata",
-    b"content-encoding", b"idempotency-key", b"prefer", b"x-penstock-cost",
-    b"x-penstock-max-cost-usd", b"x-penstock-reject-if-busy", b"x-penstock-workflow",
-    b"x-request-id", b"x-stainless-retry-count",
-})  # fmt: skip
+_RARE: Final = (
+    b"cf-aig-async", b"cf-aig-metadata", b"content-encoding", b"idempotency-key", b"prefer",
+    b"x-penstock-cost", b"x-penstock-max-cost-usd", b"x-penstock-reject-if-busy",
+    b"x-penstock-workflow", b"x-request-id", b"x-stainless-retry-count",
+)  # fmt: skip
+# Those that we read, and whether most requests come without them.
+_READ: Final = dict.fromkeys((*_SESSION_HEADERS, _AUTHORIZATION, _API_KEY), False) | dict.fromkeys(
+    _RARE, True
+)
 TRUE: Final = ("true", "1")
 _sha256: Final = hashlib.sha256
 
@@ -35,17 +38,35 @@ class CallerHeaders:
         self, headers: list[tuple[bytes, bytes]], before: "CallerHeaders | None" = None
     ) -> None:
         """`before` are those of an earlier request on the same connection."""
-        by_name = {name: value for name, value in headers if name in _READ}
+        by_name: dict[bytes, bytes] = {}
+        has_more = False
+        for name, value in headers:
+            is_rare = _READ.get(name)
+            if is_rare is not None:
+                by_name[name] = value
+                has_more = has_more or is_rare
         self._by_name = by_name
         self._secret_sha256 = b"" if before is None else before.hash_for(by_name)
         self._session = _session(by_name)
         self._session_label = _label(self._session) if self._session else ""
+        self._caller_request_id = ""
+        self._client_retry: int | None = None
+        self._cost_cap: str | None = None
+        self._wants_cost = False
+        self._rejects_if_busy = False
+        self._workflow = b""
+        self._workflow_in_metadata = b""
+        self.has_preference = False
+        if has_more:
+            self._read_rare(by_name)
+
+    def _read_rare(self, by_name: dict[bytes, bytes]) -> None:
         request_id = by_name.get(b"x-request-id")
         self._caller_request_id = _label(request_id) if request_id else ""
         retry = by_name.get(b"x-stainless-retry-count")
-        self._client_retry: int | None = retry_number(retry) if retry else None
+        self._client_retry = retry_number(retry) if retry else None
         cap = by_name.get(b"x-penstock-max-cost-usd")
-        self._cost_cap: str | None = None if cap is None else _label(cap)
+        self._cost_cap = None if cap is None else _label(cap)
         self._wants_cost = by_name.get(b"x-penstock-cost", b"") in (b"1", b"true")
         rejects = by_name.get(b"x-penstock-reject-if-busy")
         self._rejects_if_busy = _label(rejects).lower() in TRUE if rejects else False

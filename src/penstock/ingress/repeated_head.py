@@ -19,6 +19,9 @@ _MISSES_MAX: Final = 4
 _END: Final = b"\r\n\r\n"
 _SPACE: Final = ord(" ")
 _COLON: Final = ord(":")
+_RETURN: Final = ord("\r")
+_ZERO: Final = ord("0")
+_NINE: Final = ord("9")
 _LENGTH: Final = b"content-length"
 # With these something else than so many bytes may follow, or the connection is another's.
 _UNUSUAL: Final = frozenset({
@@ -78,7 +81,7 @@ class RepeatedHead:
             if not _is_usual(line, name, value):
                 return
             if name == _LENGTH:
-                length = int(value) if value.isdigit() and len(value) <= _DIGITS_MAX else -1
+                length = _number(value)
             if name == _LENGTH or index in variable:
                 places += (at + len(line) - len(value), at + len(line))
                 self._variable.append(index)
@@ -95,15 +98,15 @@ class RepeatedHead:
         if data[:at] != self._fixed[0]:
             return -1
         for number, index in enumerate(self._variable):
-            end = data.find(b"\r", at, at + _VALUE_BYTES_MAX)
-            value = data[at:end]
             name, last = headers[index]
+            end = _end_of_value(data, at, len(last))
+            value = data[at:end]
             if end <= at or (value != last and not _is_plain(value)):
                 return -1
             if name == _LENGTH:
-                if not value.isdigit() or len(value) > _DIGITS_MAX:
+                length = _number(value)
+                if length < 0:
                     return -1
-                length = int(value)
             headers[index] = (name, value)
             fixed = self._fixed[number + 1]
             at = end + len(fixed)
@@ -123,6 +126,26 @@ class RepeatedHead:
             if value != last or index in self._variable:
                 found.append(index)
         return found
+
+
+def _end_of_value(data: bytes, at: int, usual_bytes: int) -> int:
+    """Most are as long as the last one: `_is_plain` then knows that it does not end before."""
+    end = at + usual_bytes
+    if end < len(data) and data[end] == _RETURN:
+        return end
+    return data.find(b"\r", at, at + _VALUE_BYTES_MAX)
+
+
+def _number(digits: bytes) -> int:
+    """What they say; -1 if that is no number, or one that no length has."""
+    if not 0 < len(digits) <= _DIGITS_MAX:
+        return -1
+    number = 0
+    for byte in digits:
+        if byte < _ZERO or byte > _NINE:
+            return -1
+        number = 10 * number + byte - _ZERO
+    return number
 
 
 def _is_usual(line: bytes, name: bytes, value: bytes) -> bool:

@@ -47,23 +47,34 @@ def _read_at_once(body: bytes) -> ParsedBody | None:
     # A name that stands twice, or deeper, has lost the wrong value: then an array is left here.
     if len(fields["messages"]) != 1:
         return None
-    fields["messages"] = Raw(written)
     parsed = ParsedBody(fields, messages)
     parsed.has_only_texts = _are_texts(messages, written)
-    parsed.has_only_scalars = rest.find(b"[") < 0 and rest.find(b"{", 1) < 0
+    parsed.has_only_scalars = _behind(fields, rest, 0) == len(rest)
+    fields["messages"] = Raw(written)
     return parsed
 
 
 def _are_texts(messages: list[Fields], written: bytes) -> bool:
-    """By the first byte of each value, which stands where the lengths before it add up to."""
+    """Whether no value in these messages is an array or an object."""
     at = 1
     for message in messages:
-        at += 1
-        for name, value in message.items():
-            at += len(name) + 3
-            if written[at] in (ARRAY_START, OBJECT_START):
-                return False
-            at += len(value) + 1
-        at += 1
+        at = _behind(message, written, at) + 1
+        if not at:
+            return False
     # A name that is longer as it is written, or an empty message, puts all places wrong.
     return at == len(written)
+
+
+def _behind(fields: Fields, written: bytes, at: int) -> int:
+    """Where an object ends that begins here and is written without spaces; -1 if it holds others.
+
+    By the first byte of each value, which stands where the lengths before it add up to. Where that
+    is wrong it is too low, and so is the end.
+    """
+    at += 1
+    for name, value in fields.items():
+        at += len(name) + 3
+        if written[at] in (ARRAY_START, OBJECT_START):
+            return -1
+        at += len(value) + 1
+    return at

@@ -41,9 +41,9 @@ def request_body(request: InferenceRequest, served_name: Raw) -> tuple[bytes, Ra
         # vLLM would go on to the end of the context; where less is left it stops there by itself.
         theirs[call.output_limits[0]] = Raw(str(request.model.default_output_tokens).encode())
     # All names below are among the dropped, so that none of them stands there twice.
-    pieces = [
+    pieces: list[bytes | Raw] = [
         b',"model":',
-        bytes(served_name),
+        served_name,
         b',"cache_salt":"',
         request.cache_salt.encode(),
         b'"',
@@ -62,7 +62,8 @@ def request_body(request: InferenceRequest, served_name: Raw) -> tuple[bytes, Ra
         pieces.append(b',"request_id":"%s%s"' % (call.id_prefix, request.id.encode()))
     if request.session:
         # Its key, not its name: two accounts may use the same, and the engine must tell them apart.
-        pieces.append(b',"session_id":"%016x"' % request.session_key)
+        key = hex(request.session_key)[2:].rjust(16, "0")
+        pieces.append(f',"session_id":"{key}"'.encode())
     pieces.append(b"}")
     return call.opening, prompt, b"".join(pieces)
 
