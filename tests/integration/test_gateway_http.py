@@ -75,6 +75,45 @@ def test_one_connection_serves_many_requests(cell: Cell, client: RawClient) -> N
     assert len(ids) == 10
 
 
+def test_heads_that_are_nearly_the_same_are_told_apart(cell: Cell, client: RawClient) -> None:
+    """From the second one on they are compared with the last, not parsed."""
+    usual = {"x-session-id": "one", "x-request-id": "a"}
+    heads = [
+        (cell.key, usual, 200),
+        (cell.key, usual, 200),
+        (cell.key, {**usual, "x-request-id": "b"}, 200),
+        (cell.key, {**usual, "x-request-id": "longer"}, 200),
+        ("x" * len(cell.key), usual, 401),
+        (cell.key, usual, 200),
+        ("y" * len(cell.key), {**usual, "x-request-id": "c"}, 401),
+        (cell.key, {**usual, "content-encoding": "gzip"}, 400),
+        (cell.key, {**usual, "x-request-id": "d"}, 200),
+    ]
+    with client:
+        for turn, (key, headers, status) in enumerate(heads):
+            body = json.dumps(chat_body()).encode() + b" " * turn
+            client.send(post_bytes(_V1, body, key, headers=headers))
+            answer = client.read_answer()
+            assert answer.status == status
+            assert answer.headers["x-caller-request-id"] == headers["x-request-id"]
+
+
+def test_head_behind_another_in_two_reads_is_not_taken_for_the_last(
+    cell: Cell, client: RawClient
+) -> None:
+    ours = post_bytes(_V1, chat_body(), cell.key)
+    wrong = post_bytes(_V1, chat_body(), "x" * len(cell.key))
+    with client:
+        for data, status in ((ours, 200), (ours + wrong[:70], 200)):
+            client.send(data)
+            assert client.read_answer().status == status
+        client.send(wrong[70:])
+        assert client.read_answer().status == 401
+        for data, status in ((ours, 200), (wrong, 401), (ours, 200)):
+            client.send(data)
+            assert client.read_answer().status == status
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_connection_close_is_obeyed(cell: Cell, client: RawClient, stream: bool) -> None:
     with client:
