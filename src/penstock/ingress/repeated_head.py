@@ -80,6 +80,9 @@ class RepeatedHead:
             line = lines[index + 1]
             if not _is_usual(line, name, value):
                 return
+            if name in _UNUSUAL and index in variable:
+                # Its next value may be one that is not usual.
+                return
             if name == _LENGTH:
                 length = _number(value)
             if name == _LENGTH or index in variable:

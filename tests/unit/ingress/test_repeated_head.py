@@ -150,6 +150,14 @@ def test_unusual_head_is_not_learned(data: bytes) -> None:
     assert head.body_at(data) == -1
 
 
+def test_header_that_may_end_the_connection_is_never_read_from_its_place() -> None:
+    head = learned(
+        request_of({**USUAL, "Connection": "keep-alive"}),
+        request_of({**USUAL, "Connection": "Keep-Alive"}),
+    )
+    assert head.body_at(request_of({**USUAL, "Connection": "close"})) < 0
+
+
 def test_client_whose_heads_always_differ_is_given_up() -> None:
     head = RepeatedHead()
     for number in range(20):
