@@ -71,7 +71,7 @@ def read_rows(connection: psycopg.Connection) -> list[Row]:
         " cached_input_nanousd_per_mtok, output_nanousd_per_mtok, multiplier_bp"
         " from usage_attempts"
     ).fetchall()
-    return [Row(*row[:8], Price(*row[8:])) for row in rows]
+    return [Row(*row[:8], price=Price(*row[8:])) for row in rows]
 
 
 def read_sent(engine: ScriptedEngine) -> list[Sent]:
