@@ -8,7 +8,7 @@ import psycopg
 from tests.chaos.traffic import Heard
 from tests.integration.gateway_process import eventually
 
-from penstock.records.price import Price, cost_nanousd
+from penstock.records.price import Price, Terms, cost_nanousd
 from penstock.records.usage import Usage
 from penstock.testing import ScriptedEngine
 
@@ -24,7 +24,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     output_tokens: int | None
     charge_nanousd: int
     charge_reason: str
-    price: Price
+    price: Terms
 
     @property
     def cost_nanousd(self) -> int:
@@ -32,7 +32,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
         if self.prompt_tokens is None or self.output_tokens is None:
             return 0
         usage = Usage(self.prompt_tokens, self.output_tokens, self.cached_tokens)
-        return cost_nanousd(usage, self.price)
+        return cost_nanousd(usage, Price(*self.price))
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ def read_rows(connection: psycopg.Connection) -> list[Row]:
         " cached_input_nanousd_per_mtok, output_nanousd_per_mtok, multiplier_bp"
         " from usage_attempts"
     ).fetchall()
-    return [Row(*row[:8], price=Price(*row[8:])) for row in rows]
+    return [msgspec.convert((*row[:8], row[8:]), Row) for row in rows]
 
 
 def read_sent(engine: ScriptedEngine) -> list[Sent]:

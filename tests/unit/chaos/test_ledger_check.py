@@ -7,7 +7,8 @@ from tests.chaos.traffic import Heard
 
 from penstock.records.price import Price
 
-_ROW = Row("r1", "t1", "ok", 10, None, 5, 21_000, "", Price(600_000_000, 0, 3_000_000_000))
+_PRICE = Price(600_000_000, 0, 3_000_000_000)
+_ROW = Row("r1", "t1", "ok", 10, None, 5, 21_000, "", _PRICE.terms)
 _SENT = Sent("r1", "finished", 5)
 _HEARD = Heard("t1", 200, 4, is_whole=True, cost_nanousd=21_000)
 
