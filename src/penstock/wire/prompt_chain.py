@@ -24,7 +24,7 @@ DIGEST_MAX: Final = 2**62 - 1
 
 def digest(value: str | bytes | memoryview, seed: int = 0) -> int:
     """A value as 62 bits; a seed that nobody else has makes them nobody else's."""
-    return _xxh3(value, seed) >> 2
+    return _xxh3(value, seed) & DIGEST_MAX
 
 
 _USER_NAME: Final = Raw(b'"user"')
@@ -38,13 +38,13 @@ _USER: Final = 1
 _ASSISTANT: Final = 2
 _TOOL: Final = 3
 _SYSTEM: Final = 4
-_ROLE_LINKS: Final = (
+_ROLE_LINKS: Final = [
     0,
     digest(_USER_NAME),
     digest(_ASSISTANT_NAME),
     digest(_TOOL_NAME),
     digest(_SYSTEM_NAME),
-)
+]
 _ROLE_AND_MORE: Final = 2
 
 # What vLLM renders in front of the first message, or what changes how messages become tokens.
