@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.policy.key_table import KeyRow, KeyTable
+from penstock.policy.key_row import KeyRow
+from penstock.policy.key_table import KeyTable
 from penstock.records.account import Account, AccountId, Key, KeyId, Role
 
 

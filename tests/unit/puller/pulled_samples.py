@@ -3,15 +3,14 @@
 from penstock.clock import new_id
 from penstock.puller.pulled_job import PulledJob
 from penstock.records.account import AccountId, KeyId
-from penstock.records.job import ClaimedJob, JobId, Priority, Ticket
+from penstock.records.job import ClaimedJob, JobId, Priority, Ticket, TicketChain
 from penstock.records.model import ModelId
-from penstock.records.prompt_chain import PromptChain
 
 
 def a_job(
     *, tokens: int = 100, opening: int = 0, lease_until: float = 30.0, is_reserved: bool = False
 ) -> PulledJob:
-    chain = PromptChain(opening=opening)
+    chain = TicketChain(opening=opening)
     claimed = ClaimedJob(
         id=JobId(new_id()),
         epoch=1,
