@@ -13,7 +13,7 @@ BIN := .venv/bin
 AGAIN = || { echo "once more, alone:"; $(BIN)/python -m pytest -q --last-failed --lfnf=none
 export PENSTOCK_CACHE := $(CACHE)
 
-.PHONY: setup check test unit integration native wheel simulation engine acceptance up docs site clean pin bench-overhead bench-gate bench-profile bench-routing bench-queue \
+.PHONY: setup check test unit integration native wheel simulation engine acceptance up docs site clean pin bench-overhead bench-gate bench-profile bench-count bench-routing bench-queue \
 	bench-flex bench-pressure bench-workers chaos chaos-metering soak
 
 setup: .venv/.ready
@@ -90,6 +90,11 @@ bench-gate: native
 # Where each microsecond goes, room by room. Needs leave to ptrace.
 bench-profile: setup
 	$(BIN)/python benchmarks/room_profile.py
+
+# Instructions per request, function by function; ONLY=agent for another of the bench's scenarios.
+# Needs valgrind.
+bench-count: native
+	$(BIN)/python benchmarks/instruction_count.py $(if $(ONLY),--only $(ONLY))
 
 # A simulated fleet on published traces, our rule and others', up to 25 minutes; FULL=1 for every row and the plots.
 bench-routing: setup

@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from candidates import (
@@ -52,9 +53,16 @@ KV_TOKENS = 256_000_000
 
 
 def start_penstock(
-    ports: list[int], *, is_metered: bool = True, is_compiled: bool = True
+    ports: list[int],
+    *,
+    is_metered: bool = True,
+    is_compiled: bool = True,
+    under: Sequence[str] = (),
 ) -> Candidate:
-    """One gateway worker on the candidates' core, with these upstream ports as its replicas."""
+    """One gateway worker on the candidates' core, with these upstream ports as its replicas.
+
+    `under` is a command that runs it, such as a profiler.
+    """
     program = ["-m", "penstock", "gateway"] if is_metered else [str(_UNMETERED)]
     package = {"PYTHONPATH": str(compiled_folder())} if is_compiled else {}
     folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
@@ -88,7 +96,7 @@ def start_penstock(
             "PENSTOCK_ROUTING_KV_TOKENS": str(KV_TOKENS),
         }
         environment = {**os.environ, **package, **settings}  # noqa: TID251 - a child's settings
-        process = start_pinned([sys.executable, *program], CANDIDATE_CORE, environment)
+        process = start_pinned([*under, sys.executable, *program], CANDIDATE_CORE, environment)
         name = "penstock" if is_compiled else "penstock, interpreted"
         name += "" if is_metered else ", null meter"
         candidate = Candidate(name=name, port=port, process=process, key=key, after_stop=clean_up)

@@ -103,7 +103,7 @@ def run_once(scenario: Scenario, candidate: Candidate, loadgen: Path, seconds: f
     before = cpu_seconds(pid) if pid is not None else 0.0
     report = run_load(loadgen, arguments, seconds, LOAD_CORE)
     after = cpu_seconds(pid) if pid is not None else 0.0
-    units = _units(scenario, report)
+    units = units_of(scenario, report)
     return Cost(
         cpu=(after - before) * scenario.scale / units,
         latency_p50_us=report.latency_us.p50,
@@ -112,5 +112,5 @@ def run_once(scenario: Scenario, candidate: Candidate, loadgen: Path, seconds: f
     )
 
 
-def _units(scenario: Scenario, report: Report) -> int:
+def units_of(scenario: Scenario, report: Report) -> int:
     return report.events if scenario.counts_events else report.requests

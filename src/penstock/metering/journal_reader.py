@@ -61,6 +61,9 @@ class JournalReader:
             # No descriptor is free, or no room for the copy of a damaged file.
             self._taken = rows
             raise
+        if self._data is not None:
+            # What was looked at is not looked at again: it need not stay in our memory.
+            self._data.madvise(mmap.MADV_DONTNEED)
         return rows
 
     def done(self) -> None:

@@ -252,6 +252,7 @@ def test_what_is_written_leaves_the_workers_memory_and_stays_in_the_file(tmp_pat
             book.end(book.begin(1000))
         assert 0 < mapped_bytes(book.journal.folder) < 2 * 2**20
         book.drain(rows_max=10_000)
+        assert mapped_bytes(book.journal.folder) < 2 * 2**20
     finally:
         book.leave()
 
