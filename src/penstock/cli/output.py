@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from penstock.records.usage import Usage
+
 # A pipe has no width; lines for it must not be folded or cut.
 _PIPE_COLUMNS = 1000
 
@@ -23,7 +25,22 @@ def error_console() -> Console:
 
 
 def print_json(value: object) -> None:
-    typer.echo(msgspec.json.encode(value, enc_hook=str))
+    typer.echo(write_json(value))
+
+
+def write_json(value: object) -> bytes:
+    return msgspec.json.encode(value, enc_hook=_plain)
+
+
+def _plain(value: object) -> object:
+    """What is no Struct: a count of tokens by its fields, and all else as text."""
+    if isinstance(value, Usage):
+        return {
+            "prompt_tokens": value.prompt_tokens,
+            "completion_tokens": value.completion_tokens,
+            "cached_tokens": value.cached_tokens,
+        }
+    return str(value)
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:

@@ -20,7 +20,7 @@ from penstock.cli.bench.sample import Sample
 from penstock.cli.bench.tables import closing
 from penstock.cli.bench.trace import TraceLoad
 from penstock.cli.exit_codes import CommandFailed, ExitCode
-from penstock.cli.output import console, error_console, print_json
+from penstock.cli.output import console, error_console, print_json, write_json
 from penstock.cli.stop_signals import StopSignals
 from penstock.clock import SystemClock
 
@@ -138,7 +138,7 @@ def _tell(order: BenchOrder, figures: Report, samples: list[Sample]) -> None:
         out.print(f"[bold]{escape(figures.load)}[/], {escape(figures.model)}\n", soft_wrap=True)
         out.print(closing(figures, first_tokens_ms(samples)))
         if outputs.json is not None:
-            Path(outputs.json).write_bytes(msgspec.json.encode(_Document(figures, samples)))
+            Path(outputs.json).write_bytes(write_json(_Document(figures, samples)))
     if outputs.plot is not None:
         write_plot(outputs.plot, figures, samples)
     if not figures.ok:
