@@ -4,7 +4,6 @@ It owns the timeouts and says, by the class of the error it ends with, whether a
 be tried: ReplicaUnreachable (nothing was answered), or an Interrupted one (work began).
 """
 
-from asyncio import Future
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +13,7 @@ from penstock.clock import Clock, Timer, TimerWheel
 from penstock.engine.answer_stream import AnswerStream
 from penstock.engine.connection import Connection, Receiver
 from penstock.engine.refusal import error_for
+from penstock.engine.running import Finish
 from penstock.engine.settings import Settings
 from penstock.engine.sink import Sink
 from penstock.errors import DeadlinePassed, EngineFailed, EngineLost, Error, ReplicaUnreachable
@@ -75,7 +75,7 @@ class Attempt(Receiver):
         # Events that this read has brought: the first, and all if there are more, which is rare.
         self._ready = b""
         self._all: list[bytes] | None = None
-        self._done: Future[None] = Future()
+        self._done = Finish()
         self._error: Error | None = None
         self._ends_at = line.monotonic() + line.total_seconds
         self.was_answered = False
@@ -90,7 +90,7 @@ class Attempt(Receiver):
         """Whether the engine reported an error of its own inside the stream."""
         return self._stream is not None and self._stream.has_error
 
-    def start(self, connection: Connection, pieces: list[bytes | Raw]) -> "Future[None]":
+    def start(self, connection: Connection, pieces: list[bytes | Raw]) -> Finish:
         """Send. Await what is given back, then call `stop` whatever came, and then `check`."""
         self._connection = connection
         self._timer = self._first_timer()
@@ -100,7 +100,7 @@ class Attempt(Receiver):
     def stop(self) -> None:
         """Before its end: the connection is dropped, and the engine stops."""
         self._timer.cancel()
-        if self._connection is not None and (not self._done.done() or self._done.cancelled()):
+        if self._connection is not None and not self._done.is_set:
             self._connection.abort()
         if self.usage is None and self._stream is not None:
             self.usage = self._stream.usage()
@@ -121,7 +121,7 @@ class Attempt(Receiver):
         if self.was_answered or not isinstance(self._error, ReplicaUnreachable):
             return False
         self._error = None
-        self._done = Future()
+        self._done = Finish()
         return True
 
     # Receiver
@@ -184,7 +184,7 @@ class Attempt(Receiver):
             self._sink.when_drained(self._resume)
 
     def on_complete(self) -> None:
-        if self._done.done():
+        if self._done.is_set:
             return
         if self._status != 200:
             self._finish(error_for(self._status, b"".join(self._body)))
@@ -248,7 +248,7 @@ class Attempt(Receiver):
             self._tally.note_uncounted()
 
     def _resume(self) -> None:
-        if self._connection is not None and not self._done.done():
+        if self._connection is not None and not self._done.is_set:
             line = self._line
             now = line.monotonic()
             self._timer.deadline = min(now + line.between_bytes_seconds, self._ends_at)
@@ -271,6 +271,6 @@ class Attempt(Receiver):
         self._finish(error)
 
     def _finish(self, error: Error | None) -> None:
-        if not self._done.done():
+        if not self._done.is_set:
             self._error = error
-            self._done.set_result(None)
+            self._done.set()

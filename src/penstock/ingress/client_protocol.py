@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from penstock.engine.running import Run
 from penstock.errors import BodyTooSlow, Error, HeadersTooLarge, InvalidRequest, Overloaded
 from penstock.ingress import request_heads
 from penstock.ingress.exchange import Exchange
@@ -188,7 +189,7 @@ class ClientProtocol(HttpToolsProtocol):
             return
         exchange.is_whole = True
         if exchange.is_active and not exchange.response_complete:
-            self._launch(exchange)
+            self._launch_later(exchange)
 
     # uvicorn's seams
 
@@ -223,7 +224,7 @@ class ClientProtocol(HttpToolsProtocol):
             return
         cycle.is_active = True
         if cycle.is_whole:
-            self._launch(cycle)
+            self._launch_later(cycle)
         else:
             # Nothing was read while it was behind another request: its time begins now.
             self._body_started = self._monotonic()
@@ -259,7 +260,7 @@ class ClientProtocol(HttpToolsProtocol):
         if refusal is not None:
             self._refuse(refusal)
         else:
-            self._launch(exchange)
+            self._launch(exchange).start()
         return True
 
     def _is_crowded(self) -> bool:
@@ -279,12 +280,12 @@ class ClientProtocol(HttpToolsProtocol):
     def _ignore_upgrade(self, rest: bytes) -> None:
         """Read a request as if it had not asked for another protocol, as a server may."""
         exchange = self._exchange()
-        if exchange is None or exchange.task is None:
+        if exchange is None or exchange.run is None:
             # A page, which needs no body; or one behind another request.
             self.cycle.keep_alive = False
             return
         # It has not begun to run: that would be in the loop's next turn.
-        exchange.task.cancel()
+        exchange.run.cancel()
         self._served = None
         self.cycle = cast(RequestResponseCycle, None)  # as uvicorn begins
         self._phase = HEAD
@@ -328,17 +329,24 @@ class ClientProtocol(HttpToolsProtocol):
         if len(data) > len(part):
             self.data_received(data[len(part) :])
 
-    def _launch(self, exchange: Exchange) -> None:
+    def _launch_later(self, exchange: Exchange) -> None:
+        """In the loop's next turn: the parser may yet find that this asks for an upgrade.
+
+        And what comes behind an answer must not run inside of it: with a thousand short requests
+        in one read, each would be called by the one before.
+        """
+        self.loop.call_soon(self._launch(exchange).start)
+
+    def _launch(self, exchange: Exchange) -> Run:
         self._door.forget_body(exchange)
         self._served = exchange
         exchange.is_full = self._full_since > 0
-        # One task per request, as uvicorn itself does, which waits for this set of them when it
-        # drains: a TaskGroup costs 7.5 µs. It has a name, because making one up takes longer.
-        task = asyncio.Task(self._door.serve(exchange), loop=self.loop, name="request")
-        exchange.task = task
-        tasks = self.tasks
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+        tasks = cast("set[Run]", self.tasks)
+        # uvicorn waits for those in this set when it drains, and cancels them when it has waited.
+        run = Run(self._door.serve(exchange), tasks.discard, self.loop)
+        tasks.add(run)
+        exchange.run = run
+        return run
 
     def _exchange(self) -> Exchange | None:
         """The newest request on this connection, if it is a hot one."""
@@ -377,7 +385,7 @@ class ClientProtocol(HttpToolsProtocol):
                 return
             exchange = Exchange(self, self.url, self.headers)
         self._door.forget_body(exchange)
-        if exchange.task is not None or self.pipeline or self.transport.is_closing():
+        if exchange.run is not None or self.pipeline or self.transport.is_closing():
             # A request before this one is being served: its answer cannot be told from a refusal.
             self._close()
             return

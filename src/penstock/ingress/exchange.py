@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 from penstock.wire.chunks import chunk
 
 if TYPE_CHECKING:
+    from penstock.engine.running import Run
     from penstock.ingress.caller_headers import CallerHeaders
 
 Headers = list[tuple[bytes, bytes]]
@@ -48,7 +49,7 @@ class Exchange:
     __slots__ = (
         "_body", "_is_chunked", "_on_drained", "_protocol", "body_bytes", "caller", "disconnected",
         "headers", "is_active", "is_full", "is_length_checked", "is_started", "is_whole",
-        "keep_alive", "response_complete", "speaks_chunked", "status", "target", "task",
+        "keep_alive", "response_complete", "run", "speaks_chunked", "status", "target",
         "transport",
     )  # fmt: skip
     message_event: ClassVar = _NobodyWaits()
@@ -74,7 +75,7 @@ class Exchange:
         self.keep_alive = True
         self.speaks_chunked = True
         self.status = 0
-        self.task: asyncio.Task[None] | None = None
+        self.run: Run | None = None
 
     def add_body(self, data: bytes) -> None:
         self._body.append(data)
@@ -163,11 +164,11 @@ class Exchange:
         self.disconnected = True
         self._on_drained = None
         # This object may wait long to be collected. It must not hold what may be large: a body
-        # that was refused or never complete, and by the task's traceback one that was served.
+        # that was refused or never complete, and by the run's frames one that was served.
         self._body.clear()
-        task, self.task = self.task, None
-        if task is not None and not self.response_complete:
-            task.cancel()
+        run, self.run = self.run, None
+        if run is not None and not self.response_complete:
+            run.cancel()
 
     def _complete(self) -> None:
         self.response_complete = True

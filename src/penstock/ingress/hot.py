@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from msgspec import UNSET
 
 from penstock.clock import Clock, TimerWheel, new_id
+from penstock.engine.running import InTask
 from penstock.errors import Aborted, BodyTooLarge, Error, InternalError, Overloaded
 from penstock.ingress import error_response
 from penstock.ingress.asked import Asked, Wish
@@ -123,9 +124,11 @@ class HotDoor:
         try:
             route = find_route(exchange.target)
             headers = exchange.caller or CallerHeaders(exchange.headers)
-            key = self._reader.find_key(headers) or await self._reader.authenticate(headers)
+            key = self._reader.find_key(headers) or await self._authenticate(headers)
             asked = self._reader.open(route, headers, key, exchange.take_body())
             wish = asked.wish
+            if wish is not None:
+                await InTask()
             if wish is not None and wish in _QUEUED:
                 body = await self._queue.serve(call.id, asked, headers)
                 own = self._headers(call.id, exchange, headers.caller_request_id())
@@ -158,6 +161,11 @@ class HotDoor:
             self._endings.finish(call.id, exchange.target, call.request, end)
             if not end.attempts and end.outcome is _FAILED:
                 self._endings.count_refusal(key, end)
+
+    async def _authenticate(self, headers: CallerHeaders) -> "Key":
+        """A key that is not known here: Postgres may know it."""
+        await InTask()
+        return await self._reader.authenticate(headers)
 
     def refuse(self, exchange: Exchange, error: Error) -> None:
         """Answer a request that could not even be read."""
