@@ -9,13 +9,14 @@ import asyncio
 import logging
 import socket
 from contextlib import suppress
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 import httptools
 from msgspec import Raw
 
 from penstock.errors import EngineFailed, Error, ReplicaUnreachable
 from penstock.wire.chunks import chunk_line, only_chunk
+from penstock.wire.known_head import Headers, KnownHead
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +25,8 @@ _LINE_END: Final = b"\r\n"
 # costs a sixteenth of a system call for each chunk.
 _READS_PER_WORD: Final = 16
 _QUICK_ACKS: Final = getattr(socket, "TCP_QUICKACK", None)
+_OK: Final = 200
+_OK_LINE: Final = b"HTTP/1.1 200 "
 
 _BAD_FRAMING: Final = (httptools.HttpParserError, httptools.HttpParserUpgrade)
 _CALLBACK_FAILED: Final = httptools.HttpParserCallbackError
@@ -53,20 +56,22 @@ class Receiver:
         raise NotImplementedError
 
 
-class IdleCallback(Protocol):
-    """The pool's ear: a connection fell idle, or is closed."""
+class IdleCallback:
+    """The pool's ear: a connection fell idle, or is closed. A class for the same reason."""
 
-    def idle(self, connection: "Connection") -> None: ...
+    def idle(self, connection: "Connection") -> None:
+        raise NotImplementedError
 
-    def closed(self, connection: "Connection") -> None: ...
+    def closed(self, connection: "Connection") -> None:
+        raise NotImplementedError
 
 
 class Connection(asyncio.Protocol):
     """`is_usable` is false once the peer or we closed it; a usable idle one may be pooled."""
 
     __slots__ = (
-        "_answered", "_has_head", "_headers", "_is_at_chunk", "_is_paused", "_on_idle", "_parser",
-        "_reads", "_receiver", "_transport", "idle_since", "is_usable",
+        "_answered", "_has_head", "_headers", "_is_at_chunk", "_is_paused", "_known_head",
+        "_on_idle", "_parser", "_reads", "_receiver", "_transport", "idle_since", "is_usable",
     )  # fmt: skip
 
     def __init__(self, on_idle: IdleCallback) -> None:
@@ -74,7 +79,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._receiver: Receiver | None = None
-        self._headers: list[tuple[bytes, bytes]] = []
+        self._headers: Headers = []
+        self._known_head = KnownHead()
         self._answered = False
         self._has_head = False
         self._is_paused = False
@@ -130,15 +136,19 @@ class Connection(asyncio.Protocol):
             # Nobody asked: an engine that speaks out of turn is not trusted with the next request.
             self.abort()
             return
-        self._answered = True
+        is_first, self._answered = not self._answered, True
         try:
-            if self._is_at_chunk:
+            if is_first:
+                data = self._take_whole(receiver, data)
+            elif self._is_at_chunk:
                 self._reads += 1
                 if self._reads % _READS_PER_WORD == 1:
                     self._save_acks()
                 data = self._take_chunks(receiver, data)
             if data:
                 self._parser.feed_data(data)
+                if is_first and self._receiver is None and self.is_usable:
+                    self._learn(data)
         except Exception as bad:
             # The receiver's own faults come out of the parser's callbacks, or of a chunk.
             if not isinstance(bad, _BAD_FRAMING) or isinstance(bad, _CALLBACK_FAILED):
@@ -200,11 +210,34 @@ class Connection(asyncio.Protocol):
             return
         if not self._parser.should_keep_alive():
             self.is_usable = False
+        self._complete()
+
+    def _complete(self) -> None:
         self._is_at_chunk = False
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             receiver.on_read_end()
             receiver.on_complete()
+
+    def _take_whole(self, receiver: Receiver, data: bytes) -> bytes:
+        """Hand on an answer that is all there, with a head like the last one's; else it is left.
+
+        The parser stands between two answers, and cannot tell that it did not see this one.
+        """
+        start = self._known_head.body_at(data)
+        if start < 0:
+            return data
+        self._has_head = True
+        receiver.on_head(_OK, self._known_head.headers)
+        if start < len(data):
+            self.on_body(data[start:])
+        self._complete()
+        return b""
+
+    def _learn(self, data: bytes) -> None:
+        """The parser has found a whole answer in this."""
+        if self._parser.get_status_code() == _OK and data.startswith(_OK_LINE):
+            self._known_head.learn(data, self._headers)
 
     def _take_chunks(self, receiver: Receiver, data: bytes) -> bytes:
         """Hand on the whole chunks that data begins with; what is left is for the parser.

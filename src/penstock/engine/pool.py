@@ -5,13 +5,13 @@ import ssl
 from urllib.parse import urlsplit
 
 from penstock.clock import Clock
-from penstock.engine.connection import Connection
+from penstock.engine.connection import Connection, IdleCallback
 from penstock.engine.running import InTask
 from penstock.engine.settings import Settings
 from penstock.errors import ReplicaUnreachable
 
 
-class ConnectionPool:
+class ConnectionPool(IdleCallback):
     """Bounded by `idle_connections_max`; how many are in use is bounded by admission."""
 
     def __init__(self, url: str, settings: Settings, clock: Clock) -> None:

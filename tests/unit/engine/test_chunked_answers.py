@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.connection import Connection, Receiver
+from penstock.engine.connection import Connection, IdleCallback, Receiver
 from penstock.errors import EngineFailed, Error
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class _Receiver(Receiver):
         self.error = error
 
 
-class _Pool:
+class _Pool(IdleCallback):
     """Counts the connections that come back."""
 
     def __init__(self) -> None:

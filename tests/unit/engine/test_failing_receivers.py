@@ -5,13 +5,13 @@ import asyncio
 import pytest
 import uvloop
 
-from penstock.engine.connection import Connection, Receiver
+from penstock.engine.connection import Connection, IdleCallback, Receiver
 from penstock.errors import EngineFailed, Error
 
 _ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 
 
-class _Pool:
+class _Pool(IdleCallback):
     def opened(self) -> None: ...
 
     def idle(self, connection: Connection) -> None:

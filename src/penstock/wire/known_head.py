@@ -1,0 +1,158 @@
+"""A head that comes again and again, known by its bytes instead of parsed again.
+
+From answer to answer little changes in the heads that an engine writes: the date, the body's length.
+What stands around these values is compared, they are read from their places, and the parser is not
+asked. Whatever else comes is the parser's.
+"""
+
+from typing import Final
+
+Headers = list[tuple[bytes, bytes]]
+
+_HEAD_BYTES_MAX: Final = 8 * 1024
+_VALUE_BYTES_MAX: Final = 256
+_DIGITS_MAX: Final = 12
+_VARIABLE_MAX: Final = 6
+# A peer whose heads have nothing in common is not compared with itself for ever.
+_MISSES_MAX: Final = 4
+_END: Final = b"\r\n\r\n"
+_SPACE: Final = ord(" ")
+_COLON: Final = ord(":")
+_RETURN: Final = ord("\r")
+_ZERO: Final = ord("0")
+_NINE: Final = ord("9")
+_LENGTH: Final = b"content-length"
+_DATE: Final = b"date"
+# With these something else than so many bytes may follow, or the connection is not kept.
+_UNUSUAL: Final = frozenset({
+    b"transfer-encoding", b"upgrade", b"trailer", b"connection", b"proxy-connection",
+})  # fmt: skip
+
+
+class KnownHead:
+    """The last head of a connection: its headers, and the bytes around values that change in it."""
+
+    __slots__ = ("_fixed", "_misses", "_variable", "headers")
+
+    def __init__(self) -> None:
+        # By their names in small letters. Whoever is given these reads them at once: the next head
+        # is written into the same list.
+        self.headers: Headers = []
+        # One piece more than there are variable headers, which are told by their index.
+        self._fixed: list[bytes] = []
+        self._variable: list[int] = []
+        self._misses = 0
+
+    def body_at(self, data: bytes) -> int:
+        """Where the body begins, if this is such a head with a whole body and no more; else -1."""
+        if not self._fixed:
+            return -1
+        start = self._read(data)
+        self._misses = self._misses + 1 if start < 0 else 0
+        return start
+
+    def learn(self, data: bytes, headers: Headers) -> None:
+        """From data in which a parser found these headers, a body, and nothing else.
+
+        Each line must be one header as it is usually written: what a parser takes for the head must
+        be what is taken for it here.
+        """
+        last, self._fixed = self._fixed, []
+        if self._misses >= _MISSES_MAX:
+            return
+        end = data.find(_END, 0, _HEAD_BYTES_MAX)
+        lines = data[:end].split(b"\r\n") if end > 0 else []
+        if len(lines) != len(headers) + 1:
+            return
+        variable = self._changed(headers) if last else []
+        self._variable, places, at, length = [], [0], len(lines[0]) + 2, -1
+        for index, (name, value) in enumerate(headers):
+            line = lines[index + 1]
+            if name in _UNUSUAL or not _is_usual(line, name, value):
+                return
+            if name == _LENGTH:
+                length = _number(value)
+            if name in (_LENGTH, _DATE) or index in variable:
+                places += (at + len(line) - len(value), at + len(line))
+                self._variable.append(index)
+            at += len(line) + 2
+        if len(data) != end + len(_END) + length or len(self._variable) > _VARIABLE_MAX:
+            return
+        places.append(end + len(_END))
+        self.headers = headers
+        self._fixed = [data[places[n] : places[n + 1]] for n in range(0, len(places), 2)]
+
+    def _read(self, data: bytes) -> int:
+        """Write the values into the headers; where the body begins."""
+        headers = self.headers
+        at, length = len(self._fixed[0]), -1
+        if data[:at] != self._fixed[0]:
+            return -1
+        number = 0
+        for index in self._variable:
+            number += 1
+            name, last = headers[index]
+            end = _end_of_value(data, at, len(last))
+            value = data[at:end]
+            if value != last:
+                if end <= at or not _is_plain(value):
+                    return -1
+                headers[index] = (name, value)
+            if name == _LENGTH:
+                length = _number(value)
+                if length < 0:
+                    return -1
+            fixed = self._fixed[number]
+            at = end + len(fixed)
+            if data[end:at] != fixed:
+                return -1
+        return at if len(data) == at + length else -1
+
+    def _changed(self, headers: Headers) -> list[int]:
+        """Where values differ from the last ones, or did so before; nothing if names do."""
+        if len(headers) != len(self.headers):
+            return []
+        found: list[int] = []
+        for index, (name, value) in enumerate(headers):
+            last_name, last = self.headers[index]
+            if name != last_name:
+                return []
+            if value != last or index in self._variable:
+                found.append(index)
+        return found
+
+
+def _end_of_value(data: bytes, at: int, usual_bytes: int) -> int:
+    """Most are as long as the last one: `_is_plain` then knows that it does not end before."""
+    end = at + usual_bytes
+    if end < len(data) and data[end] == _RETURN:
+        return end
+    return data.find(b"\r", at, at + _VALUE_BYTES_MAX)
+
+
+def _number(digits: bytes) -> int:
+    """What they say; -1 if that is no number, or one that no length has."""
+    if not 0 < len(digits) <= _DIGITS_MAX:
+        return -1
+    number = 0
+    for byte in digits:
+        if byte < _ZERO or byte > _NINE:
+            return -1
+        number = 10 * number + byte - _ZERO
+    return number
+
+
+def _is_usual(line: bytes, name: bytes, value: bytes) -> bool:
+    """Whether this line is this header and ends where it seems to."""
+    at = len(name)
+    return (
+        len(line) == at + 2 + len(value)
+        and line[at] == _COLON
+        and line[at + 1] == _SPACE
+        and line.endswith(value)
+    )
+
+
+def _is_plain(value: bytes) -> bool:
+    """Whether a parser takes the whole of it for a value: it cuts spaces, and refuses controls."""
+    return value[0] != _SPACE and value[-1] != _SPACE and value.decode("latin-1").isprintable()

@@ -1,0 +1,186 @@
+"""Answers whose head is known by its bytes: what is handed on is what a parser reads."""
+
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engine.connection import Connection, IdleCallback, Receiver
+from penstock.errors import Error
+from penstock.wire.known_head import KnownHead
+
+if TYPE_CHECKING:
+    import asyncio
+
+DATES = (b"Tue, 14 Nov 2023 22:13:20 GMT", b"Tue, 14 Nov 2023 22:13:21 GMT")
+
+
+class _Transport:
+    def __init__(self) -> None:
+        self.is_aborted = False
+
+    def write(self, data: bytes) -> None: ...
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+    def is_closing(self) -> bool:
+        return self.is_aborted
+
+
+class _Receiver(Receiver):
+    """Keeps what it is told, in order."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def on_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self.told.append((status, headers.copy()))
+
+    def on_body(self, data: bytes) -> None:
+        self.told.append(data)
+
+    def on_read_end(self) -> None:
+        self.told.append("read")
+
+    def on_complete(self) -> None:
+        self.told.append("complete")
+
+    def on_lost(self, error: Error, *, answered: bool) -> None:
+        self.told.append((type(error), error.message, answered))
+
+
+class _Pool(IdleCallback):
+    def __init__(self) -> None:
+        self.idled = 0
+
+    def idle(self, connection: Connection) -> None:
+        self.idled += 1
+
+    def closed(self, connection: Connection) -> None: ...
+
+
+class _Unknown(KnownHead):
+    """Knows nothing: the parser reads all."""
+
+    def body_at(self, data: bytes) -> int:
+        return -1
+
+
+class Line:
+    """A connection on which one request follows the other."""
+
+    def __init__(self, known: KnownHead) -> None:
+        self.pool = _Pool()
+        self.transport = _Transport()
+        self.connection = Connection(self.pool)
+        self.connection._known_head = known
+        self.connection.connection_made(cast("asyncio.BaseTransport", self.transport))
+
+    def ask(self, *reads: bytes) -> list[object]:
+        """What is told of an answer that comes in these reads, and of the connection then."""
+        receiver = _Receiver()
+        self.connection.send([b"POST / HTTP/1.1\r\n\r\n"], receiver)
+        for read in reads:
+            self.connection.data_received(read)
+        told = [*receiver.told, self.transport.is_aborted, self.pool.idled]
+        if receiver.told[-1:] != ["complete"]:
+            # What is open has no place on a connection for the next.
+            self.connection.abort()
+        return told
+
+
+def answer(body: bytes, *, date: bytes = DATES[0], more: bytes = b"", length: int = -1) -> bytes:
+    return (
+        b"HTTP/1.1 200 OK\r\ndate: %s\r\nserver: uvicorn\r\nContent-Length: %d\r\n"
+        b"content-type: application/json\r\n%s\r\n%s"
+        % (date, len(body) if length < 0 else length, more, body)
+    )
+
+
+values = st.one_of(
+    st.sampled_from([*DATES, b"keep-alive", b"close", b"chunked", b"", b" a", b"a ", b"\xe9"]),
+    st.binary(max_size=12),
+)
+lines = st.builds(
+    lambda name, value: b"%s: %s\r\n" % (name, value),
+    st.sampled_from([b"x-request-id", b"endpoint-load-metrics", b"connection", b"content-length",
+                     b"transfer-encoding", b"upgrade", b"x y"]),
+    values,
+)  # fmt: skip
+answers = st.builds(
+    lambda body, date, more, length: answer(body, date=date, more=more, length=length),
+    st.sampled_from([b"{}", b"", b'{"a":1}', b"x" * 200, b"HTTP/1.1 200 OK\r\n\r\n"]),
+    st.one_of(st.sampled_from(DATES), values),
+    st.one_of(st.just(b""), lines, st.lists(lines, max_size=2).map(b"".join)),
+    st.sampled_from([-1, -1, -1, -1, 0, 1, 3, 10**14]),
+)
+
+
+@given(st.lists(answers, min_size=1, max_size=6), st.lists(st.integers(0, 400), max_size=2))
+def test_what_is_told_is_what_the_parser_reads(sent: list[bytes], cuts: list[int]) -> None:
+    known, plain = Line(KnownHead()), Line(_Unknown())
+    for number, data in enumerate(sent):
+        # The first ones come whole, so that there is something to know.
+        places = sorted({0, len(data), *(cut for cut in cuts if number > 2 and cut < len(data))})
+        reads = [data[a:b] for a, b in zip(places, places[1:], strict=False)]
+        told = known.ask(*reads)
+        assert told == plain.ask(*reads)
+        if known.transport.is_aborted or not known.connection.is_usable:
+            break
+
+
+@given(st.integers(0, 250), st.binary(min_size=1, max_size=3), st.booleans())
+def test_a_head_with_other_bytes_in_it_is_read_as_the_parser_reads_it(
+    at: int, other: bytes, is_inserted: bool
+) -> None:
+    data = answer(b'{"id":1}', more=b"x-request-id: abc\r\n")
+    changed = data[:at] + other + data[at if is_inserted else at + len(other) :]
+    known, plain = Line(KnownHead()), Line(_Unknown())
+    for told in (data, data.replace(b"abc", b"xyz"), data):
+        assert known.ask(told) == plain.ask(told)
+    assert known.ask(changed) == plain.ask(changed)
+
+
+class _NoParser:
+    """Fails whoever asks it."""
+
+    def feed_data(self, data: bytes) -> None:
+        raise AssertionError(data)
+
+
+@pytest.mark.parametrize(
+    "next_one",
+    [
+        answer(b'{"a":1}'),
+        answer(b'{"a":1}', date=DATES[1]),
+        answer(b'{"a":12345}'),
+        answer(b"x" * 12345, date=DATES[1]),
+        answer(b""),
+    ],
+)
+def test_a_head_like_the_last_one_is_not_parsed(next_one: bytes) -> None:
+    line = Line(KnownHead())
+    line.ask(answer(b'{"a":1}'))
+    line.connection._parser = _NoParser()  # type: ignore[assignment]
+    told = line.ask(next_one)
+    assert told[-3:] == ["complete", False, 2]
+
+
+def test_a_value_that_changes_is_read_from_its_place() -> None:
+    line = Line(KnownHead())
+    for load in (b"1", b"2"):
+        line.ask(answer(b"{}", more=b"endpoint-load-metrics: %s\r\n" % load))
+    line.connection._parser = _NoParser()  # type: ignore[assignment]
+    told = line.ask(answer(b"{}", more=b"endpoint-load-metrics: 345\r\n"))
+    status, headers = cast("tuple[int, list[tuple[bytes, bytes]]]", told[0])
+    assert status == 200
+    assert headers[-1] == (b"endpoint-load-metrics", b"345")
+
+
+def test_an_engine_whose_heads_differ_each_time_is_not_learned_for_ever() -> None:
+    line = Line(KnownHead())
+    for number in range(20):
+        line.ask(answer(b"{}", more=b"x-%d: 1\r\n" % number))
+    assert line.connection._known_head.body_at(answer(b"{}", more=b"x-19: 1\r\n")) < 0
