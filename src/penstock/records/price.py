@@ -21,8 +21,9 @@ class Price:
     """
 
     __slots__ = (
-        "cached_input_nanousd_per_mtok", "input_nanousd_per_mtok", "multiplier_bp",
-        "output_nanousd_per_mtok",
+        "cached_input_nanousd_per_mtok", "cached_rest", "cached_whole", "input_nanousd_per_mtok",
+        "input_rest", "input_whole", "multiplier_bp", "output_nanousd_per_mtok", "output_rest",
+        "output_whole",
     )  # fmt: skip
 
     def __init__(
@@ -36,6 +37,14 @@ class Price:
         self.cached_input_nanousd_per_mtok: Final = cached_input_nanousd_per_mtok
         self.output_nanousd_per_mtok: Final = output_nanousd_per_mtok
         self.multiplier_bp: Final = multiplier_bp
+        # The same in whole nano-dollars per token, and what is left of each: small enough that
+        # compiled code multiplies them without making an object.
+        self.input_whole: Final = input_nanousd_per_mtok // _TOKENS
+        self.input_rest: Final = input_nanousd_per_mtok % _TOKENS
+        self.cached_whole: Final = cached_input_nanousd_per_mtok // _TOKENS
+        self.cached_rest: Final = cached_input_nanousd_per_mtok % _TOKENS
+        self.output_whole: Final = output_nanousd_per_mtok // _TOKENS
+        self.output_rest: Final = output_nanousd_per_mtok % _TOKENS
 
     @property
     def terms(self) -> Terms:
@@ -66,13 +75,14 @@ def cost_nanousd(usage: Usage, price: Price) -> int:
     prompt = usage.prompt_tokens
     cached = usage.cached_tokens or 0
     cached = min(cached, prompt)
-    total = (
-        (prompt - cached) * price.input_nanousd_per_mtok
-        + cached * price.cached_input_nanousd_per_mtok
-        + usage.completion_tokens * price.output_nanousd_per_mtok
+    uncached, output = prompt - cached, usage.completion_tokens
+    whole = (
+        uncached * price.input_whole + cached * price.cached_whole + output * price.output_whole
     )
+    rest = uncached * price.input_rest + cached * price.cached_rest + output * price.output_rest
     multiplier = price.multiplier_bp
     if multiplier == ONCE:
         # The same, in numbers that fit into a machine's word.
-        return (total + _TOKENS // 2) // _TOKENS
+        return whole + (rest + _TOKENS // 2) // _TOKENS
+    total = whole * _TOKENS + rest
     return (total * multiplier + _DIVISOR // 2) // _DIVISOR

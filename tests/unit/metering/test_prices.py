@@ -54,3 +54,13 @@ def test_an_engine_that_claims_too_much_cache_costs_nobody_less_than_nothing(
 def test_dollars_keep_every_digit(nanousd: int) -> None:
     whole, _, rest = usd(nanousd).partition(".")
     assert int(whole) * 10**9 + int(rest) == nanousd
+
+
+@given(TOKENS, TOKENS, TOKENS, NANOUSD, NANOUSD, NANOUSD)
+def test_a_half_is_rounded_up_once(
+    uncached: int, cached: int, output: int, price: int, cached_price: int, output_price: int
+) -> None:
+    total = uncached * price + cached * cached_price + output * output_price
+    usage = Usage(uncached + cached, output, cached)
+    cost = cost_nanousd(usage, Price(price, cached_price, output_price))
+    assert cost == (total + 500_000) // 1_000_000
