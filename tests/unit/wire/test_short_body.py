@@ -1,5 +1,6 @@
 """Short chats are read in one pass where they are written as usual, and else as all others are."""
 
+import contextlib
 import json
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from penstock.errors import InvalidRequest
+from penstock.wire import short_body
 from penstock.wire.chat import read_chat
 from penstock.wire.json_body import Fields, read_fields, write_fields
 from penstock.wire.messages import decode_messages
@@ -46,6 +48,55 @@ def same_both_ways(body: bytes) -> None:
     if parsed.has_only_scalars:
         del read["messages"]
         assert not any(isinstance(value, list | dict) for value in read.values())
+
+
+arrays = st.one_of(
+    messages.map(lambda each: json.dumps(each, separators=(",", ":"))),
+    messages.map(json.dumps),
+    st.sampled_from([
+        "[]", " []", "[] ", "[1]", "[", "]", "", "0", "[],[]", '[],"n":2,"messages":[]',
+        '[{"a":1}],"messages":[{"b":2}]', '[{"a":1}],"stop":[]', '[{"a":1,}]', '[{"a":"]"}]',
+        '[{"a":1}],"x":{"messages":[{"a":1}]}', '[{"a":"\\ud800"}]', '[{"a":"é"}]', "null",
+    ]),
+)  # fmt: skip
+
+
+@given(
+    st.sampled_from(['{"messages":', '{"model":"m","messages":', '{"messages":[],"messages":']),
+    st.lists(arrays, min_size=2, max_size=4),
+    st.sampled_from(["}", ',"n":1}', ',"stop":[]}', '],"n":[]}', " }"]),
+)
+def test_what_was_kept_of_a_body_is_no_other_way_to_read_the_next(
+    before: str, between: list[str], after: str
+) -> None:
+    for array in ['[{"role":"user","content":"hi"}]', *between]:
+        body = f"{before}{array}{after}".encode()
+        read = outcome(read_fields, body)
+        assert outcome(read_short_fields, body) == read
+        if not isinstance(read, str):
+            with contextlib.suppress(InvalidRequest):
+                same_both_ways(body)
+
+
+def test_fields_of_one_body_are_no_other_body_s() -> None:
+    body = b'{"model":"kept","messages":[{"role":"user","content":"%d"}],"n":1}'
+    for number in range(3):
+        parsed = read_short_chat(body % number)
+        assert bytes(parsed.fields["messages"]) == b'[{"role":"user","content":"%d"}]' % number
+        assert bytes(parsed.fields["n"]) == b"1"
+        del parsed.fields["n"]
+        parsed.fields["more"] = Raw(b"1")
+        assert len(parsed.fields) == 3
+
+
+def test_only_so_many_kinds_of_bodies_are_kept_and_no_long_ones() -> None:
+    for number in range(100):
+        read_short_chat(b'{"messages":[{"role":"user","content":"hi"}],"seed":%d}' % number)
+    kept = len(short_body._kept)
+    assert kept == short_body._KEPT_MAX
+    long = b'{"messages":[{"role":"user","content":"hi"}],"user":"%s"}' % (b"x" * 2000)
+    read_short_chat(long)
+    assert all(len(around.after) < 1024 for around in short_body._kept)
 
 
 @given(messages, others, st.booleans(), st.booleans())
