@@ -3,7 +3,7 @@
 from typing import Final
 
 from penstock.clock import Clock
-from penstock.metering import Refusals, usd
+from penstock.metering import Refusals, usd_bytes
 from penstock.records.account import Key
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd, RequestId
 from penstock.telemetry.counters import Metrics, ModelCounters
@@ -37,7 +37,7 @@ class Endings:
         request: InferenceRequest | None,
         end: RequestEnd,
     ) -> None:
-        about = ""
+        about = b""
         if request is None:
             counters = self._metrics.of("", "")
         else:
@@ -46,7 +46,7 @@ class Endings:
             counters.in_flight -= 1
             self._count_labels(counters, request, end)
             if self._log.is_on:
-                cost = usd(end.charge_nanousd) if end.attempts else ""
+                cost = usd_bytes(end.charge_nanousd) if end.attempts else b""
                 about = caller.names + self._lines.labels(request, cost)
         _count(counters, end)
         if self._log.is_on:
@@ -100,7 +100,7 @@ class _Caller:
 
     __slots__ = ("account", "counters", "names")
 
-    def __init__(self, account: str, counters: ModelCounters, names: str) -> None:
+    def __init__(self, account: str, counters: ModelCounters, names: bytes) -> None:
         self.account = account
         self.counters = counters
         self.names = names

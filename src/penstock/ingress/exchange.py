@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from penstock.wire.chunks import chunk
+from penstock.wire.decimals import whole
 
 if TYPE_CHECKING:
     from penstock.engine.running import Run
@@ -92,16 +93,15 @@ class Exchange:
             return
         self.is_started = True
         self.status = status
-        last = "\r\n" if self.keep_alive else "connection: close\r\n\r\n"
         self.transport.write(
-            b"".join(
-                (
-                    _OK_LINE if status == 200 else STATUS_LINES[status],
-                    self._protocol.date_header(),
-                    headers,
-                    f"content-length: {len(body)}\r\n{last}".encode(),
-                    body,
-                )
+            b"%s%s%scontent-length: %s\r\n%s%s"
+            % (
+                _OK_LINE if status == 200 else STATUS_LINES[status],
+                self._protocol.date_header(),
+                headers,
+                whole(len(body)),
+                b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n",
+                body,
             )
         )
         self._complete()

@@ -6,6 +6,7 @@ Only a runtime key gets answers, and all of them are its own account's: it may s
 from typing import Final
 
 from penstock.records.request import RequestEnd
+from penstock.wire.decimals import whole
 
 NAMES: Final = (
     "x-penstock-replica",
@@ -15,15 +16,27 @@ NAMES: Final = (
 )
 
 
+# The line of a replica, as it was written before.
+_REPLICAS_MAX: Final = 1000
+_replicas: Final[dict[str, bytes]] = {}
+
+
 def route_headers(end: RequestEnd) -> bytes:
     """Of the attempt that answers; nothing where none was made."""
-    if not end.replica:
+    replica = end.replica
+    if not replica:
         return b""
-    lines = f"x-penstock-replica: {end.replica}\r\n"
-    if end.cached_expected is not None:
-        lines += f"x-penstock-cache-expected: {end.cached_expected}\r\n"
+    lines = _replicas.get(replica)
+    if lines is None:
+        if len(_replicas) >= _REPLICAS_MAX:
+            _replicas.clear()
+        lines = f"x-penstock-replica: {replica}\r\n".encode("latin-1", "replace")
+        _replicas[replica] = lines
+    expected = end.cached_expected
+    if expected is not None:
+        lines = b"%sx-penstock-cache-expected: %s\r\n" % (lines, whole(expected))
     if end.session_moved:
-        lines += f"x-penstock-session-moved: {end.session_moved}\r\n"
+        lines += b"x-penstock-session-moved: %s\r\n" % end.session_moved.encode()
     if end.cache_break:
-        lines += f"x-penstock-cache-break: {end.cache_break}\r\n"
-    return lines.encode("latin-1", "replace")
+        lines += b"x-penstock-cache-break: %s\r\n" % end.cache_break.encode()
+    return lines

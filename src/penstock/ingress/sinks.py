@@ -9,7 +9,7 @@ from penstock.ingress import error_response
 from penstock.ingress.exchange import JSON, Exchange
 from penstock.ingress.limit_headers import limit_headers
 from penstock.ingress.route_headers import route_headers
-from penstock.metering import usd
+from penstock.metering import usd_bytes
 from penstock.records.price import Price, cost_nanousd
 from penstock.records.request import RequestEnd
 from penstock.records.usage import Usage
@@ -118,9 +118,13 @@ class ClientSink(Sink):
         return self.shape_whole(answer)
 
     def whole(self, shaped: bytes, usage: Usage | None) -> None:
-        cost = b"" if usage is None else b"x-penstock-cost-usd: %s\r\n" % self._cost(usage)
-        headers = b"".join((JSON, self._headers(), route_headers(self._end), cost))
-        self._exchange.answer(200, headers, shaped)
+        headers, route = self._headers(), route_headers(self._end)
+        if usage is None:
+            lines = b"%s%s%s" % (JSON, headers, route)
+        else:
+            cost = self._cost(usage)
+            lines = b"%s%s%sx-penstock-cost-usd: %s\r\n" % (JSON, headers, route, cost)
+        self._exchange.answer(200, lines, shaped)
 
     def comment(self) -> None:
         """Hold the line while the engine reads a long prompt."""
@@ -139,7 +143,7 @@ class ClientSink(Sink):
         return self._shape.headers + limit_headers(end.standings, end.warnings, now)
 
     def _cost(self, usage: Usage) -> bytes:
-        return usd(cost_nanousd(usage, self._shape.price)).encode()
+        return usd_bytes(cost_nanousd(usage, self._shape.price))
 
     def shape_events(self, events: bytes) -> bytes:
         return events

@@ -9,12 +9,12 @@ from penstock.metering.drain import Drain
 from penstock.metering.journal import Journal
 from penstock.metering.ledger import Ledger
 from penstock.metering.meter import Meter, Metering
-from penstock.metering.prices import PriceBook, usd
+from penstock.metering.prices import PriceBook, usd, usd_bytes
 from penstock.metering.refusals import Refusals
 from penstock.metering.retention import Retention
 from penstock.metering.settings import Settings
 
 __all__ = [
     "Drain", "JobCharge", "Journal", "Ledger", "Meter", "Metering", "PriceBook", "Refusals",
-    "Retention", "Settings", "charge", "usd",
+    "Retention", "Settings", "charge", "usd", "usd_bytes",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Final
 from penstock.metering.bill import Bill
 from penstock.records.price import Price, Tier
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd
+from penstock.wire.decimals import whole
 
 OPENING_COLUMNS: Final = (
     "request", "account", "key", "model", "tier", "input_nanousd_per_mtok",
@@ -25,11 +26,11 @@ COLUMNS: Final = OPENING_COLUMNS + CLOSING_COLUMNS
 # Microseconds of an attempt: all of it, to its first token, and from there to its last.
 Times = tuple[int, int | None, int | None]
 
-_NULL: Final = "\\N"
+_NULL: Final = b"\\N"
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": None})
 _PAYERS_MAX: Final = 10_000
 _LIMITS_MAX: Final = 10_000
-_limits: Final[dict[tuple[int, ...], str]] = {}
+_limits: Final[dict[tuple[int, ...], bytes]] = {}
 _OK: Final = Outcome.OK
 _TIER_AT: Final = OPENING_COLUMNS.index("tier")
 _PRICE_AT: Final = OPENING_COLUMNS.index("input_nanousd_per_mtok")
@@ -43,25 +44,24 @@ def opening(
 ) -> bytes:
     """Who, what, where, the price that was agreed, and what routing expects of `end`'s replica."""
     session, workflow, caller = request.session, request.workflow, request.caller_request_id
-    fields = [
-        request.id,
+    family, moved, broken = request.prompt_family, end.session_moved, end.cache_break
+    return b"%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t" % (
+        request.id.encode(),
         _who_pays_what(request),
-        str(request.attempt_base + end.attempts + 1),
-        end.replica,
-        _escaped(session) if session else "",
-        request.prompt_family,
-        _escaped(workflow) if workflow else "",
+        whole(request.attempt_base + end.attempts + 1),
+        end.replica.encode(),
+        _escaped(session) if session else b"",
+        family.encode() if family else b"",
+        _escaped(workflow) if workflow else b"",
         _flag(request.is_stream),
         _number(request.client_retry),
-        _escaped(caller) if caller else "",
-        str(waited_us),
+        _escaped(caller) if caller else b"",
+        whole(waited_us),
         _joined(limits),
         _number(end.cached_expected),
-        end.session_moved,
-        end.cache_break,
-        "",
-    ]
-    return "\t".join(fields).encode("utf-8", "replace")
+        moved.encode() if moved else b"",
+        broken.encode() if broken else b"",
+    )
 
 
 class _Payer:
@@ -69,7 +69,7 @@ class _Payer:
 
     __slots__ = ("account", "price", "text", "tier")
 
-    def __init__(self, account: str, tier: Tier, price: Price, text: str) -> None:
+    def __init__(self, account: str, tier: Tier, price: Price, text: bytes) -> None:
         self.account = account
         self.tier = tier
         self.price = price
@@ -79,7 +79,7 @@ class _Payer:
 _payers: Final[dict[tuple[str, str], _Payer]] = {}
 
 
-def _who_pays_what(request: InferenceRequest) -> str:
+def _who_pays_what(request: InferenceRequest) -> bytes:
     """Kept by key and model, for as long as the key's account, the tier and the price are those."""
     account, tier, price = request.account, request.tier, request.price
     model = request.model.id
@@ -95,7 +95,7 @@ def _who_pays_what(request: InferenceRequest) -> str:
         f"{account}\t{request.key}\t{model}\t{tier.value}\t"
         f"{price.input_nanousd_per_mtok}\t{price.cached_input_nanousd_per_mtok}\t"
         f"{price.output_nanousd_per_mtok}\t{price.multiplier_bp}"
-    )
+    ).encode("utf-8", "replace")
     if len(_payers) >= _PAYERS_MAX:
         _payers.clear()
     _payers[request.key, model] = _Payer(account, tier, price, text)
@@ -108,22 +108,21 @@ def closing(times: Times, outcome: Outcome, error: str, billed: Bill) -> bytes:
     duration, first, streamed = times
     prompt = cached = output = _NULL
     if usage is not None:
-        prompt, output = str(usage.prompt_tokens), str(usage.completion_tokens)
+        prompt, output = whole(usage.prompt_tokens), whole(usage.completion_tokens)
         cached = _number(usage.cached_tokens)
-    fields = [
-        str(duration),
-        "ok" if outcome is _OK else outcome.value,
-        error,
+    return b"%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n" % (
+        whole(duration),
+        b"ok" if outcome is _OK else outcome.value.encode(),
+        error.encode() if error else b"",
         _number(first),
         _number(streamed),
         prompt,
         cached,
         _flag(billed.is_cached_estimated),
         output,
-        str(billed.charge_nanousd),
-        f"{billed.reason}\n" if billed.reason else "\n",
-    ]
-    return "\t".join(fields).encode()
+        whole(billed.charge_nanousd),
+        billed.reason.encode() if billed.reason else b"",
+    )
 
 
 def agreed_in(opened: bytes) -> tuple[Price, int | None]:
@@ -132,7 +131,7 @@ def agreed_in(opened: bytes) -> tuple[Price, int | None]:
     expected = fields[_EXPECTED_AT]
     return (
         Price(*map(int, fields[_PRICE_AT : _PRICE_AT + 4])),
-        None if expected == _NULL.encode() else int(expected),
+        None if expected == _NULL else int(expected),
     )
 
 
@@ -141,26 +140,26 @@ def is_of_job(opened: bytes) -> bool:
     return opened.split(b"\t", _TIER_AT + 1)[_TIER_AT] != Tier.NOW.encode()
 
 
-def _flag(is_so: bool) -> str:
-    return "1" if is_so else "0"
+def _flag(is_so: bool) -> bytes:
+    return b"1" if is_so else b"0"
 
 
-def _number(value: int | None) -> str:
-    return _NULL if value is None else str(value)
+def _number(value: int | None) -> bytes:
+    return _NULL if value is None else whole(value)
 
 
-def _joined(limits: tuple[int, ...]) -> str:
+def _joined(limits: tuple[int, ...]) -> bytes:
     """Limits as an array's text: the same few for all requests of an account, so kept."""
     known = _limits.get(limits)
     if known is None:
         if len(_limits) >= _LIMITS_MAX:
             _limits.clear()
-        known = _limits[limits] = f"{{{','.join(map(str, limits))}}}"
+        known = _limits[limits] = f"{{{','.join(map(str, limits))}}}".encode()
     return known
 
 
-def _escaped(label: str) -> str:
+def _escaped(label: str) -> bytes:
     """Labels are printable when they come here; a line must hold together even if one is not."""
     if "\\" in label or not label.isprintable():
-        return label.translate(_ESCAPES)
-    return label
+        label = label.translate(_ESCAPES)
+    return label.encode("utf-8", "replace")

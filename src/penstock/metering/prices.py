@@ -66,4 +66,9 @@ def _row(prices: Prices) -> _Row:
 
 def usd(nanousd: int) -> str:
     """Nano-dollars as dollars, every digit of them."""
-    return billionths(nanousd) if nanousd >= 0 else f"-{billionths(-nanousd)}"
+    return usd_bytes(nanousd).decode()
+
+
+def usd_bytes(nanousd: int) -> bytes:
+    """The same, for what is written as bytes."""
+    return billionths(nanousd) if nanousd >= 0 else b"-" + billionths(-nanousd)

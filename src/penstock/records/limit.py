@@ -65,7 +65,7 @@ class Limit:
         self.amount = amount
         self.is_hard = is_hard
         # What every answer says of it: whoever writes that keeps it here, and may find it again.
-        self.header = ""
+        self.header = b""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Limit) and self._facts() == other._facts()

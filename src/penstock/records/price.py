@@ -76,9 +76,7 @@ def cost_nanousd(usage: Usage, price: Price) -> int:
     cached = usage.cached_tokens or 0
     cached = min(cached, prompt)
     uncached, output = prompt - cached, usage.completion_tokens
-    whole = (
-        uncached * price.input_whole + cached * price.cached_whole + output * price.output_whole
-    )
+    whole = uncached * price.input_whole + cached * price.cached_whole + output * price.output_whole
     rest = uncached * price.input_rest + cached * price.cached_rest + output * price.output_rest
     multiplier = price.multiplier_bp
     if multiplier == ONCE:

@@ -1,6 +1,6 @@
 """What is logged of a request: one wide line of JSON. No prompt, no completion, no key.
 
-Fields that have nothing to say are left out. The line is put together from texts, for each request
+Fields that have nothing to say are left out. The line is put together from pieces, for each request
 has one: an encoder would want a record with all its fields filled in first, and would encode again
 and again what is the same for many requests.
 """
@@ -11,11 +11,13 @@ from typing import Final
 import msgspec
 
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd
-from penstock.wire.decimals import six_digits, thousandths
+from penstock.wire.decimals import six_digits, thousandths, whole
 
 _PATH_BYTES_MAX: Final = 256
 _KEPT_MAX: Final = 2000
 _OK: Final = Outcome.OK
+_QUEUE: Final = b',"queue_ms":'
+_TOTAL: Final = b',"total_ms":'
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -24,55 +26,70 @@ class RequestLines:
 
     def __init__(self) -> None:
         self._second = -1
-        self._second_text = ""
-        self._replicas = _Field("replica")
-        self._sessions = _Field("session")
-        self._workflows = _Field("workflow")
-        self._paths: dict[bytes, str] = {}
+        self._second_text = b""
+        self._replicas = _Field(b"replica")
+        self._sessions = _Field(b"session")
+        self._workflows = _Field(b"workflow")
+        self._paths: dict[bytes, bytes] = {}
 
-    def line(self, at: float, request_id: str, target: bytes, about: str, end: RequestEnd) -> bytes:
+    def line(
+        self, at: float, request_id: str, target: bytes, about: bytes, end: RequestEnd
+    ) -> bytes:
         """The end of a request at `at`, in seconds since 1970.
 
         `about` is what `who` and `labels` say of it; empty if it was never understood.
         """
-        outcome = "ok" if end.outcome is _OK else end.outcome.value
+        micros = int((at - self._at_second(at)) * 1e6)
         return (
-            f'{{"time":"{self._time(at)}","event":"request","request":"{request_id}",'
-            f'"status":{end.status},"outcome":"{outcome}"{about}{self._tries(end)}'
-            f"{self._path(target)}{_millis('queue_ms', end.waited_seconds)}{_first_token(end)}"
-            f"{_millis('total_ms', end.total_seconds)}{_tokens(end)}}}\n"
-        ).encode()
+            b'{"time":"%s.%sZ","event":"request","request":"%s","status":%s,"outcome":"%s"'
+            b"%s%s%s%s%s%s%s}\n"
+        ) % (
+            self._second_text,
+            six_digits(micros),
+            request_id.encode(),
+            whole(end.status),
+            b"ok" if end.outcome is _OK else end.outcome.value.encode(),
+            about,
+            self._tries(end),
+            self._path(target),
+            _millis(_QUEUE, end.waited_seconds),
+            _first_token(end),
+            _millis(_TOTAL, end.total_seconds),
+            _tokens(end),
+        )
 
-    def labels(self, request: InferenceRequest, cost_usd: str) -> str:
+    def labels(self, request: InferenceRequest, cost_usd: bytes) -> bytes:
         """What a request says of itself, and what it cost; a cost may be empty."""
-        session = self._sessions.text(request.session) if request.session else ""
-        stream = ',"stream":true' if request.is_stream else ""
-        workflow = self._workflows.text(request.workflow) if request.workflow else ""
-        caller = request.caller_request_id
+        session = self._sessions.text(request.session) if request.session else b""
+        stream = b',"stream":true' if request.is_stream else b""
+        workflow = self._workflows.text(request.workflow) if request.workflow else b""
+        caller, theirs = request.caller_request_id, b""
         if caller:
-            caller = f',"caller_request":{_quoted(caller)}'
-        cost = f',"cost_usd":"{cost_usd}"' if cost_usd else ""
-        return f"{session}{stream}{workflow}{caller}{cost}"
+            theirs = b',"caller_request":%s' % _encode(caller)
+        cost = b',"cost_usd":"%s"' % cost_usd if cost_usd else b""
+        return b"%s%s%s%s%s" % (session, stream, workflow, theirs, cost)
 
-    def _time(self, at: float) -> str:
+    def _at_second(self, at: float) -> int:
+        """The second in which this is, whose text is kept."""
         second = int(at)
         if second != self._second:
             self._second = second
-            self._second_text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        return f"{self._second_text}.{six_digits(int((at - second) * 1e6))}Z"
+            text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+            self._second_text = text.encode()
+        return second
 
-    def _tries(self, end: RequestEnd) -> str:
-        replica = self._replicas.text(end.replica) if end.replica else ""
-        attempts = f',"attempts":{end.attempts}' if end.attempts else ""
-        error = f',"error":"{end.error_code}"' if end.error_code else ""
-        return f"{replica}{attempts}{error}"
+    def _tries(self, end: RequestEnd) -> bytes:
+        replica = self._replicas.text(end.replica) if end.replica else b""
+        attempts = b',"attempts":%s' % whole(end.attempts) if end.attempts else b""
+        error = b',"error":"%s"' % end.error_code.encode() if end.error_code else b""
+        return b"%s%s%s" % (replica, attempts, error)
 
-    def _path(self, target: bytes) -> str:
+    def _path(self, target: bytes) -> bytes:
         """Without its query, and not all of a very long one."""
         known = self._paths.get(target)
         if known is None:
             path = target.partition(b"?")[0][:_PATH_BYTES_MAX].decode("latin-1")
-            known = f',"path":{_quoted(path)}' if path else ""
+            known = b',"path":%s' % _encode(path) if path else b""
             if len(target) <= _PATH_BYTES_MAX:
                 if len(self._paths) >= _KEPT_MAX:
                     self._paths.clear()
@@ -85,45 +102,47 @@ class _Field:
 
     __slots__ = ("_known", "_name")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: bytes) -> None:
         self._name = name
-        self._known: dict[str, str] = {}
+        self._known: dict[str, bytes] = {}
 
-    def text(self, value: str) -> str:
+    def text(self, value: str) -> bytes:
         known = self._known.get(value)
         if known is None:
             if len(self._known) >= _KEPT_MAX:
                 self._known.clear()
-            known = self._known[value] = f',"{self._name}":{_quoted(value)}'
+            known = b',"%s":%s' % (self._name, _encode(value))
+            self._known[value] = known
         return known
 
 
-def who(account: str, key: str, model: str) -> str:
+def who(account: str, key: str, model: str) -> bytes:
     """Whose request it was and for what: the same for most requests of a key, so to be kept."""
-    return f',"account":{_quoted(account)},"key":{_quoted(key)},"model":{_quoted(model)}'
+    named = (_encode(account), _encode(key), _encode(model))
+    return b',"account":%s,"key":%s,"model":%s' % named
 
 
-def _quoted(text: str) -> str:
-    return _encode(text).decode()
-
-
-def _millis(name: str, seconds: float) -> str:
+def _millis(name: bytes, seconds: float) -> bytes:
     # By cutting: rounding would cost as much as all the rest of the line.
     micros = int(seconds * 1e6)
-    return f',"{name}":{thousandths(micros)}' if micros > 0 else ""
+    return b"%s%s" % (name, thousandths(micros)) if micros > 0 else b""
 
 
-def _first_token(end: RequestEnd) -> str:
+def _first_token(end: RequestEnd) -> bytes:
     first = end.first_token_seconds
-    return "" if first is None else f',"first_token_ms":{thousandths(max(int(first * 1e6), 0))}'
+    if first is None:
+        return b""
+    return b',"first_token_ms":%s' % thousandths(max(int(first * 1e6), 0))
 
 
-def _tokens(end: RequestEnd) -> str:
+def _tokens(end: RequestEnd) -> bytes:
     """As the engine counted them; missing is unknown, not 0."""
     usage = end.usage
     if usage is None:
-        return ""
-    cached = "" if usage.cached_tokens is None else f',"cached_tokens":{usage.cached_tokens}'
-    return (
-        f',"prompt_tokens":{usage.prompt_tokens}{cached},"output_tokens":{usage.completion_tokens}'
+        return b""
+    cached = usage.cached_tokens
+    return b',"prompt_tokens":%s%s,"output_tokens":%s' % (
+        whole(usage.prompt_tokens),
+        b"" if cached is None else b',"cached_tokens":%s' % whole(cached),
+        whole(usage.completion_tokens),
     )

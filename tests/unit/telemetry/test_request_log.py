@@ -28,12 +28,12 @@ class Broken(io.BytesIO):
 
 def line(request: str = "r1", **facts: object) -> bytes:
     end = RequestEnd(status=200, **facts)  # type: ignore[arg-type]
-    return RequestLines().line(AT.timestamp(), request, b"", "", end)
+    return RequestLines().line(AT.timestamp(), request, b"", b"", end)
 
 
 def labelled(**labels: str) -> dict[str, object]:
     lines = RequestLines()
-    about = lines.labels(make_request(**labels), "")  # type: ignore[arg-type]
+    about = lines.labels(make_request(**labels), b"")  # type: ignore[arg-type]
     made = lines.line(0.0, "r", b"", about, RequestEnd())
     assert made.count(b"\n") == 1
     read: dict[str, object] = json.loads(made)
@@ -118,22 +118,22 @@ def test_closed_log_stops_nobody() -> None:
 def test_any_text_of_a_caller_stays_on_one_line(text: str) -> None:
     written = labelled(session=text, caller_request_id=text, workflow=text)
     assert (written["session"], written["caller_request"], written["workflow"]) == (text,) * 3
-    names = json.loads("{" + who(text, text, text)[1:] + "}")
+    names = json.loads(b"{" + who(text, text, text)[1:] + b"}")
     assert names == {"account": text, "key": text, "model": text}
 
 
 def test_path_is_logged_without_its_query_however_it_is_written() -> None:
     lines = RequestLines()
     for target in (b"/a?b", b"/a?c", b'/"\xff\n?', b'/"\xff\n?'):
-        path = json.loads(lines.line(0.0, "r", target, "", RequestEnd()))["path"]
+        path = json.loads(lines.line(0.0, "r", target, b"", RequestEnd()))["path"]
         assert path == target.decode("latin-1").partition("?")[0]
 
 
 def test_what_is_kept_of_paths_and_names_is_bounded() -> None:
     lines = RequestLines()
     for number in range(10_000):
-        lines.line(0.0, "r", b"/%d" % number, "", RequestEnd(replica=str(number)))
-    lines.line(0.0, "r", b"/" * 60_000, "", RequestEnd())
+        lines.line(0.0, "r", b"/%d" % number, b"", RequestEnd(replica=str(number)))
+    lines.line(0.0, "r", b"/" * 60_000, b"", RequestEnd())
     assert len(lines._paths) <= 2000
     assert len(lines._replicas._known) <= 2000
     assert max(map(len, lines._paths)) <= 256
@@ -143,14 +143,14 @@ def test_what_is_kept_of_paths_and_names_is_bounded() -> None:
 def test_time_is_that_of_each_line_to_the_microsecond(times: list[float]) -> None:
     lines = RequestLines()
     for at in times:
-        written = json.loads(lines.line(at, "r", b"", "", RequestEnd()))["time"]
+        written = json.loads(lines.line(at, "r", b"", b"", RequestEnd()))["time"]
         assert abs(datetime.fromisoformat(written).timestamp() - at) < 2e-6
 
 
 @given(st.floats(0, 10**6))
 def test_durations_are_cut_to_microseconds(seconds: float) -> None:
     end = RequestEnd(waited_seconds=seconds, first_token_seconds=seconds, total_seconds=seconds)
-    written = json.loads(RequestLines().line(0.0, "r", b"", "", end))
+    written = json.loads(RequestLines().line(0.0, "r", b"", b"", end))
     expected = int(seconds * 1e6) / 1e3
     assert written["first_token_ms"] == expected
     assert written.get("queue_ms", 0.0) == written.get("total_ms", 0.0) == expected
