@@ -136,19 +136,8 @@ class Connection(asyncio.Protocol):
             # Nobody asked: an engine that speaks out of turn is not trusted with the next request.
             self.abort()
             return
-        is_first, self._answered = not self._answered, True
         try:
-            if is_first:
-                data = self._take_whole(receiver, data)
-            elif self._is_at_chunk:
-                self._reads += 1
-                if self._reads % _READS_PER_WORD == 1:
-                    self._save_acks()
-                data = self._take_chunks(receiver, data)
-            if data:
-                self._parser.feed_data(data)
-                if is_first and self._receiver is None and self.is_usable:
-                    self._learn(data)
+            data = self._read(receiver, data)
         except Exception as bad:
             # The receiver's own faults come out of the parser's callbacks, or of a chunk.
             if not isinstance(bad, _BAD_FRAMING) or isinstance(bad, _CALLBACK_FAILED):
@@ -219,6 +208,23 @@ class Connection(asyncio.Protocol):
             receiver.on_read_end()
             receiver.on_complete()
 
+    def _read(self, receiver: Receiver, data: bytes) -> bytes:
+        """Hand on what can be known without the parser; it is given the rest."""
+        is_first, self._answered = not self._answered, True
+        if is_first:
+            data = self._take_whole(receiver, data)
+        elif self._is_at_chunk:
+            self._reads += 1
+            if self._reads % _READS_PER_WORD == 1:
+                self._save_acks()
+            data = self._take_chunks(receiver, data)
+        if data:
+            self._parser.feed_data(data)
+            is_whole = is_first and self._receiver is None and self.is_usable
+            if is_whole and data.startswith(_OK_LINE):
+                self._known_head.learn(data, self._headers)
+        return data
+
     def _take_whole(self, receiver: Receiver, data: bytes) -> bytes:
         """Hand on an answer that is all there, with a head like the last one's; else it is left.
 
@@ -233,11 +239,6 @@ class Connection(asyncio.Protocol):
             self.on_body(data[start:])
         self._complete()
         return b""
-
-    def _learn(self, data: bytes) -> None:
-        """The parser has found a whole answer in this."""
-        if self._parser.get_status_code() == _OK and data.startswith(_OK_LINE):
-            self._known_head.learn(data, self._headers)
 
     def _take_chunks(self, receiver: Receiver, data: bytes) -> bytes:
         """Hand on the whole chunks that data begins with; what is left is for the parser.

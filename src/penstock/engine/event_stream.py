@@ -141,6 +141,7 @@ class EventStream(AnswerStream):
 
     def _event(self, event: bytes) -> bytes:
         start = self._usage_as_before(event)
+        behind = _BEHIND_USAGE
         if start > 0:
             end = len(event) - len(_BEHIND_USAGE)
         else:
@@ -152,13 +153,14 @@ class EventStream(AnswerStream):
             if self._has_no_choices(event, start):
                 return self._whole_count(event, event[start + _USAGE_KEY : end])
             self._usage_bytes = len(event) - start
+            behind = event[end:]
         if self._choices == 1:
             self._only = event[start + _USAGE_KEY : end]
         else:
             self._by_choice[_index_of_choice(event)] = event[start + _USAGE_KEY : end]
         if self._keeps_all:
             return event
-        return self._finish(event[:start] + event[end:])
+        return self._finish(event[:start] + behind)
 
     def _usage_as_before(self, event: bytes) -> int:
         """Where the usage of this event begins, if it is written like the last one's; else 0.

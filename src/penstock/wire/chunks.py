@@ -15,7 +15,7 @@ def chunk(data: bytes) -> bytes:
     """The data as one chunk. Not for empty data: that would be the end of the body."""
     size = len(data)
     line = _LINES[size] if size < len(_LINES) else b"%x\r\n" % size
-    return b"".join((line, data, _LINE_END))
+    return b"%s%s\r\n" % (line, data)
 
 
 def only_chunk(data: bytes) -> bytes | None:

@@ -1,8 +1,8 @@
 """A head that comes again and again, known by its bytes instead of parsed again.
 
-From answer to answer little changes in the heads that an engine writes: the date, the body's length.
-What stands around these values is compared, they are read from their places, and the parser is not
-asked. Whatever else comes is the parser's.
+From answer to answer little changes in the heads that an engine writes: the date, the length of
+the body. What stands around these values is compared, they are read from their places, and the
+parser is not asked. Whatever else comes is the parser's.
 """
 
 from typing import Final
@@ -88,9 +88,7 @@ class KnownHead:
         at, length = len(self._fixed[0]), -1
         if data[:at] != self._fixed[0]:
             return -1
-        number = 0
-        for index in self._variable:
-            number += 1
+        for number, index in enumerate(self._variable):
             name, last = headers[index]
             end = _end_of_value(data, at, len(last))
             value = data[at:end]
@@ -102,7 +100,7 @@ class KnownHead:
                 length = _number(value)
                 if length < 0:
                     return -1
-            fixed = self._fixed[number]
+            fixed = self._fixed[number + 1]
             at = end + len(fixed)
             if data[end:at] != fixed:
                 return -1

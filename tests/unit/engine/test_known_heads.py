@@ -1,5 +1,6 @@
 """Answers whose head is known by its bytes: what is handed on is what a parser reads."""
 
+import itertools
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -124,7 +125,7 @@ def test_what_is_told_is_what_the_parser_reads(sent: list[bytes], cuts: list[int
     for number, data in enumerate(sent):
         # The first ones come whole, so that there is something to know.
         places = sorted({0, len(data), *(cut for cut in cuts if number > 2 and cut < len(data))})
-        reads = [data[a:b] for a, b in zip(places, places[1:], strict=False)]
+        reads = [data[a:b] for a, b in itertools.pairwise(places)]
         told = known.ask(*reads)
         assert told == plain.ask(*reads)
         if known.transport.is_aborted or not known.connection.is_usable:
