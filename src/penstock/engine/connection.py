@@ -99,12 +99,13 @@ class Connection(asyncio.Protocol):
         self._has_head = False
         self._is_at_chunk = False
         self._headers = []
-        for piece in pieces:
-            # uvloop gathers what is written in one turn of the loop into one system call.
-            if isinstance(piece, Raw):
-                self._transport.write(memoryview(piece))
-            else:
-                self._transport.write(piece)
+        first = pieces[0]
+        if len(pieces) == 1 and isinstance(first, bytes):
+            self._transport.write(first)
+        else:
+            # In one system call. The kernel would send each write at once, and on the same host
+            # take it in for the engine, too, on our time.
+            self._transport.writelines([memoryview(piece) for piece in pieces])
 
     def abort(self) -> None:
         """Drop the connection at once; the engine stops generating when it notices."""

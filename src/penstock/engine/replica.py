@@ -153,8 +153,7 @@ class ReplicaClient:
         length = len(opening) + len(memoryview(prompt)) + len(rest)
         facts = f"x-request-id: {request.id}\r\ncontent-length: {length}\r\n\r\n"
         start = self._chat_start if request.api is _CHAT else self._starts[request.api]
-        head = start + facts.encode()
-        pieces: list[bytes | Raw] = [head, opening, prompt, rest]
+        pieces: list[bytes | Raw] = [start + facts.encode() + opening, prompt, rest]
         return [b"".join(pieces)] if length < _ONE_WRITE_BYTES else pieces
 
     async def is_healthy(self) -> bool:
