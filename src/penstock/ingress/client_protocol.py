@@ -6,7 +6,7 @@ its stream is dropped.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from penstock.engine.running import Run
 from penstock.errors import BodyTooSlow, Error, HeadersTooLarge, InvalidRequest, Overloaded
 from penstock.ingress import request_heads
+from penstock.ingress.body_reader import LONG_BYTES, BodyReader
 from penstock.ingress.exchange import Exchange
 from penstock.ingress.lingering import Lingering
 from penstock.ingress.patience import BODY, FOREVER, HEAD, SERVING, patience
@@ -22,10 +23,6 @@ from penstock.ingress.routes import is_hot, page_bytes_max
 
 if TYPE_CHECKING:
     from penstock.ingress.hot import HotDoor
-
-# What is left of a body when its head has been read goes past the parser if it is as long as this:
-# the parser would copy it once more.
-_UNPARSED_BYTES: Final = 64 * 1024
 
 
 class ClientProtocol(HttpToolsProtocol):
@@ -42,7 +39,7 @@ class ClientProtocol(HttpToolsProtocol):
         self._head = RepeatedHead()
         self._head_bytes = self._body_bytes = 0
         self._body_started = 0.0
-        self._unparsed = 0  # bytes still to come of a body that the parser does not see
+        self._body_reader = BodyReader(self, door)
         self._full_since = 0.0
         self._is_held_up = False
         self._served: Exchange | None = None
@@ -62,6 +59,7 @@ class ClientProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._door.connections -= 1
         self._timer.cancel()
+        self._body_reader.drop()
         if self._lingering is not None:
             self._lingering.cancel()
         for cycle in (self._served, self.cycle, *(cycle for cycle, _ in self.pipeline)):
@@ -75,8 +73,8 @@ class ClientProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._unparsed:
-            self._take_body(data)
+        if self._body_reader.left:
+            self._body_reader.take(data)
             return
         is_between = self._is_between
         if self._phase == HEAD and not self._head_bytes:
@@ -304,30 +302,21 @@ class ClientProtocol(HttpToolsProtocol):
         if length > self._settings.body_bytes_max:
             self._refuse(self._door.too_large())
             return
-        if length - exchange.body_bytes >= _UNPARSED_BYTES:
-            self._unparsed = length - exchange.body_bytes
+        if length - exchange.body_bytes >= LONG_BYTES:
+            self._body_reader.begin(exchange, length)
         if exchange.is_active and request_heads.expects_continue(exchange.headers):
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    def _take_body(self, data: bytes) -> None:
-        """More of a long body: its length is known, so no parser is needed to find its end."""
-        exchange = self._exchange()
-        if exchange is None or exchange.response_complete:
-            # Refused: what still comes of it is not read.
-            return
-        part = data if len(data) <= self._unparsed else data[: self._unparsed]
-        self._unparsed -= len(part)
-        self._body_bytes += len(part)
-        refusal = self._door.keep_body(exchange, part)
+    def body_received(self, exchange: Exchange, count: int, *, is_whole: bool) -> None:
+        """So many bytes of a body have come past the parser."""
+        self._body_bytes += count
+        refusal = self._door.count_body(exchange, count)
         if refusal is not None:
             self._refuse(refusal)
-        if refusal is not None or self._unparsed:
-            return
-        # The old one still waits for that body.
-        self.parser = httptools.HttpRequestParser(self)
-        self.on_message_complete()
-        if len(data) > len(part):
-            self.data_received(data[len(part) :])
+        elif is_whole:
+            # The old one still waits for that body.
+            self.parser = httptools.HttpRequestParser(self)
+            self.on_message_complete()
 
     def _launch_later(self, exchange: Exchange) -> None:
         """In the loop's next turn: the parser may yet find that this asks for an upgrade.
@@ -338,6 +327,9 @@ class ClientProtocol(HttpToolsProtocol):
         self.loop.call_soon(self._launch(exchange).start)
 
     def _launch(self, exchange: Exchange) -> Run:
+        if exchange.body_bytes >= LONG_BYTES:
+            # The next one on this connection will be as long.
+            self._body_reader.read_next()
         self._door.forget_body(exchange)
         self._served = exchange
         exchange.is_full = self._full_since > 0
@@ -384,6 +376,7 @@ class ClientProtocol(HttpToolsProtocol):
                 self._close()
                 return
             exchange = Exchange(self, self.url, self.headers)
+        self._body_reader.drop()
         self._door.forget_body(exchange)
         if exchange.run is not None or self.pipeline or self.transport.is_closing():
             # A request before this one is being served: its answer cannot be told from a refusal.

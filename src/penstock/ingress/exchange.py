@@ -80,7 +80,10 @@ class Exchange:
 
     def add_body(self, data: bytes) -> None:
         self._body.append(data)
-        self.body_bytes += len(data)
+
+    def put_body(self, whole: bytes) -> None:
+        """In the place of all parts, which it begins with."""
+        self._body = [whole]
 
     def take_body(self) -> bytes:
         """The whole body, once; it is not kept here afterwards."""

@@ -113,6 +113,8 @@ class HotDoor:
         self.write_buffer_bytes = 256 * 1024
         self.connections = 0
         self.body_bytes = 0
+        # Places kept for bodies that are coming. Those are not full, so this refuses nobody.
+        self.announced_bytes = 0
         # Called when this worker takes nothing new: once for each of its connections.
         self.on_drain: Callable[[], None] = lambda: None
 
@@ -178,7 +180,12 @@ class HotDoor:
     def keep_body(self, exchange: Exchange, part: bytes) -> Error | None:
         """A part of a request's body has come; says why there is no room for it."""
         exchange.add_body(part)
-        self.body_bytes += len(part)
+        return self.count_body(exchange, len(part))
+
+    def count_body(self, exchange: Exchange, count: int) -> Error | None:
+        """So many bytes of one have come; says why that is too much."""
+        exchange.body_bytes += count
+        self.body_bytes += count
         if exchange.body_bytes > self.settings.body_bytes_max:
             return self.too_large()
         if self.body_bytes > self.settings.bodies_bytes_max:
@@ -189,6 +196,10 @@ class HotDoor:
         """It is read, refused or gone."""
         self.body_bytes -= exchange.body_bytes
         exchange.body_bytes = 0
+
+    def may_announce(self, length: int) -> bool:
+        """Whether a place may be kept for all of a body that has only begun to come."""
+        return self.announced_bytes + length <= self.settings.bodies_bytes_max
 
     def too_large(self) -> Error:
         return BodyTooLarge(f"The body is over {self.settings.body_bytes_max} bytes.")

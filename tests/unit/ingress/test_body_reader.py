@@ -1,0 +1,251 @@
+"""However a body comes, and whichever way it is read: it is taken as it was sent, or not at all."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import cast
+
+import msgspec
+import pytest
+import uvicorn
+import uvloop
+from uvicorn.server import ServerState
+
+from penstock.clock import SystemClock, TimerWheel
+from penstock.errors import Error
+from penstock.ingress.body_reader import LONG_BYTES
+from penstock.ingress.client_protocol import ClientProtocol
+from penstock.ingress.exchange import Exchange
+from penstock.ingress.hot import HotDoor, Ways
+from penstock.ingress.settings import Settings
+
+HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n"
+ANSWER_END = b"\r\n\r\nok"
+
+
+class Door(HotDoor):
+    """Keeps what was asked, and answers "ok"."""
+
+    def __init__(self, settings: Settings) -> None:
+        clock = SystemClock()
+        nobody = cast("Ways", _Nobody())
+        wheel = TimerWheel(clock)
+        super().__init__(None, nobody, None, settings, wheel, clock)  # type: ignore[arg-type]
+        self.bodies: list[bytes] = []
+        self.refused: list[int] = []
+
+    async def serve(self, exchange: Exchange) -> None:
+        await asyncio.sleep(0)
+        self.bodies.append(exchange.take_body())
+        exchange.answer(200, b"", b"ok")
+
+    def refuse(self, exchange: Exchange, error: Error) -> None:
+        self.refused.append(error.status)
+        exchange.answer(error.status, b"", b"")
+
+
+class _Nobody:
+    now = flex = queue = None
+
+
+class Streams:
+    """A connection to a server with this door."""
+
+    def __init__(self, door: Door, reader: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+        self.door = door
+        self.reader = reader
+        self.to = to
+
+    async def send(self, *parts: bytes) -> None:
+        for part in parts:
+            self.to.write(part)
+            await self.to.drain()
+            # So that what comes next is another read.
+            await asyncio.sleep(0.002)
+
+    async def until_answered(self, count: int = 1) -> None:
+        for _ in range(count):
+            await self.reader.readuntil(ANSWER_END)
+
+
+@asynccontextmanager
+async def connected(settings: Settings) -> AsyncIterator[Streams]:
+    door = Door(settings)
+    door.wheel.start()
+    config = uvicorn.Config("nothing", http=ClientProtocol, log_config=None)
+    config.load_app = lambda: None  # type: ignore[method-assign]
+    config.load()
+    state = ServerState()
+    loop = asyncio.get_running_loop()
+
+    def protocol() -> ClientProtocol:
+        return ClientProtocol(config, state, {"door": door}, loop)
+
+    server = await loop.create_server(protocol, "127.0.0.1", 0)
+    reader, to = await asyncio.open_connection(*server.sockets[0].getsockname())
+    try:
+        yield Streams(door, reader, to)
+    finally:
+        to.close()
+        server.close()
+        await eventually(lambda: door.connections == 0)
+        door.wheel.stop()
+        assert door.body_bytes == 0
+        assert door.announced_bytes == 0
+
+
+async def eventually(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not is_so():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.005)
+
+
+def run(test: Callable[[Streams], Awaitable[None]], **settings: float) -> None:
+    async def connect() -> None:
+        async with asyncio.timeout(30), connected(msgspec.convert(settings, Settings)) as streams:
+            await test(streams)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(connect())
+
+
+def body_of(length: int, seed: int = 0) -> bytes:
+    return random.Random(seed).randbytes(length)
+
+
+def cut(data: bytes, dice: random.Random, pieces: int) -> list[bytes]:
+    ends = sorted(dice.randrange(len(data)) for _ in range(pieces - 1))
+    starts = [0, *ends]
+    return [data[a:b] for a, b in zip(starts, [*ends, len(data)], strict=True) if a < b]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_bodies_of_all_lengths_come_whole_however_they_are_cut(seed: int) -> None:
+    dice = random.Random(seed)
+    around = (1, 1000, 16 * 1024, LONG_BYTES, 256_000, 600_000, 1_500_000)
+    bodies = [body_of(max(0, dice.choice(around) + dice.randint(-90, 90)), n) for n in range(8)]
+
+    async def test(streams: Streams) -> None:
+        for body in bodies:
+            request = HEAD % len(body) + body
+            await streams.send(*cut(request, dice, dice.choice((1, 1, 2, 5))))
+            await streams.until_answered()
+
+    run_and_compare(test, bodies)
+
+
+def test_requests_behind_a_long_body_are_served_in_order() -> None:
+    lengths = (300_000, 10, 300_000, 100_000, 0, 70_000, 20, 1_000_000, 5)
+    bodies = [body_of(length, length) for length in lengths]
+
+    async def test(streams: Streams) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(streams.send(b"".join(HEAD % len(body) + body for body in bodies)))
+            await streams.until_answered(len(bodies))
+
+    run_and_compare(test, bodies)
+
+
+def run_and_compare(test: Callable[[Streams], Awaitable[None]], bodies: list[bytes]) -> None:
+    async def compared(streams: Streams) -> None:
+        await test(streams)
+        assert streams.door.bodies == bodies
+        assert all(type(body) is bytes for body in streams.door.bodies)
+
+    run(compared)
+
+
+def test_place_is_kept_while_a_long_body_comes_and_counted_as_it_comes() -> None:
+    async def test(streams: Streams) -> None:
+        door = streams.door
+        await streams.send(HEAD % 1_000_000 + b"x" * 1000)
+        await eventually(lambda: door.announced_bytes == 1_000_000)
+        assert door.body_bytes == 1000
+        await streams.send(b"x" * 5000)
+        await eventually(lambda: door.body_bytes == 6000)
+        await streams.send(b"x" * 994_000)
+        await streams.until_answered()
+        assert door.announced_bytes == 0
+        assert door.body_bytes == 0
+
+    run(test)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_client_that_leaves_in_the_middle_takes_all_with_it(is_first: bool) -> None:
+    async def test(streams: Streams) -> None:
+        if not is_first:
+            await streams.send(HEAD % 100_000 + body_of(100_000))
+            await streams.until_answered()
+        await streams.send(HEAD % 1_000_000 + b"x" * 100_000)
+        await eventually(lambda: streams.door.body_bytes == 100_000)
+        streams.to.transport.abort()
+        await eventually(lambda: streams.door.connections == 0)
+        assert streams.door.announced_bytes == 0
+        assert len(streams.door.bodies) == (0 if is_first else 1)
+
+    run(test)
+
+
+def test_client_that_ends_its_side_in_the_middle_is_closed() -> None:
+    async def test(streams: Streams) -> None:
+        await streams.send(HEAD % 1_000_000 + b"x" * 100_000)
+        streams.to.write_eof()
+        assert await streams.reader.read() == b""
+
+    run(test)
+
+
+def test_more_announced_than_all_bodies_may_have_is_read_in_parts() -> None:
+    """Announcing costs nothing, so nobody is refused for what others announced."""
+    bodies = [body_of(150_000), body_of(150_000, 1)]
+
+    async def test(streams: Streams) -> None:
+        door = streams.door
+        door.announced_bytes += 200_000
+        for body in bodies:
+            await streams.send(HEAD % len(body) + body[:20_000], body[20_000:90_000], body[90_000:])
+            await streams.until_answered()
+        door.announced_bytes -= 200_000
+        assert door.bodies == bodies
+
+    run(test, bodies_bytes_max=300_000, body_bytes_max=200_000)
+
+
+def test_no_memory_for_a_place_means_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(length: int) -> None:
+        raise MemoryError(length)
+
+    monkeypatch.setattr("penstock.ingress.body_reader.Unfilled", no_room)
+    body = body_of(500_000)
+
+    async def test(streams: Streams) -> None:
+        for _ in range(2):
+            await streams.send(HEAD % len(body) + body[:100_000], body[100_000:])
+            await streams.until_answered()
+        assert streams.door.bodies == [body, body]
+
+    run(test)
+
+
+def test_bodies_that_are_too_much_together_are_refused_as_they_come() -> None:
+    async def test(streams: Streams) -> None:
+        streams.door.body_bytes += 250_000
+        await streams.send(HEAD % 150_000 + b"x" * 20_000, b"x" * 50_000)
+        assert b" 503 " in await streams.reader.readline()
+        await streams.reader.read()
+        streams.door.body_bytes -= 250_000
+        assert streams.door.announced_bytes == 0
+        assert streams.door.bodies == []
+
+    run(test, bodies_bytes_max=300_000)
+
+
+def test_slow_long_body_is_refused() -> None:
+    async def test(streams: Streams) -> None:
+        await streams.send(HEAD % 1_000_000 + b"x" * 1000)
+        assert b" 408 " in await streams.reader.readline()
+        assert streams.door.announced_bytes == 0
+
+    run(test, body_grace_seconds=0.2, body_bytes_per_second_min=100_000)
