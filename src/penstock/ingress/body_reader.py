@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 LONG_BYTES: Final = 64 * 1024
 # For a head, and as little as possible of the body behind it, which has to be moved. One for all
 # connections: what was read is taken out before anything else is read.
-_HEAD: Final = memoryview(bytearray(16 * 1024))
+_HEAD_BYTES: Final = 16 * 1024
+_HEAD: Final = memoryview(bytearray(_HEAD_BYTES))
 
 
 class BodyReader(asyncio.BufferedProtocol):
@@ -50,7 +51,8 @@ class BodyReader(asyncio.BufferedProtocol):
         """Read the rest of this body, to its place if there is room for all that is announced."""
         self.left = length - exchange.body_bytes
         self._exchange, self._length = exchange, length
-        if self.left < LONG_BYTES and not self._is_reading:
+        if self.left < (_HEAD_BYTES if self._is_reading else LONG_BYTES):
+            # In parts, of which there will be few.
             return
         if self._door.may_announce(length):
             try:
@@ -63,7 +65,7 @@ class BodyReader(asyncio.BufferedProtocol):
                 self._door.announced_bytes += length
                 self.read_next()
                 return
-        # In parts, then, and in large ones.
+        # In parts, then, and in uvloop's large ones.
         self._is_reading = False
         self._client.transport.set_protocol(self._client)
 

@@ -17,7 +17,7 @@ from penstock.ingress import request_heads
 from penstock.ingress.body_reader import LONG_BYTES, BodyReader
 from penstock.ingress.exchange import Exchange
 from penstock.ingress.lingering import Lingering
-from penstock.ingress.patience import BODY, FOREVER, HEAD, SERVING, patience
+from penstock.ingress.patience import BODY, FOREVER, HEAD, SERVING, is_too_slow, patience
 from penstock.ingress.repeated_head import RepeatedHead
 from penstock.ingress.routes import is_hot, page_bytes_max
 
@@ -65,8 +65,7 @@ class ClientProtocol(HttpToolsProtocol):
         for cycle in (self._served, self.cycle, *(cycle for cycle, _ in self.pipeline)):
             # With pipelining, the one that is served is older than the newest.
             if isinstance(cycle, Exchange):
-                self._door.forget_body(cycle)
-                cycle.leave()
+                self._door.leave(cycle)
         if self._page is not None:
             # uvicorn tells the newest request only; this one may be older, and about to write.
             self._page.disconnected = True
@@ -95,8 +94,8 @@ class ClientProtocol(HttpToolsProtocol):
             if is_between and self._is_between:
                 self._head.learn(data, self._exchange())
             return
-        if self._phase == BODY:
-            self._check_length()
+        if self._phase == BODY and self._check_length() and is_between:
+            self._head.learn(data, self._exchange())
         if self._head_bytes > self._settings.header_bytes_max:
             # A head without end, or a body's chunk extensions or trailers, which are as long.
             self._refuse(HeadersTooLarge())
@@ -146,10 +145,7 @@ class ClientProtocol(HttpToolsProtocol):
         most = self._settings.header_bytes_max
         is_long = self._head_bytes > most
         self._head_bytes = 0
-        self._body_bytes = 0
-        self._phase = BODY
-        self._body_started = self._monotonic()
-        self._timer.deadline = self._body_started + self._settings.body_grace_seconds
+        self._await_body(0)
         if is_long and request_heads.head_bytes(self.url, self.headers) > most:
             self._refuse_all(HeadersTooLarge())
         elif self._is_crowded():
@@ -244,22 +240,33 @@ class ClientProtocol(HttpToolsProtocol):
         self.pipeline.appendleft((self.cycle, self.app))
 
     def _take_repeated(self, data: bytes) -> bool:
-        """Serve a request with a head like the one before it; False if this is another one."""
+        """Begin a request with a head like the one before it; False if this is another one."""
         head, start = self._head, self._head.body_at(data)
         if start < 0 or start > self._settings.header_bytes_max or self._is_crowded():
             return False
-        exchange = Exchange(self, head.target, head.headers)
-        exchange.caller = head.caller
-        exchange.is_active = exchange.is_whole = True
+        if head.body_bytes > self._settings.body_bytes_max:
+            return False
+        exchange = head.request_on(self)
         self.cycle = cast(RequestResponseCycle, exchange)
-        self._phase = SERVING
-        self._timer.deadline += FOREVER
         refusal = self._door.keep_body(exchange, data[start:])
         if refusal is not None:
             self._refuse(refusal)
-        else:
+        elif exchange.body_bytes == head.body_bytes:
+            exchange.is_whole = True
+            self._phase = SERVING
+            self._timer.deadline += FOREVER
             self._launch(exchange).start()
+        else:
+            self._await_body(exchange.body_bytes)
+            self._body_reader.begin(exchange, head.body_bytes)
         return True
+
+    def _await_body(self, count: int) -> None:
+        """So much of it has come with the head."""
+        self._phase = BODY
+        self._body_bytes = count
+        self._body_started = self._monotonic()
+        self._timer.deadline = self._body_started + self._settings.body_grace_seconds
 
     def _is_crowded(self) -> bool:
         return len(self.connections) > self._settings.connections_max
@@ -292,20 +299,21 @@ class ClientProtocol(HttpToolsProtocol):
         head = request_heads.without_upgrade(method, exchange.target, exchange.headers)
         self.data_received(head + rest)
 
-    def _check_length(self) -> None:
+    def _check_length(self) -> bool:
         """Once, after the read that ended the head: a body that is too long is refused unread."""
         exchange = self._exchange()
         if exchange is None or exchange.is_length_checked or exchange.response_complete:
-            return
+            return False
         exchange.is_length_checked = True
         length = request_heads.content_length(exchange.headers)
         if length > self._settings.body_bytes_max:
             self._refuse(self._door.too_large())
-            return
+            return False
         if length - exchange.body_bytes >= LONG_BYTES:
             self._body_reader.begin(exchange, length)
         if exchange.is_active and request_heads.expects_continue(exchange.headers):
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        return True
 
     def body_received(self, exchange: Exchange, count: int, *, is_whole: bool) -> None:
         """So many bytes of a body have come past the parser."""
@@ -314,8 +322,9 @@ class ClientProtocol(HttpToolsProtocol):
         if refusal is not None:
             self._refuse(refusal)
         elif is_whole:
-            # The old one still waits for that body.
-            self.parser = httptools.HttpRequestParser(self)
+            if not self._is_between:
+                # This one still waits for that body.
+                self.parser = httptools.HttpRequestParser(self)
             self.on_message_complete()
 
     def _launch_later(self, exchange: Exchange) -> None:
@@ -356,14 +365,12 @@ class ClientProtocol(HttpToolsProtocol):
             self._close()
         elif self._phase == HEAD:
             self._refuse(BodyTooSlow("The request's headers came too slowly."))
-        elif self._phase == BODY and not self.pipeline and self._is_too_slow():
+        elif (self._phase == BODY and not self.pipeline) and is_too_slow(
+            self._settings, self._body_bytes, self._monotonic() - self._body_started
+        ):
             self._refuse(BodyTooSlow())
         else:
             self._timer = self._door.wheel.after(self._patience(), self._on_timer)
-
-    def _is_too_slow(self) -> bool:
-        elapsed = self._monotonic() - self._body_started
-        return self._body_bytes < elapsed * self._settings.body_bytes_per_second_min
 
     def _patience(self) -> float:
         return patience(self._settings, self._phase, is_head_begun=self._head_bytes > 0)

@@ -79,7 +79,8 @@ class Exchange:
         self.run: Run | None = None
 
     def add_body(self, data: bytes) -> None:
-        self._body.append(data)
+        if data:
+            self._body.append(data)
 
     def put_body(self, whole: bytes) -> None:
         """In the place of all parts, which it begins with."""

@@ -197,6 +197,11 @@ class HotDoor:
         self.body_bytes -= exchange.body_bytes
         exchange.body_bytes = 0
 
+    def leave(self, exchange: Exchange) -> None:
+        """Its client is gone."""
+        self.forget_body(exchange)
+        exchange.leave()
+
     def may_announce(self, length: int) -> bool:
         """Whether a place may be kept for all of a body that has only begun to come."""
         return self.announced_bytes + length <= self.settings.bodies_bytes_max

@@ -19,3 +19,8 @@ def patience(settings: Settings, phase: int, *, is_head_begun: bool) -> float:
     if phase == BODY:
         return settings.body_grace_seconds
     return settings.header_seconds if is_head_begun else settings.keep_alive_seconds
+
+
+def is_too_slow(settings: Settings, body_bytes: int, seconds: float) -> bool:
+    """Of a body of which so much has come in this time."""
+    return body_bytes < seconds * settings.body_bytes_per_second_min

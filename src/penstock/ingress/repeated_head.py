@@ -8,7 +8,7 @@ read from their places, and the parser is not asked. Whatever else comes is the 
 from typing import Final
 
 from penstock.ingress.caller_headers import CallerHeaders, is_read
-from penstock.ingress.exchange import Exchange, Headers
+from penstock.ingress.exchange import ClientConnection, Exchange, Headers
 
 _HEAD_BYTES_MAX: Final = 8 * 1024
 _VALUE_BYTES_MAX: Final = 256
@@ -33,20 +33,25 @@ _USUAL_VALUES: Final = frozenset({b"keep-alive", b"Keep-Alive"})
 class RepeatedHead:
     """The last head of a connection: its headers, and the bytes around values that change in it."""
 
-    __slots__ = ("_fixed", "_misses", "_variable", "caller", "headers", "target")
+    __slots__ = ("_fixed", "_misses", "_variable", "body_bytes", "caller", "headers", "target")
 
     def __init__(self) -> None:
         self.target = b""
         self.headers: Headers = []
         # What was read of these headers.
         self.caller: CallerHeaders | None = None
+        # How long the body is that `body_at` has found.
+        self.body_bytes = 0
         # One piece more than there are variable headers, which are told by their index.
         self._fixed: list[bytes] = []
         self._variable: list[int] = []
         self._misses = 0
 
     def body_at(self, data: bytes) -> int:
-        """Where the body begins, if this is such a head with a whole body; else -1."""
+        """Where the body begins, if this is such a head and nothing follows its body; else -1.
+
+        Perhaps the body has not come to its end.
+        """
         if not self._fixed:
             return -1
         headers = self.headers.copy()
@@ -60,8 +65,15 @@ class RepeatedHead:
         self.headers = headers
         return start
 
+    def request_on(self, connection: ClientConnection) -> Exchange:
+        """A request with the head that was found."""
+        exchange = Exchange(connection, self.target, self.headers)
+        exchange.caller = self.caller
+        exchange.is_active = True
+        return exchange
+
     def learn(self, data: bytes, exchange: Exchange | None) -> None:
-        """From a read that began and ended requests, if it is certain that it was this one.
+        """From a read that began and ended heads, if it is certain that it was this one.
 
         Each line must be one header as it is usually written: what a parser takes for the head must
         be what is taken for it here.
@@ -89,7 +101,11 @@ class RepeatedHead:
                 places += (at + len(line) - len(value), at + len(line))
                 self._variable.append(index)
             at += len(line) + 2
-        if len(data) != end + len(_END) + length or len(self._variable) > _VARIABLE_MAX:
+        if (
+            length < 0
+            or len(data) > end + len(_END) + length
+            or len(self._variable) > _VARIABLE_MAX
+        ):
             return
         places.append(end + len(_END))
         self.target, self.headers, self.caller = exchange.target, headers, None
@@ -115,7 +131,8 @@ class RepeatedHead:
             at = end + len(fixed)
             if data[end:at] != fixed:
                 return -1
-        return at if len(data) == at + length else -1
+        self.body_bytes = length
+        return at if len(data) <= at + length else -1
 
     def _variable_in(self, headers: Headers) -> list[int]:
         """Where values differ from the last ones, or did so before; nothing if names do."""

@@ -242,6 +242,40 @@ def test_bodies_that_are_too_much_together_are_refused_as_they_come() -> None:
     run(test, bodies_bytes_max=300_000)
 
 
+def test_head_that_comes_alone_is_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many clients write head and body apart."""
+    bodies = [body_of(length, length) for length in (2000, 3000, 500_000, 20_000, 1, 70_000)]
+    parsed: list[int] = []
+    begin = ClientProtocol.on_message_begin
+
+    def count(protocol: ClientProtocol) -> None:
+        parsed.append(1)
+        begin(protocol)
+
+    monkeypatch.setattr(ClientProtocol, "on_message_begin", count)
+
+    async def test(streams: Streams) -> None:
+        for body in bodies:
+            await streams.send(HEAD % len(body), body)
+            await streams.until_answered()
+        assert len(parsed) == 1
+
+    run_and_compare(test, bodies)
+
+
+def test_what_came_with_a_known_head_counts_for_the_rate() -> None:
+    async def test(streams: Streams) -> None:
+        await streams.send(HEAD % 70_000 + body_of(70_000))
+        await streams.until_answered()
+        await streams.send(HEAD % 70_000 + b"x" * 10_000)
+        # Twice the least rate so far.
+        await asyncio.sleep(0.5)
+        await streams.send(b"x" * 60_000)
+        await streams.until_answered()
+
+    run(test, body_grace_seconds=0.2, body_bytes_per_second_min=10_000)
+
+
 def test_slow_long_body_is_refused() -> None:
     async def test(streams: Streams) -> None:
         await streams.send(HEAD % 1_000_000 + b"x" * 1000)

@@ -107,7 +107,7 @@ def test_what_was_read_of_headers_is_kept_while_they_are_the_same() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        request_of(USUAL)[:-1],
+        request_of(USUAL)[:-3],
         request_of(USUAL) + b"P",
         request_of(USUAL)[1:],
         request_of({**USUAL, "X-Other": "1"}),
@@ -121,6 +121,17 @@ def test_what_was_read_of_headers_is_kept_while_they_are_the_same() -> None:
 )
 def test_anything_else_is_left_to_the_parser(data: bytes) -> None:
     assert learned(request_of(USUAL)).body_at(data) == -1
+
+
+def test_body_may_not_have_come_to_its_end() -> None:
+    whole = request_of(USUAL, b"[1, 2, 3]")
+    head = learned(whole[:-4])
+    for end in (len(whole), len(whole) - 1, len(whole) - 9):
+        start = head.body_at(whole[:end])
+        assert whole[start:] == b"[1, 2, 3]"
+        assert head.body_bytes == 9
+        assert head.headers == headers_in(whole)
+    assert head.body_at(whole[: len(whole) - 10]) == -1
 
 
 @pytest.mark.parametrize("value", ["", " s", "s ", "s\n", "s\0", "s\t", "s\x7f", "s" * 257])
@@ -141,6 +152,8 @@ def test_value_that_a_parser_reads_otherwise_is_left_to_it(value: str) -> None:
         request_of(USUAL).replace(b"Host: a", b"Host:  a"),
         request_of(USUAL).replace(b"Host: a\r\n", b"Host: a\n"),
         request_of(USUAL) + request_of(USUAL),
+        request_of(USUAL) + request_of(USUAL)[:-2],
+        request_of(USUAL)[:-3],
         b"\r\n" + request_of(USUAL),
     ],
 )
