@@ -49,7 +49,7 @@ class Ledger:
     async def stage(self, transaction: Transaction, rows: Sequence[Row]) -> None:
         """Bring rows into the transaction's temporary table, their workflows' names settled."""
         await transaction.execute(QUERIES["stage"])
-        await transaction.copy(QUERIES["copy"], b"".join(rows))
+        await transaction.copy(QUERIES["copy"], rows)
         await self._name_workflows(transaction)
 
     async def _name_workflows(self, transaction: Transaction) -> None:

@@ -5,7 +5,7 @@ connection or server is `errors.StoreUnavailable`. It knows no table: SQL lives 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, LiteralString
 
@@ -14,6 +14,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from penstock.errors import StoreUnavailable
 from penstock.store.connection import Connection, complete_dsn, naming_failures, severed_after
+from penstock.store.copying import PieceWriter, in_pieces
 from penstock.store.lock import HeldLock, hold
 from penstock.store.settings import Settings
 
@@ -38,10 +39,14 @@ class Transaction:
         cursor = await self._connection.execute(sql, params)
         return await cursor.fetchall()
 
-    async def copy(self, sql: LiteralString, data: bytes) -> None:
-        """Run `copy ... from stdin` with data in its text format."""
-        async with self._connection.cursor() as cursor, cursor.copy(sql) as copying:
-            await copying.write(data)
+    async def copy(self, sql: LiteralString, lines: Iterable[bytes]) -> None:
+        """Run `copy ... from stdin` with lines in its text format."""
+        async with (
+            self._connection.cursor() as cursor,
+            cursor.copy(sql, writer=PieceWriter(cursor)) as copying,
+        ):
+            for piece in in_pieces(lines):
+                await copying.write(piece)
 
     async def fetch_one(self, sql: LiteralString, params: Sequence[object] = ()) -> Row | None:
         """The first row, if there is one."""
