@@ -38,16 +38,14 @@ class ClientProtocol(HttpToolsProtocol):
         self._is_between = True  # the parser has nothing of a request that has not ended
         self._head = RepeatedHead()
         self._head_bytes = self._body_bytes = 0
-        self._body_started = 0.0
+        self._body_started = self._full_since = 0.0
         self._body_reader = BodyReader(self, door)
-        self._full_since = 0.0
         self._is_held_up = False
         self._served: Exchange | None = None
         self._page: RequestResponseCycle | None = None
         self._timer = door.wheel.after(self._settings.header_seconds, self._on_timer)
         self._lingering: Lingering | None = None
-        self.url = b""
-        self.headers = []
+        self.url, self.headers = b"", []
 
     # asyncio.Protocol
 
@@ -70,6 +68,9 @@ class ClientProtocol(HttpToolsProtocol):
             # uvicorn tells the newest request only; this one may be older, and about to write.
             self._page.disconnected = True
         super().connection_lost(exc)
+        # These know their connection: all of it would wait until garbage is collected.
+        self._served = self._page = None
+        self.cycle = cast(RequestResponseCycle, None)  # as uvicorn begins
 
     def data_received(self, data: bytes) -> None:
         if self._body_reader.left:

@@ -30,6 +30,7 @@ from penstock.ingress.settings import Settings
 from penstock.ingress.sinks import (
     ClientSink,
     EnvelopeSink,
+    HeldOpen,
     NativeJsonSink,
     NativeSink,
     Shape,
@@ -249,21 +250,13 @@ class HotDoor:
         if not request.is_stream:
             await running
             return
-        self._hold_open(sink)
+        HeldOpen(sink, self.wheel, self.settings.keepalive_seconds).arm()
         try:
             usage_of_job = await running
         finally:
             if sink.keepalive is not None:
                 sink.keepalive.cancel()
         sink.finish(usage_of_job or end.usage)
-
-    def _hold_open(self, sink: ClientSink) -> None:
-        def comment() -> None:
-            if sink.keepalive is not None:
-                sink.comment()
-                sink.keepalive = self.wheel.after(self.settings.keepalive_seconds, comment)
-
-        sink.keepalive = self.wheel.after(self.settings.keepalive_seconds, comment)
 
     def _fail(self, call: Call, error: Error) -> None:
         exchange, request_id = call.exchange, call.id

@@ -17,7 +17,7 @@ from penstock.wire.native_stream import native_events
 from penstock.wire.workers_ai import envelope, native_json_result, native_result
 
 if TYPE_CHECKING:
-    from penstock.clock import Timer
+    from penstock.clock import Timer, TimerWheel
 
 
 # Unescaped quotes: these bytes are a key wherever they stand, never a model's words.
@@ -150,6 +150,29 @@ class ClientSink(Sink):
 
     def shape_whole(self, answer: bytes) -> bytes:
         return answer
+
+
+class HeldOpen:
+    """Comments on a stream until its first event.
+
+    Not a function inside another: one that arms itself again holds itself, and with it sink, task
+    and exchange of every stream, until garbage is collected.
+    """
+
+    __slots__ = ("_seconds", "_sink", "_wheel")
+
+    def __init__(self, sink: ClientSink, wheel: "TimerWheel", seconds: float) -> None:
+        self._sink = sink
+        self._wheel = wheel
+        self._seconds = seconds
+
+    def arm(self) -> None:
+        self._sink.keepalive = self._wheel.after(self._seconds, self._comment)
+
+    def _comment(self) -> None:
+        if self._sink.keepalive is not None:
+            self._sink.comment()
+            self.arm()
 
 
 class RunSink(ClientSink):
