@@ -24,8 +24,10 @@ class UsageSlots:
 
     def __init__(self, data: mmap.mmap) -> None:
         self._data = data
-        self._free = list(range(len(data) // SLOT_BYTES))
-        self._free.reverse()
+        self._count = len(data) // SLOT_BYTES
+        # Those below were taken before; what of them is free is taken again first.
+        self._fresh = 0
+        self._free: list[int] = []
 
     @classmethod
     def make(cls, path: Path, count: int) -> "UsageSlots":
@@ -44,9 +46,13 @@ class UsageSlots:
             return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
     def take(self) -> int:
-        if not self._free:
+        if self._free:
+            slot = self._free.pop()
+        elif self._fresh < self._count:
+            slot = self._fresh
+            self._fresh += 1
+        else:
             raise JournalFull("This gateway has as many requests open as it may.")
-        slot = self._free.pop()
         self._data[slot * SLOT_BYTES] = 0
         return slot
 

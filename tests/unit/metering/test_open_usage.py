@@ -47,6 +47,24 @@ def test_slot_that_is_taken_again_has_forgotten_its_last_owner(tmp_path: Path) -
     slots.close()
 
 
+@given(st.lists(st.integers(min_value=0, max_value=7), max_size=60))
+def test_slots_are_each_taken_by_one_and_those_freed_last_first(steps: list[int]) -> None:
+    slots = UsageSlots(mmap.mmap(-1, 5 * SLOT_BYTES))
+    # What a list of all slots from the start would give.
+    free, taken = [4, 3, 2, 1, 0], []
+    for step in steps:
+        if step < len(taken):
+            slots.free(slot := taken.pop(step))
+            free.append(slot)
+        elif free:
+            assert slots.take() == free[-1]
+            taken.append(free.pop())
+        else:
+            with pytest.raises(JournalFull):
+                slots.take()
+    slots.close()
+
+
 @given(st.lists(st.binary(max_size=USAGE_BYTES_MAX), min_size=1, max_size=5))
 def test_any_bytes_up_to_the_bound_are_kept_and_neighbours_are_untouched(
     noted: list[bytes],
