@@ -4,7 +4,7 @@ Everything else is as in `penstock gateway`; only the meters are replaced, by on
 nothing. Started by penstock_candidate.py as a script of its own.
 """
 
-from penstock import app
+from penstock.app.gateway_worker import gateway
 from penstock.config import export, load
 from penstock.ingress.server import make_run_folder, remove_run_folder, run_gateway
 from penstock.records.request import InferenceRequest, RequestEnd
@@ -25,7 +25,7 @@ class NullMeters:
 
 def worker() -> object:
     """What uvicorn calls in the worker."""
-    return app.gateway(NullMeters())
+    return gateway(NullMeters())
 
 
 def main() -> None:

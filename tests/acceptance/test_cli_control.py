@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.app import Control
+from penstock.app.control import Control
 from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.store import Settings, Store, migrate

@@ -15,7 +15,7 @@ import msgspec
 from tests.integration.gateway_process import CHILD_ENVIRONMENT
 from tests.integration.signals_worker import eventually
 
-from penstock import app
+from penstock.app import keeper_parts
 from penstock.clock import SystemClock, new_id
 from penstock.config import Config
 from penstock.fleet.settings import Settings as FleetSettings
@@ -176,9 +176,9 @@ class FlexCell:
     async def keeper(self, config: Config) -> AsyncIterator[Station]:
         """As `penstock keeper` runs it, ended in order."""
         clock = SystemClock()
-        kept = app.keeper(config, self.store, clock)
-        station = app.station(config, self.store, self.objects, kept, clock)
-        announce = app.announcing(config, self.store, clock, station)
+        kept = keeper_parts.keeper(config, self.store, clock)
+        station = keeper_parts.station(config, self.store, self.objects, kept, clock)
+        announce = keeper_parts.announcing(config, self.store, clock, station)
         async with asyncio.TaskGroup() as group:
             keeping = group.create_task(kept.run(announce=announce))
             pulling = group.create_task(station.run())

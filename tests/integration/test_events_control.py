@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.integration.webhook_receiver import Received, receiving
 
-from penstock.app import Control
+from penstock.app.control import Control
 from penstock.clock import SystemClock, new_id
 from penstock.config import Config
 from penstock.events import EndpointBook, NewEndpoint, Shape, WebhookSettings

@@ -16,7 +16,7 @@ from tests.integration.gateway_process import CHILD_ENVIRONMENT, eventually
 from tests.integration.signals_worker import eventually as soon
 from tests.unit.fleet.engine_pages import ALONE, engine_page
 
-from penstock import app
+from penstock.app import keeper_parts
 from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.fleet.roster import RosterMirror
@@ -115,8 +115,8 @@ async def test_a_gateway_learns_cache_size_and_rate_from_the_engines_own_metrics
         config = _config(dsn, tmp_path, signals, engine.url)
         store = Store(config.store)
         await store.open()
-        kept = app.keeper(config, store, clock)
-        announce = app.announcing(config, store, clock)
+        kept = keeper_parts.keeper(config, store, clock)
+        announce = keeper_parts.announcing(config, store, clock)
         async with asyncio.TaskGroup() as group, _listening(config, store) as router:
             keeping = group.create_task(kept.run(announce=announce))
             known = await _only_replica(router)
@@ -144,7 +144,7 @@ async def test_a_keeper_that_cannot_speak_keeps_its_replicas(
         config = _config(dsn, tmp_path, signals, engine.url)
         store = Store(config.store)
         await store.open()
-        kept = app.keeper(config, store, SystemClock())
+        kept = keeper_parts.keeper(config, store, SystemClock())
         async with asyncio.TaskGroup() as group, _listening(config, store) as router:
             keeping = group.create_task(kept.run(announce=cannot))
             assert await _only_replica(router)
@@ -165,7 +165,7 @@ async def test_a_keeper_without_postgres_waits_to_be_heard(tmp_path: Path, signa
     def no_engines(_: float) -> Sequence[object]:
         raise AssertionError("nobody can be told yet")
 
-    announce = app.announcing(config, store, SystemClock())
+    announce = keeper_parts.announcing(config, store, SystemClock())
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1.5):
             await announce("keeper", no_engines)  # type: ignore[arg-type]

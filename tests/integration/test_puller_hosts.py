@@ -8,7 +8,7 @@ import pytest
 from tests.integration.flex_keeper import MODEL, FlexCell, short_folder
 from tests.integration.signals_worker import eventually
 
-from penstock import app
+from penstock.app import keeper_parts
 from penstock.clock import SystemClock
 from penstock.fleet.roster import RosterTable
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
@@ -25,8 +25,8 @@ async def test_keeper_of_a_second_host_wants_a_bucket(
         fleet = msgspec.structs.replace(config.fleet, host="second")
         config = msgspec.structs.replace(config, fleet=fleet)
         clock = SystemClock()
-        kept = app.keeper(config, store, clock)
-        station = app.station(config, store, cell.objects, kept, clock)
+        kept = keeper_parts.keeper(config, store, clock)
+        station = keeper_parts.station(config, store, cell.objects, kept, clock)
         other = Replica(
             ReplicaId("other"), MODEL, "http://127.0.0.1:9", ReplicaState.READY, "m", host="first"
         )

@@ -1,10 +1,5 @@
 """The composition root: the only room that builds the others and joins them.
 
-One file for each process: a gateway worker, a keeper, control.
+One file for each process: a gateway worker, a keeper, control. Nothing is imported here: no process
+needs what the others are made of.
 """
-
-from penstock.app.control import Control
-from penstock.app.gateway_worker import GatewayWorker, gateway
-from penstock.app.keeper_parts import announcing, keeper, station
-
-__all__ = ["Control", "GatewayWorker", "announcing", "gateway", "keeper", "station"]

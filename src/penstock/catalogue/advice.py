@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterable, Sized
 from decimal import Decimal
-from difflib import get_close_matches
 from typing import Any
 
 import msgspec
 
+from penstock.catalogue.close_names import closest
 from penstock.catalogue.entry_error import CatalogueError
 from penstock.records.model import Capability, Family, Model, Recipe
 from penstock.records.price import Prices
@@ -107,7 +107,7 @@ def _price_key(book: Sized, index: int, name: str) -> str:
 def _unknown_key(path: str, key: str) -> CatalogueError:
     names = _keys_of(path)
     elsewhere = [table for table in TABLES if table != path and key in _keys_of(table)]
-    close = get_close_matches(key, names, n=1)
+    close = closest(key, names)
     if elsewhere:
         table = f"under [{elsewhere[0]}]" if elsewhere[0] else "above the first [table]"
         advice = f"`{key}` belongs {table}"
@@ -121,7 +121,7 @@ def _unknown_key(path: str, key: str) -> CatalogueError:
 def _unknown_value(path: str, problem: str) -> CatalogueError:
     values = [*Family] if path == "family" else [*Capability]
     value = problem.removeprefix("Invalid enum value ")
-    close = get_close_matches(value.strip("'"), values, n=1)
+    close = closest(value.strip("'"), values)
     hint = f'Did you mean "{close[0]}"? ' if close else ""
     what = "a family" if path == "family" else "a capability"
     return CatalogueError(

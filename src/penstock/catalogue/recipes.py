@@ -6,8 +6,8 @@ because its braces are followed by a quote.
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 
+from penstock.catalogue.close_names import closest
 from penstock.catalogue.entry_error import CatalogueError
 from penstock.records.model import Recipe
 
@@ -46,7 +46,7 @@ def _value_of(name: str, values: Mapping[str, str], *, key: str) -> str:
             key=key,
         )
     known = ", ".join(f"{{{placeholder}}}" for placeholder in PLACEHOLDERS)
-    close = get_close_matches(name.lower(), PLACEHOLDERS, n=1)
+    close = closest(name.lower(), PLACEHOLDERS)
     hint = f"Did you mean {{{close[0]}}}? " if close else ""
     raise CatalogueError(
         f"{{{name}}} is not a placeholder", advice=f"{hint}There are: {known}", key=key

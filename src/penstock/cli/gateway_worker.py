@@ -2,7 +2,7 @@
 
 import multiprocessing
 
-from penstock import app
+from penstock.app.gateway_worker import gateway
 from penstock.cli.parent_watch import end_with_parent
 
 
@@ -14,4 +14,4 @@ def worker() -> object:
     parent = multiprocessing.parent_process()
     if parent is not None and parent.pid is not None:
         end_with_parent(parent.pid)
-    return app.gateway()
+    return gateway()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from penstock import app
+from penstock.app import keeper_parts
 from penstock.cli.keeper_metrics import serve_metrics
 from penstock.cli.options import JsonOption, ParentOption, invocation
 from penstock.cli.output import error_console, print_json
@@ -48,9 +48,11 @@ async def _keep(
     signals = StopSignals()
     clock = SystemClock()
     store, objects = Store(config.store), Objects(config.store)
-    kept = app.keeper(config, store, clock, on_progress)
-    station = app.station(config, store, objects, kept, clock) if config.puller.enabled else None
-    announce = app.announcing(config, store, clock, station)
+    kept = keeper_parts.keeper(config, store, clock, on_progress)
+    station = (
+        keeper_parts.station(config, store, objects, kept, clock) if config.puller.enabled else None
+    )
+    announce = keeper_parts.announcing(config, store, clock, station)
     await store.open()
     await objects.open()
     try:
