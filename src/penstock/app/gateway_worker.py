@@ -12,6 +12,7 @@ from typing import TypedDict
 from starlette.applications import Starlette
 
 from penstock.admission import Gate, Limits, release_holder
+from penstock.app import heap
 from penstock.app.job_rooms import desk_rooms
 from penstock.catalogue import load_catalogue
 from penstock.clock import Clock, SystemClock, TimerWheel, new_id
@@ -182,6 +183,7 @@ class GatewayWorker:
                     group.create_task(exchange.run()),
                     group.create_task(self._follow()),
                     group.create_task(self._tick()),
+                    group.create_task(heap.keep_small()),
                 ]
                 yield
                 for loop in loops:
