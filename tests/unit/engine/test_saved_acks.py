@@ -6,7 +6,7 @@ import socket
 import pytest
 import uvloop
 
-from penstock.engine.connection import Connection, Receiver
+from penstock.engine.connection import Connection, IdleCallback, Receiver
 from penstock.errors import Error
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="Linux only")
@@ -31,7 +31,7 @@ class _Collected(Receiver):
     def on_lost(self, error: Error, *, answered: bool) -> None: ...
 
 
-class _Nobody:
+class _Nobody(IdleCallback):
     def idle(self, connection: Connection) -> None: ...
 
     def closed(self, connection: Connection) -> None: ...
