@@ -194,7 +194,7 @@ def _known_chain(session: int, *, turns: int) -> PromptChain:
     """A conversation over one of a few system prompts."""
     random = Random(session)
     system = random.randrange(1, _SYSTEM_PROMPTS)
-    links = (system, *(random.getrandbits(63) | 1 for _ in range(turns)))
+    links = (system, *(random.getrandbits(62) | 1 for _ in range(turns)))
     return PromptChain(links=links, sizes=(_LINK_BYTES,) * len(links), earlier=len(links) - 1)
 
 

@@ -26,10 +26,10 @@ def resident_bytes() -> int:
 def fill(index: PrefixIndex, shelves: list[Shelf], chance: random.Random, links: int) -> None:
     """Conversations on shared system prompts, each link new but the first two."""
     tokens = (300,) * LINKS
-    systems = [(chance.getrandbits(64) | 1, chance.getrandbits(64) | 1) for _ in range(500)]
+    systems = [(chance.getrandbits(62) | 1, chance.getrandbits(62) | 1) for _ in range(500)]
     for number in range(links // (LINKS - 2)):
         shelf = shelves[number % REPLICAS]
-        new = [chance.getrandbits(64) | 1 for _ in range(LINKS - 2)]
+        new = [chance.getrandbits(62) | 1 for _ in range(LINKS - 2)]
         index.add(shelf, (*systems[number % len(systems)], *new), tokens)
 
 

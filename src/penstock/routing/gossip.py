@@ -7,6 +7,7 @@ from penstock.records.replica import ReplicaId
 from penstock.records.signal import EngineClaim, LoadClaim, SentPrompt, Signal
 from penstock.routing.knowledge import Knowledge, tokens_per_byte
 from penstock.routing.known_replica import KnownReplica
+from penstock.routing.link_rows import LINK_MAX
 from penstock.routing.route import Route
 
 # Prompts that are kept for the next message; more are not told.
@@ -122,9 +123,10 @@ class Gossip:
 
 
 def _is_whole(prompt: SentPrompt) -> bool:
-    """No link is 0, and none stands for two places in one chain."""
+    """Links are digests, none is 0, and none stands for two places in one chain."""
     links = prompt.links
     is_chain = 0 not in links and len(set(links)) == len(links)
+    is_chain = is_chain and (not links or max(links) <= LINK_MAX)
     return is_chain and len(links) == len(prompt.tokens)
 
 

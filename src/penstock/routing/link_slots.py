@@ -1,78 +1,91 @@
 """Where links are found: a hash table of their entries that grows as it fills."""
 
-from array import array
 from typing import Final
 
+from librt.vecs import vec
+from mypy_extensions import i32, i64
+
+from penstock.routing.link_rows import (
+    HALF_BITS,
+    HALF_MASK,
+    HIGH,
+    LOW,
+    PAGE_BITS,
+    PAGE_MASK,
+    ROW,
+    link_of,
+)
+
 _FIRST_SLOTS: Final = 8
+_SLOT_BYTES: Final = 4
 
 
 class LinkSlots:
     """Open addressing with linear probing over some of the links; at most half full.
 
-    `links` is the column that says which link an entry has; entry 0 stands for none.
+    The rows say which link an entry has; entry 0 stands for none.
     """
 
-    __slots__ = ("_links", "_mask", "_shift", "_slots", "used")
+    __slots__ = ("_mask", "_shift", "_slots", "used")
 
-    def __init__(self, links: "array[int]", shift: int) -> None:
-        self._links = links
+    def __init__(self, shift: i64) -> None:
         # The lowest bits are the same for all links here.
-        self._shift = shift
-        self._mask = _FIRST_SLOTS - 1
-        self._slots = array("I", bytes(4 * _FIRST_SLOTS))
-        self.used = 0
+        self._shift: i64 = shift
+        self._mask: i64 = _FIRST_SLOTS - 1
+        self._slots = vec[i32]([0] * _FIRST_SLOTS)
+        self.used: i64 = 0
 
     def bytes_held(self) -> int:
-        return len(self._slots) * self._slots.itemsize
+        return len(self._slots) * _SLOT_BYTES
 
-    def find(self, link: int) -> int:
+    def find(self, pages: vec[vec[i32]], link: i64) -> i64:
         """The entry that is kept for a link, or 0."""
-        slots, links, mask = self._slots, self._links, self._mask
-        at = (link >> self._shift) & mask
-        while entry := slots[at]:
-            if links[entry] == link:
-                return entry
-            at = (at + 1) & mask
-        return 0
+        return i64(self._slots[self._place_of(pages, link)])
 
-    def put(self, link: int, entry: int) -> None:
+    def put(self, pages: vec[vec[i32]], link: i64, entry: i64) -> None:
         """Keep this entry for a link that has none."""
         if 2 * self.used >= self._mask:
-            self._grow()
+            self._grow(pages)
         self.used += 1
-        self._slots[self._place_of(link)] = entry
+        self._slots[self._place_of(pages, link)] = i32(entry)
 
-    def replace(self, link: int, entry: int) -> None:
+    def replace(self, pages: vec[vec[i32]], link: i64, entry: i64) -> None:
         """Keep this entry for a link that has another one."""
-        self._slots[self._place_of(link)] = entry
+        self._slots[self._place_of(pages, link)] = i32(entry)
 
-    def remove(self, link: int) -> None:
+    def remove(self, pages: vec[vec[i32]], link: i64) -> None:
         """Free its slot, and move up whatever could then no longer be found behind it."""
-        slots, links, mask, shift = self._slots, self._links, self._mask, self._shift
+        slots, mask, shift = self._slots, self._mask, self._shift
         self.used -= 1
-        hole = at = self._place_of(link)
-        while entry := slots[at := (at + 1) & mask]:
-            home = (links[entry] >> shift) & mask
+        hole = self._place_of(pages, link)
+        at = (hole + 1) & mask
+        while slots[at] != 0:
+            home = (link_of(pages, i64(slots[at])) >> shift) & mask
             if (at - home) & mask >= (at - hole) & mask:
-                slots[hole] = entry
+                slots[hole] = slots[at]
                 hole = at
+            at = (at + 1) & mask
         slots[hole] = 0
 
-    def _place_of(self, link: int) -> int:
+    def _place_of(self, pages: vec[vec[i32]], link: i64) -> i64:
         """The slot that a link has, or the free one that it would get."""
-        slots, links, mask = self._slots, self._links, self._mask
+        slots, mask = self._slots, self._mask
+        low, high = i32(link & HALF_MASK), i32(link >> HALF_BITS)
         at = (link >> self._shift) & mask
-        while entry := slots[at]:
-            if links[entry] == link:
-                break
+        while True:
+            entry = i64(slots[at])
+            if entry == 0:
+                return at
+            page, row = pages[entry >> PAGE_BITS], (entry & PAGE_MASK) * ROW
+            if page[row + LOW] == low and page[row + HIGH] == high:
+                return at
             at = (at + 1) & mask
-        return at
 
-    def _grow(self) -> None:
+    def _grow(self, pages: vec[vec[i32]]) -> None:
         before = self._slots
         size = 2 * (self._mask + 1)
         self._mask = size - 1
-        self._slots = array("I", bytes(4 * size))
+        self._slots = vec[i32]([0] * size)
         for entry in before:
-            if entry:
-                self._slots[self._place_of(self._links[entry])] = entry
+            if entry != 0:
+                self._slots[self._place_of(pages, link_of(pages, i64(entry)))] = entry

@@ -1,61 +1,64 @@
-"""Links in flat arrays: found by hash, tied to their parents, in the order of their last use.
+"""Links in rows of numbers: found by hash, tied to their parents, in the order of their last use.
 
-An entry says that one replica holds one link. Arrays cost 50 to 60 bytes an entry, with the hash
-tables, where objects would cost 200. Entry 0 stands for none. Whoever calls keeps the counts of
-tokens.
+An entry says that one replica holds one link. It costs 50 to 60 bytes, with the hash tables, where
+objects would cost 200. Entry 0 stands for none. Whoever calls keeps the counts of tokens.
 """
 
-from array import array
 from collections.abc import Iterator
 from typing import Final
 
+from librt.vecs import append, vec
+from mypy_extensions import i32, i64
+
+from penstock.routing.link_rows import (
+    CHILDREN,
+    HALF_BITS,
+    HALF_MASK,
+    HIGH,
+    HOLDER,
+    LOW,
+    NEWER,
+    PAGE_BITS,
+    PAGE_MASK,
+    PARENT,
+    RING,
+    ROW,
+    TOKENS,
+    TOTAL,
+    get,
+    link_of,
+    new_page,
+    put,
+)
 from penstock.routing.link_slots import LinkSlots
 
 # Links that are found through one hash table, on average. Each grows by itself: to hash a million
 # links again at once would stop the worker for half a second.
 _SLOTS_LINKS: Final = 1024
-# By how many entries the columns grow: one by one it would cost most of what an entry costs.
-_GROWTH: Final = 256
+_PAGE_BYTES: Final = (PAGE_MASK + 1) * ROW * 4
 
 
 class LinkTable:
     """The holders of a link form a ring, and its hash table leads to one of them."""
 
-    __slots__ = (
-        "_free", "_links_max", "_made", "_mask", "_parts", "_used",
-        "children", "is_taught", "link", "newer", "older", "parent", "replica", "ring", "tokens",
-        "total",
-    )  # fmt: skip
+    __slots__ = ("_free", "_links_max", "_made", "_mask", "_parts", "_used", "pages")
 
     def __init__(self, links_max: int) -> None:
-        self._links_max = links_max
-        self._used = 0
-        self._free = 0
+        self._links_max: i64 = links_max
+        self._used: i64 = 0
+        self._free: i64 = 0
         # Entries that were ever taken; those above are in no use yet.
-        self._made = 0
-        self.link = array("Q", (0,))
-        self.parent = array("I", (0,))
-        self.children = array("I", (0,))
-        self.older = array("I", (0,))
-        self.newer = array("I", (0,))
-        # The next holder of the same link; the entry itself when it is the only one; 0 when it is
-        # held but not listed.
-        self.ring = array("I", (0,))
-        # Tokens of this link by itself, and of the whole prefix that ends with it.
-        self.tokens = array("I", (0,))
-        self.total = array("I", (0,))
-        # Whether the total is what an engine counted, not what we guessed.
-        self.is_taught = array("B", (0,))
-        self.replica = array("H", (0,))
+        self._made: i64 = 0
+        self.pages = vec[vec[i32]]([new_page()])
         bits = max(0, (links_max // _SLOTS_LINKS).bit_length() - 1)
-        self._mask = (1 << bits) - 1
-        self._parts = [LinkSlots(self.link, bits) for _ in range(1 << bits)]
+        self._mask: i64 = (1 << bits) - 1
+        self._parts = [LinkSlots(bits) for _ in range(1 << bits)]
 
     def __len__(self) -> int:
         return self._used
 
     @property
-    def room(self) -> int:
+    def room(self) -> i64:
         return self._links_max - self._used
 
     @property
@@ -64,93 +67,91 @@ class LinkTable:
         return sum(part.used for part in self._parts)
 
     def bytes_held(self) -> int:
-        columns = sum(len(column) * column.itemsize for column in self._columns())
-        return columns + sum(part.bytes_held() for part in self._parts)
+        return len(self.pages) * _PAGE_BYTES + sum(part.bytes_held() for part in self._parts)
 
-    def find(self, link: int) -> int:
+    def find(self, link: i64) -> i64:
         """An entry of this link, whoever holds it; 0 when nobody does."""
-        return self._parts[link & self._mask].find(link)
+        return self._parts[link & self._mask].find(self.pages, link)
 
     def holders(self, entry: int) -> Iterator[int]:
         """All listed entries of the same link, this one first."""
         yield entry
-        other = self.ring[entry]
+        other = get(self.pages, entry, RING)
         while other != entry:
             yield other
-            other = self.ring[other]
+            other = get(self.pages, other, RING)
 
-    def count_holders(self, entry: int) -> int:
+    def count_holders(self, entry: i64) -> i64:
         """How many those are."""
-        ring = self.ring
-        count, other = 1, ring[entry]
+        pages = self.pages
+        count: i64 = 1
+        other = get(pages, entry, RING)
         while other != entry:
-            count, other = count + 1, ring[other]
+            count, other = count + 1, get(pages, other, RING)
         return count
 
-    def make(self, link: int, replica: int, parent: int, tokens: int = 0, total: int = 0) -> int:
+    def make(self, link: i64, replica: i64, parent: i64, tokens: i64 = 0, total: i64 = 0) -> i64:
         """A new entry, not yet listed and in no order of use. There must be room for it."""
         entry = self._take()
-        self.link[entry] = link
-        self.replica[entry] = replica
-        self.parent[entry] = parent
-        self.tokens[entry] = tokens
-        self.total[entry] = total
+        pages = self.pages
+        page, row = pages[entry >> PAGE_BITS], (entry & PAGE_MASK) * ROW
+        page[row + LOW] = i32(link & HALF_MASK)
+        page[row + HIGH] = i32(link >> HALF_BITS)
+        page[row + HOLDER] = i32(replica << 1)
+        page[row + PARENT] = i32(parent)
+        page[row + TOKENS] = i32(tokens)
+        page[row + TOTAL] = i32(total)
         if parent:
-            self.children[parent] += 1
+            page, row = pages[parent >> PAGE_BITS], (parent & PAGE_MASK) * ROW
+            page[row + CHILDREN] += 1
         return entry
 
-    def list_first(self, entry: int, link: int, other: int) -> None:
+    def list_first(self, entry: i64, link: i64, other: i64) -> None:
         """Let `find` lead to this entry of a link; `other` is what it finds now, or 0."""
-        ring = self.ring
+        pages = self.pages
         part = self._parts[link & self._mask]
         if other:
-            ring[entry] = ring[other]
-            ring[other] = entry
-            part.replace(link, entry)
+            put(pages, entry, RING, get(pages, other, RING))
+            put(pages, other, RING, entry)
+            part.replace(pages, link, entry)
         else:
-            ring[entry] = entry
-            part.put(link, entry)
+            put(pages, entry, RING, entry)
+            part.put(pages, link, entry)
 
-    def unlist(self, entry: int) -> None:
+    def unlist(self, entry: i64) -> None:
         """Take it out of its ring; what it holds is no longer found by its link."""
-        ring, link = self.ring, self.link[entry]
+        pages = self.pages
+        link = link_of(pages, entry)
         part = self._parts[link & self._mask]
-        after = ring[entry]
-        ring[entry] = 0
+        after = get(pages, entry, RING)
+        put(pages, entry, RING, 0)
         if after == entry:
-            part.remove(link)
+            part.remove(pages, link)
             return
         before = after
-        while ring[before] != entry:
-            before = ring[before]
-        ring[before] = after
-        if part.find(link) == entry:
-            part.replace(link, after)
+        while (following := get(pages, before, RING)) != entry:
+            before = following
+        put(pages, before, RING, after)
+        if part.find(pages, link) == entry:
+            part.replace(pages, link, after)
 
-    def drop(self, entry: int) -> None:
+    def drop(self, entry: i64) -> None:
         """Give the entry's place back. It has no children, is not listed and in no order of use."""
-        parent = self.parent[entry]
+        pages = self.pages
+        parent = get(pages, entry, PARENT)
         if parent:
-            self.children[parent] -= 1
-        self.newer[entry] = self._free
+            put(pages, parent, CHILDREN, get(pages, parent, CHILDREN) - 1)
+        put(pages, entry, NEWER, self._free)
         self._free = entry
         self._used -= 1
 
-    def _take(self) -> int:
+    def _take(self) -> i64:
         self._used += 1
         entry = self._free
         if entry:
-            self._free = self.newer[entry]
-            self.is_taught[entry] = 0
+            self._free = get(self.pages, entry, NEWER)
             return entry
         self._made = entry = self._made + 1
-        if entry == len(self.link):
-            for column in self._columns():
-                column.frombytes(bytes(_GROWTH * column.itemsize))
+        if entry >> PAGE_BITS == len(self.pages):
+            self.pages = append(self.pages, new_page())
         return entry
-
-    def _columns(self) -> "tuple[array[int], ...]":
-        return (
-            self.link, self.parent, self.children, self.older, self.newer, self.ring, self.tokens,
-            self.total, self.is_taught, self.replica,
-        )  # fmt: skip

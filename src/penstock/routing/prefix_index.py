@@ -7,6 +7,25 @@ account and the model, so nothing is shared between two of either.
 
 from typing import Final
 
+from mypy_extensions import i32, i64
+
+from penstock.routing.link_rows import (
+    CHILDREN,
+    HOLDER,
+    NEWER,
+    NUMBER_MAX,
+    OLDER,
+    PAGE_BITS,
+    PAGE_MASK,
+    PARENT,
+    RING,
+    ROW,
+    TOKENS,
+    TOTAL,
+    get,
+    link_of,
+    put,
+)
 from penstock.routing.link_table import LinkTable
 
 _FACTOR_MIN: Final = 0.05
@@ -17,8 +36,6 @@ _SLACK_TOKENS: Final = 256
 _TAIL: Final = 4
 # More than any model's context: what is said to be longer is not believed.
 _PROMPT_TOKENS_MAX: Final = 2**24
-# What fits into the table's columns.
-_TOTAL_MAX: Final = 2**32 - 1
 
 
 class Held:
@@ -40,13 +57,13 @@ class Shelf:
     )  # fmt: skip
 
     def __init__(self, number: int, capacity: float) -> None:
-        self.number = number
+        self.number: i64 = number
         self.capacity = capacity
         self.factor = 1.0
-        self.links = 0
-        self.tokens = 0
-        self.oldest = 0
-        self.newest = 0
+        self.links: i64 = 0
+        self.tokens: i64 = 0
+        self.oldest: i64 = 0
+        self.newest: i64 = 0
         # Links that have as many listed holders as they may; this replica holds them all the same.
         self.unlisted: dict[int, int] = {}
 
@@ -86,28 +103,31 @@ class PrefixIndex:
         depth, entry = _deepest(table, links)
         if not entry:
             return _NOTHING_HELD
-        ring, total, replica, parent = table.ring, table.total, table.replica, table.parent
-        tokens = total[entry]
-        by_replica = {replica[entry]: tokens}
-        at = depth
-        whole = sum(sizes[place] for place in range(depth + 1)) if sizes else 0
-        here = whole
+        pages = table.pages
+        page, row = pages[entry >> PAGE_BITS], (entry & PAGE_MASK) * ROW
+        tokens = int(page[row + TOTAL])
+        by_replica = {int(page[row + HOLDER] >> 1): tokens}
+        whole = _sum(sizes, 0, depth + 1) if sizes else 0
+        at, here = depth, whole
         # A peer's lie may hang a link below more of them than lead to it in this prompt.
-        while entry and at >= 0:
-            other = ring[entry]
+        while at >= 0:
+            other = i64(page[row + RING])
             if other != entry:
-                part = tokens * here // whole if whole else total[entry]
+                part = tokens * here // whole if whole else int(page[row + TOTAL])
                 # 0: this one is held but not listed, so the others are found by the link.
-                first = entry if other else table.find(table.link[entry])
+                first = entry if other else table.find(link_of(pages, entry))
                 if not other and first:
-                    by_replica.setdefault(replica[first], part)
-                    other = ring[first]
+                    by_replica.setdefault(get(pages, first, HOLDER) >> 1, part)
+                    other = get(pages, first, RING)
                 while other != first:
-                    by_replica.setdefault(replica[other], part)
-                    other = ring[other]
+                    by_replica.setdefault(get(pages, other, HOLDER) >> 1, part)
+                    other = get(pages, other, RING)
                 if len(by_replica) >= self._holders_max:
                     break
-            entry = parent[entry]
+            entry = i64(page[row + PARENT])
+            if entry == 0:
+                break
+            page, row = pages[entry >> PAGE_BITS], (entry & PAGE_MASK) * ROW
             if whole:
                 here -= sizes[at]
             at -= 1
@@ -127,34 +147,35 @@ class PrefixIndex:
         Says where the links begin that are new there.
         """
         table = self._table
-        depth = len(links)
-        parent = 0
+        count: i64 = len(links)
+        depth = count
+        parent: i64 = 0
         while depth and not parent:
             depth -= 1
             parent = self._entry(shelf, links[depth])
-        new_from = depth + 1 if parent else 0
-        is_leaf = bool(parent) and not table.children[parent]
-        if is_leaf:
-            self._unlink(shelf, parent)
-        if parent and not table.ring[parent]:
-            del shelf.unlisted[links[depth]]
-            self._list(parent, links[depth])
-        if new_from == len(links):
+        new_from: i64 = 0
+        is_leaf = False
+        if parent:
+            new_from = depth + 1
+            is_leaf = self._use(shelf, parent, links[depth])
+        if new_from == count:
             if is_leaf:
                 self._append(shelf, parent)
             return new_from
-        end = len(links)
+        end = count
         if end - new_from > table.room:
             # Counted as a parent already, so that it is not what is forgotten.
-            table.children[parent] += 1
+            put(table.pages, parent, CHILDREN, get(table.pages, parent, CHILDREN) + 1)
             end = new_from + self._make_room(shelf, end - new_from)
-            table.children[parent] -= 1
-        total = table.total[parent] if parent else min(before, _TOTAL_MAX)
+            put(table.pages, parent, CHILDREN, get(table.pages, parent, CHILDREN) - 1)
+        total: i64 = min(before, NUMBER_MAX)
+        if parent:
+            total = get(table.pages, parent, TOTAL)
         for at in range(new_from, end):
-            own = min(max(0, int(sizes[at] * rate)), _PROMPT_TOKENS_MAX)
-            total = min(total + own, _TOTAL_MAX)
+            own: i64 = min(max(0, int(sizes[at] * rate)), _PROMPT_TOKENS_MAX)
+            total = min(total + own, NUMBER_MAX)
             parent = self._insert(shelf, links[at], parent, own, total)
-        if end > new_from or (parent and not table.children[parent]):
+        if end > new_from or (parent and not get(table.pages, parent, CHILDREN)):
             self._append(shelf, parent)
         self._forget_excess(shelf)
         return new_from
@@ -162,49 +183,56 @@ class PrefixIndex:
     def counted(self, shelf: Shelf, link: int) -> int | None:
         """Tokens up to a link, if an engine has counted them."""
         entry = self._entry(shelf, link)
-        return self._table.total[entry] if entry and self._table.is_taught[entry] else None
+        pages = self._table.pages
+        return get(pages, entry, TOTAL) if entry and get(pages, entry, HOLDER) & 1 else None
 
     def correct(self, shelf: Shelf, link: int, total: int) -> None:
         """An engine has counted the tokens up to a link, as others say."""
         entry = self._entry(shelf, link)
         if entry:
-            self._table.total[entry] = min(total, _TOTAL_MAX)
-            self._table.is_taught[entry] = 1
+            pages = self._table.pages
+            put(pages, entry, TOTAL, min(total, NUMBER_MAX))
+            put(pages, entry, HOLDER, get(pages, entry, HOLDER) | 1)
 
     def teach(self, shelf: Shelf, links: tuple[int, ...], new_from: int, prompt_tokens: int) -> int:
         """The real length of a prompt: its new links are stretched to it, by their own shares.
 
         Says how many tokens all its new links have; 0 when that is not sure.
         """
-        table = self._table
-        entry = self._entry(shelf, links[-1]) if links else 0
+        entry: i64 = 0
+        if links:
+            entry = self._entry(shelf, links[-1])
         if not entry:
             return 0
-        parents, tokens, totals = table.parent, table.tokens, table.total
-        tail = []
+        pages = self._table.pages
+        tail: list[int] = []
         # Not the difference of totals: what lies before may have been taught in the meantime.
         guessed = 0
         for _ in range(len(links) - new_from):
             tail.append(entry)
-            guessed += tokens[entry]
-            entry = parents[entry]
+            page, row = pages[entry >> PAGE_BITS], (entry & PAGE_MASK) * ROW
+            guessed += int(page[row + TOKENS])
+            entry = i64(page[row + PARENT])
             if not entry:
                 break
         if not guessed:
             return 0
-        base, is_sure = totals[entry], not entry or bool(table.is_taught[entry])
+        base = int(get(pages, entry, TOTAL))
+        is_sure = not entry or bool(get(pages, entry, HOLDER) & 1)
         real = max(0, min(prompt_tokens, _PROMPT_TOKENS_MAX) - base)
         done, before = 0, base
         for place in range(len(tail) - 1, -1, -1):
             entry = tail[place]
-            guess = tokens[entry]
+            page, row = pages[entry >> PAGE_BITS], (entry & PAGE_MASK) * ROW
+            guess = int(page[row + TOKENS])
             done += guess
             total = base + done * real // guessed
             own = max(0, total - before)
             shelf.tokens += own - guess
-            tokens[entry] = own
-            totals[entry] = before = total
-            table.is_taught[entry] = 1
+            page[row + TOKENS] = i32(own)
+            page[row + TOTAL] = i32(total)
+            page[row + HOLDER] |= 1
+            before = total
         self._forget_excess(shelf)
         return real if is_sure else 0
 
@@ -221,41 +249,55 @@ class PrefixIndex:
         while shelf is not None and shelf.oldest:
             self._drop_oldest(shelf)
 
-    def _entry(self, shelf: Shelf, link: int) -> int:
+    def _entry(self, shelf: Shelf, link: i64) -> i64:
         """This replica's own entry of a link, or 0."""
         table = self._table
         first = table.find(link)
         if first:
-            number, replica, ring = shelf.number, table.replica, table.ring
+            number, pages = shelf.number, table.pages
             entry = first
             while True:
-                if replica[entry] == number:
+                page, row = pages[entry >> PAGE_BITS], (entry & PAGE_MASK) * ROW
+                if i64(page[row + HOLDER] >> 1) == number:
                     return entry
-                entry = ring[entry]
+                entry = i64(page[row + RING])
                 if entry == first:
                     break
-        return shelf.unlisted.get(link, 0) if shelf.unlisted else 0
+        if shelf.unlisted:
+            return shelf.unlisted.get(link, 0)
+        return 0
 
-    def _insert(self, shelf: Shelf, link: int, parent: int, own: int, total: int) -> int:
+    def _use(self, shelf: Shelf, entry: i64, link: i64) -> bool:
+        """Used again: its link leads to it, and a leaf leaves its order. Says whether it is one."""
+        pages = self._table.pages
+        is_leaf = not get(pages, entry, CHILDREN)
+        if is_leaf:
+            self._unlink(shelf, entry)
+        if not get(pages, entry, RING):
+            del shelf.unlisted[link]
+            self._list(entry, link)
+        return is_leaf
+
+    def _insert(self, shelf: Shelf, link: i64, parent: i64, own: i64, total: i64) -> i64:
         entry = self._table.make(link, shelf.number, parent, own, total)
         shelf.tokens += own
         shelf.links += 1
         self._list(entry, link)
         return entry
 
-    def _list(self, entry: int, link: int) -> None:
+    def _list(self, entry: i64, link: i64) -> None:
         """Let the link lead to this holder; beyond the limit the one listed first makes room."""
         table = self._table
         first = table.find(link)
         if first and table.count_holders(first) >= self._holders_max:
             # The ring begins with the newest, so the oldest is next to it.
-            oldest = table.ring[first]
+            oldest = get(table.pages, first, RING)
             table.unlist(oldest)
-            self._shelves[table.replica[oldest]].unlisted[link] = oldest
+            self._shelves[get(table.pages, oldest, HOLDER) >> 1].unlisted[link] = oldest
             first = table.find(link)
         table.list_first(entry, link, first)
 
-    def _make_room(self, shelf: Shelf, wanted: int) -> int:
+    def _make_room(self, shelf: Shelf, wanted: i64) -> i64:
         """Forget until so many links fit; say how many do.
 
         A replica with half its even share of all links makes room itself; for one with less, such
@@ -274,77 +316,86 @@ class PrefixIndex:
 
     def _forget_excess(self, shelf: Shelf) -> None:
         limit = shelf.capacity * shelf.factor
-        while shelf.tokens > limit and shelf.oldest != shelf.newest:
+        while float(shelf.tokens) > limit and shelf.oldest != shelf.newest:
             self._drop_oldest(shelf)
 
     def _drop_oldest(self, shelf: Shelf) -> None:
         """Forget the leaf used longest ago; a parent without other children is the next oldest."""
         table = self._table
+        pages = table.pages
         entry = shelf.oldest
         self._unlink(shelf, entry)
-        link, parent = table.link[entry], table.parent[entry]
-        if table.ring[entry]:
+        parent = get(pages, entry, PARENT)
+        if get(pages, entry, RING):
             table.unlist(entry)
         else:
-            del shelf.unlisted[link]
-        shelf.tokens -= table.tokens[entry]
+            del shelf.unlisted[link_of(pages, entry)]
+        shelf.tokens -= get(pages, entry, TOKENS)
         shelf.links -= 1
         table.drop(entry)
-        if parent and not table.children[parent]:
+        if parent and not get(pages, parent, CHILDREN):
             self._prepend(shelf, parent)
 
-    def _unlink(self, shelf: Shelf, entry: int) -> None:
-        table = self._table
-        older, newer = table.older[entry], table.newer[entry]
+    def _unlink(self, shelf: Shelf, entry: i64) -> None:
+        pages = self._table.pages
+        older, newer = get(pages, entry, OLDER), get(pages, entry, NEWER)
         if older:
-            table.newer[older] = newer
+            put(pages, older, NEWER, newer)
         else:
             shelf.oldest = newer
         if newer:
-            table.older[newer] = older
+            put(pages, newer, OLDER, older)
         else:
             shelf.newest = older
 
-    def _append(self, shelf: Shelf, entry: int) -> None:
-        table = self._table
-        table.older[entry] = shelf.newest
-        table.newer[entry] = 0
+    def _append(self, shelf: Shelf, entry: i64) -> None:
+        pages = self._table.pages
+        put(pages, entry, OLDER, shelf.newest)
+        put(pages, entry, NEWER, 0)
         if shelf.newest:
-            table.newer[shelf.newest] = entry
+            put(pages, shelf.newest, NEWER, entry)
         else:
             shelf.oldest = entry
         shelf.newest = entry
 
-    def _prepend(self, shelf: Shelf, entry: int) -> None:
-        table = self._table
-        table.newer[entry] = shelf.oldest
-        table.older[entry] = 0
+    def _prepend(self, shelf: Shelf, entry: i64) -> None:
+        pages = self._table.pages
+        put(pages, entry, NEWER, shelf.oldest)
+        put(pages, entry, OLDER, 0)
         if shelf.oldest:
-            table.older[shelf.oldest] = entry
+            put(pages, shelf.oldest, OLDER, entry)
         else:
             shelf.newest = entry
         shelf.oldest = entry
 
 
+def _sum(sizes: tuple[int, ...], start: i64, end: i64) -> int:
+    """Of a part of them; a generator would cost more than all else here."""
+    total = 0
+    for at in range(start, end):
+        total += sizes[at]
+    return total
+
+
 def _droppable(shelf: Shelf) -> int:
-    return shelf.links if shelf.oldest else -1
+    return int(shelf.links) if shelf.oldest else -1
 
 
-def _deepest(table: LinkTable, links: tuple[int, ...]) -> tuple[int, int]:
+def _deepest(table: LinkTable, links: tuple[int, ...]) -> tuple[i64, i64]:
     """The index of the deepest known link, and an entry of it; 0 for no entry.
 
     A conversation that goes on has two or three new links. Beyond those it is found by halving:
     links are forgotten from the end, so what leads to a known link is known.
     """
-    end = len(links)
-    tail = max(0, end - _TAIL)
+    end: i64 = len(links)
+    tail = end - _TAIL if end > _TAIL else 0
     for depth in range(end - 1, tail - 1, -1):
         entry = table.find(links[depth])
         if entry:
             return depth, entry
-    known, found, unknown = -1, 0, tail
+    known, found, unknown = i64(-1), i64(0), tail
     while unknown - known > 1:
-        middle = (known + unknown) // 2
+        middle = (known + unknown) >> 1
         entry = table.find(links[middle])
         if entry:
             known, found = middle, entry

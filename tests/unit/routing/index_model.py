@@ -3,6 +3,18 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from penstock.routing.link_rows import (
+    CHILDREN,
+    HOLDER,
+    LINK_MAX,
+    NEWER,
+    PARENT,
+    RING,
+    TOKENS,
+    TOTAL,
+    get,
+    link_of,
+)
 from penstock.routing.link_table import LinkTable
 from penstock.routing.prefix_index import PrefixIndex
 
@@ -92,14 +104,19 @@ class ShelfModel:
         return sum(each.parent == link for each in self.held.values())
 
 
+def spread(number: int) -> int:
+    """A link like a digest: links next to each other would be one long run of collisions."""
+    return number * 0x9E3779B97F4A7C15 & LINK_MAX
+
+
 def totals_on_the_way(index: PrefixIndex, link: int) -> dict[int, int]:
     """Tokens up to each link that leads to this one, as its first holder counts them."""
     table = index._table
     entry = table.find(link)
     totals = {}
     while entry:
-        totals[table.link[entry]] = table.total[entry]
-        entry = table.parent[entry]
+        totals[link_of(table.pages, entry)] = get(table.pages, entry, TOTAL)
+        entry = get(table.pages, entry, PARENT)
     return totals
 
 
@@ -115,16 +132,16 @@ def check_whole(index: PrefixIndex) -> None:
     while entry:
         assert entry not in free
         free.add(entry)
-        entry = table.newer[entry]
+        entry = get(table.pages, entry, NEWER)
     used = set(range(1, table._made + 1)) - free
     assert len(used) == len(table)
-    children = Counter(table.parent[each] for each in used)
+    children = Counter(get(table.pages, each, PARENT) for each in used)
     listed: Counter[int] = Counter()
     for each in used:
-        assert table.children[each] == children[each]
-        shelf = index._shelves[table.replica[each]]
-        link = table.link[each]
-        if table.ring[each]:
+        assert get(table.pages, each, CHILDREN) == children[each]
+        shelf = index._shelves[get(table.pages, each, HOLDER) >> 1]
+        link = link_of(table.pages, each)
+        if get(table.pages, each, RING):
             assert each in set(table.holders(table.find(link)))
             assert link not in shelf.unlisted
             listed[link] += 1
@@ -133,12 +150,14 @@ def check_whole(index: PrefixIndex) -> None:
     assert all(count <= index._holders_max for count in listed.values())
     assert sum(map(bool, slots_of(table))) == table.listed == len(listed)
     for number, shelf in index._shelves.items():
-        mine = {each for each in used if table.replica[each] == number}
-        assert shelf.tokens == sum(table.tokens[each] for each in mine)
-        assert set(shelf.unlisted.values()) == {each for each in mine if not table.ring[each]}
+        mine = {each for each in used if get(table.pages, each, HOLDER) >> 1 == number}
+        assert shelf.tokens == sum(get(table.pages, each, TOKENS) for each in mine)
+        assert set(shelf.unlisted.values()) == {
+            each for each in mine if not get(table.pages, each, RING)
+        }
         order, entry = [], shelf.oldest
         while entry:
             order.append(entry)
-            entry = table.newer[entry]
+            entry = get(table.pages, entry, NEWER)
         assert sorted(order) == sorted(each for each in mine if not children[each])
         assert shelf.newest == (order[-1] if order else 0)

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import xxhash
-
 from penstock.records.account import AccountId, KeyId
 from penstock.records.model import Family, Model, ModelId, Recipe
 from penstock.records.prompt_chain import PromptChain
@@ -12,6 +10,7 @@ from penstock.records.request import InferenceRequest, RequestId
 from penstock.records.signal import Signal
 from penstock.records.usage import Usage
 from penstock.routing import Route, Router, Settings
+from penstock.wire.prompt_chain import digest
 
 MODEL = Model(ModelId("m"), Family.OPENAI, 100_000, Recipe(("x",)))
 
@@ -59,10 +58,10 @@ def a_chain(*parts: str, size: int = 4000, earlier: int | None = None) -> Prompt
     links = []
     link = 0
     for part in parts:
-        link = xxhash.xxh3_64_intdigest(part.encode(), link)
+        link = digest(part, link)
         links.append(link)
     before = len(parts) - 2 if earlier is None else earlier
-    opening = xxhash.xxh3_64_intdigest(parts[2].encode()) if len(parts) > 2 else 0
+    opening = digest(parts[2]) if len(parts) > 2 else 0
     return PromptChain(
         tuple(links), (size,) * len(links), before if len(parts) > 4 else 0, True, opening
     )

@@ -12,6 +12,7 @@ from tests.unit.routing.served_fleet import ServedFleet
 from penstock.records.prompt_chain import PromptChain
 from penstock.records.signal import Batch, EngineClaim, LoadClaim, PeerState, SentPrompt, Signal
 from penstock.routing import Router, Settings
+from penstock.routing.link_rows import LINK_MAX
 
 MILLION = 1_000_000
 START, STOP = 10.0, 30.0
@@ -178,7 +179,9 @@ def test_no_signal_of_the_right_form_breaks_anything(
         for _ in range(times):
             router.hear(signal, news, now)
         chain = a_chain("tools", "system", "hello", str(turn))
-        if news and (links := tuple(dict.fromkeys(link for link in news[0].links if link))):
+        if news and (
+            links := tuple(dict.fromkeys(link for link in news[0].links if 0 < link <= LINK_MAX))
+        ):
             sizes = (4000,) * len(links)
             chain = PromptChain(links, sizes, chain.earlier, chain.has_system, chain.opening)
         request = a_request(chain=chain, session=turn % 3, is_stream=bool(turn % 2))
@@ -214,6 +217,16 @@ def test_link_that_is_repeated_in_a_prompt_does_no_harm() -> None:
         router.hear(Signal(1, 1, "there"), [prompt], 1.0)
     router.keep_only(())
     assert len(router.knowledge.index) == 0
+
+
+def test_links_that_are_no_digests_are_not_taken_in() -> None:
+    router = Router(Roster(*replicas(1)), Settings())
+    router.keep_only(replicas(1))
+    for link in (LINK_MAX + 1, 2**63, 2**64 - 1):
+        router.hear(Signal(1, 1, "there"), [SentPrompt(1, "r0", 0, [5, link], [1, 1])], 1.0)
+    assert len(router.knowledge.index) == 0
+    router.hear(Signal(1, 1, "there"), [SentPrompt(1, "r0", 0, [5, LINK_MAX], [1, 1])], 1.0)
+    assert router.knowledge.index.look((5, LINK_MAX)).depth == 1
 
 
 def test_claims_about_replicas_that_are_not_known_leave_no_trace() -> None:

@@ -2,8 +2,9 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.routing.index_model import slots_of
+from tests.unit.routing.index_model import slots_of, spread
 
+from penstock.routing.link_rows import link_of
 from penstock.routing.link_table import LinkTable
 
 # Few home slots, far apart in value: long runs of collisions, which also wrap around the end.
@@ -43,7 +44,7 @@ def test_place_that_was_given_back_is_taken_again() -> None:
     for turn in range(5):
         entries = []
         for link in range(1, 1025):
-            entry_link = link + turn * 4096
+            entry_link = spread(link + turn * 4096)
             entry = table.make(entry_link, 1, 0)
             table.list_first(entry, entry_link, 0)
             entries.append(entry)
@@ -64,7 +65,9 @@ def test_table_of_any_size_has_free_slots_when_it_is_full() -> None:
         slots = slots_of(table)
         assert len(slots) >= 1.5 * links_max
         assert all(part.used < len(part._slots) for part in table._parts)
-        assert all(table.link[table.find(link)] == link for link in range(1, links_max + 1))
+        assert all(
+            link_of(table.pages, table.find(link)) == link for link in range(1, links_max + 1)
+        )
 
 
 def test_table_takes_memory_as_it_fills() -> None:

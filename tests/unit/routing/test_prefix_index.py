@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.routing.index_model import ShelfModel, check_whole, totals_on_the_way
+from tests.unit.routing.index_model import ShelfModel, check_whole, spread, totals_on_the_way
 
+from penstock.routing.link_rows import LINK_MAX
 from penstock.routing.prefix_index import PrefixIndex, Shelf
 
 BLOCK = 16
@@ -124,11 +125,11 @@ def test_replica_that_comes_to_a_full_index_gets_a_share_of_it() -> None:
     index = PrefixIndex(1000, 8, BLOCK)
     old, new = index.shelf(1, 1e9), index.shelf(2, 1e9)
     for number in range(2000):
-        index.add(old, (10_000 + number,), (10,))
+        index.add(old, (spread(10_000 + number),), (10,))
     assert len(index) == 1000
     for number in range(400):
-        index.add(new, (90_000 + number,), (10,))
-    known = sum(bool(index.look((90_000 + number,)).by_replica) for number in range(400))
+        index.add(new, (spread(90_000 + number),), (10,))
+    known = sum(bool(index.look((spread(90_000 + number),)).by_replica) for number in range(400))
     assert known >= 250
     check_whole(index)
 
@@ -169,7 +170,7 @@ def test_holder_that_was_crowded_out_is_found_when_the_others_have_forgotten() -
 def test_numbers_of_any_size_never_reach_the_caller_as_an_overflow() -> None:
     index = PrefixIndex(1024, 8, BLOCK)
     shelf = index.shelf(1, 1e12)
-    top = 2**64 - 1
+    top = LINK_MAX
     for extent in (2**24, 2**31, 2**32 - 1, 2**32, 2**40):
         links = tuple(top - extent - at for at in range(5))
         new_from = index.add(shelf, links, (extent,) * 5)
