@@ -158,15 +158,15 @@ class Chooser:
         is_silent = question.peers is _SILENT
         margin = self._near_margin_silent if is_silent else self._near_margin
         limit = least * (1.0 + margin)
-        near = [at for at, cost in enumerate(weights) if cost <= limit]
-        if len(near) == 1:
-            return near[0]
         last = question.last
         if last is not None and not is_silent:
             # `choose` would say the same, but its candidates must be in order first.
-            for at in near:
-                if candidates[at] is last:
+            for at in range(len(candidates)):
+                if candidates[at] is last and weights[at] <= limit:
                     return at
+        near = [at for at, cost in enumerate(weights) if cost <= limit]
+        if len(near) == 1:
+            return near[0]
         near.sort(key=weights.__getitem__)
         tied = [candidates[at] for at in near]
         chosen = choose(
@@ -187,7 +187,9 @@ class Chooser:
         if not sizes:
             return max(1, question.request.prompt_tokens_estimate)
         rate = self._knowledge.sizes.tokens_per_byte(question.model)
-        unknown = sum(sizes[at] for at in range(held.depth + 1, len(sizes)))
+        unknown = 0
+        for at in range(held.depth + 1, len(sizes)):
+            unknown += sizes[at]
         return max(1, held.tokens + int(unknown * rate))
 
     def _home(self, question: Question, held: Held, tokens: int) -> tuple[KnownReplica | None, int]:

@@ -105,7 +105,9 @@ class Knowledge:
 
     def sent(self, route: Route, now: float) -> KnownReplica:
         """It goes out."""
-        known = self.replica(route.replica)
+        known = self._replicas.get(route.replica_id)
+        if known is None or known.replica is not route.replica:
+            known = self.replica(route.replica)
         self._trials.note_request()
         known.note_sent(route, now)
         chain = route.chain
@@ -114,13 +116,13 @@ class Knowledge:
         return known
 
     def first_token(self, route: Route, now: float) -> KnownReplica | None:
-        known = self._replicas.get(route.replica.id)
+        known = self._replicas.get(route.replica_id)
         if known is not None:
             known.note_first(route, now, self._claim_seconds)
         return known
 
     def finished(self, route: Route, usage: Usage | None, now: float) -> KnownReplica:
-        known = self._replicas[route.replica.id]
+        known = self._replicas[route.replica_id]
         if usage is not None and not route.is_stream:
             known.note_first(route, now, self._claim_seconds)
         known.own.remove(route, now)
@@ -138,7 +140,9 @@ class Knowledge:
     def _teach_size(self, route: Route, known: KnownReplica, prompt_tokens: int) -> None:
         chain, new_from = route.chain, route.new_from
         sizes = chain.sizes
-        size = sum(sizes[at] for at in range(new_from, len(sizes)))
+        size = 0
+        for at in range(new_from, len(sizes)):
+            size += sizes[at]
         if size:
             tokens = self.index.teach(known.shelf, chain.links, new_from, prompt_tokens)
             self.sizes.teach(known.model, tokens, size)

@@ -1,5 +1,6 @@
 """What this worker has sent to one replica and not yet seen answered."""
 
+import math
 from typing import Final
 
 from penstock.routing.route import Route
@@ -16,12 +17,15 @@ class Outstanding:
     """
 
     __slots__ = (
-        "_waiting", "decoding", "head_at", "head_tokens", "in_flight", "progress_at",
+        "_settles_at", "_waiting", "decoding", "head_at", "head_tokens", "in_flight", "progress_at",
         "prompt_tokens", "queued_tokens", "unstreamed",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self._waiting: dict[int, Route] = {}
+        # Before this `settle` has nothing to do.
+        self._settles_at = 0.0
+        # In the order in which they were sent.
+        self._waiting: dict[Route, None] = {}
         self.in_flight = 0
         self.decoding = 0
         # Uncached prompt tokens of those without a first token, and of the oldest of them.
@@ -41,12 +45,13 @@ class Outstanding:
             self.progress_at = self.head_at = now
             self.head_tokens = tokens
         route.is_waiting = True
-        self._waiting[id(route)] = route
+        self._waiting[route] = None
         self.in_flight += 1
         self.queued_tokens += tokens
         self.prompt_tokens += route.prompt_tokens
         if not route.is_stream:
             self.unstreamed += 1
+            self._settles_at = min(self._settles_at, _settles_at(route))
 
     def note_first(self, route: Route, now: float) -> None:
         """Its prompt is prefilled. May be called again without effect."""
@@ -57,7 +62,7 @@ class Outstanding:
     def remove(self, route: Route, now: float) -> None:
         if route.is_waiting:
             # It ends without a first token: only when it was the head does another begin.
-            is_head = next(iter(self._waiting)) == id(route)
+            is_head = next(iter(self._waiting)) is route
             self._leave(route)
             if is_head:
                 self.progress_at = now
@@ -67,11 +72,16 @@ class Outstanding:
 
     def settle(self, now: float) -> None:
         """Let go of unstreamed requests whose prefill must be over by now."""
+        if now < self._settles_at:
+            return
         overdue = []
-        for route in self._waiting.values():
+        self._settles_at = math.inf
+        for route in self._waiting:
             if route.is_stream:
                 continue
-            if now < route.sent_at + _UNSEEN_FIRST_TOKEN * route.expected_seconds:
+            at = _settles_at(route)
+            if now < at:
+                self._settles_at = at
                 break
             overdue.append(route)
         for route in overdue:
@@ -81,11 +91,19 @@ class Outstanding:
     def _leave(self, route: Route) -> None:
         route.is_waiting = False
         self.decoding += 1
-        del self._waiting[id(route)]
+        del self._waiting[route]
         self.queued_tokens -= route.uncached
         if not route.is_stream:
             self.unstreamed -= 1
-        for head in self._waiting.values():
-            self.head_tokens, self.head_at = head.uncached, head.sent_at
-            return
+            # The next one may be due before this one was.
+            self._settles_at = 0.0
         self.head_tokens, self.head_at = 0, 0.0
+        if self._waiting:
+            for head in self._waiting:
+                self.head_tokens, self.head_at = head.uncached, head.sent_at
+                break
+
+
+def _settles_at(route: Route) -> float:
+    """When the prefill of an unstreamed request must be over."""
+    return route.sent_at + _UNSEEN_FIRST_TOKEN * route.expected_seconds

@@ -9,8 +9,8 @@ class Route:
 
     __slots__ = (
         "cache_break", "chain", "expected_cached", "expected_seconds", "is_guess", "is_stream",
-        "is_waiting", "moved", "new_from", "prompt_tokens", "replica", "sent_at", "session",
-        "uncached",
+        "is_waiting", "moved", "new_from", "prompt_tokens", "replica", "replica_id", "sent_at",
+        "session", "uncached",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913 - the fields of a record
@@ -25,6 +25,8 @@ class Route:
         is_guess: bool = False,
     ) -> None:
         self.replica = replica
+        # Read at every step, and a field of a Struct costs fifty times as much.
+        self.replica_id = replica.id
         self.chain = chain
         self.session = session
         self.prompt_tokens = prompt_tokens

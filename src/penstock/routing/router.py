@@ -253,7 +253,7 @@ class Router:
 
     def _compare(self, route: Route, session: Session, question: Question) -> None:
         """With the session's last turn: has it moved, and has its prompt broken off?"""
-        if route.replica.id != session.replica:
+        if route.replica_id != session.replica:
             route.moved = "load" if question.last is not None else self._why_lost(session.replica)
         change = first_change(session, route.chain)
         if change is not None:

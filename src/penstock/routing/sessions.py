@@ -1,8 +1,9 @@
 """Where each session was last, which prompt it had then, and which replica failed it."""
 
-from array import array
-from collections.abc import Sequence
 from typing import Final
+
+from librt.vecs import append, vec
+from mypy_extensions import i32
 
 from penstock.records.prompt_chain import PromptChain
 from penstock.records.replica import ReplicaId
@@ -10,16 +11,15 @@ from penstock.records.replica import ReplicaId
 # Conversations that one session key may hold at a time: agents send titles beside their turns.
 _CHAINS_MAX: Final = 3
 _LINKS_MAX: Final = 256
-_UNPACKED_MAX: Final = 8
-_SHORT: Final = 0xFFFFFFFF
+_SHORT: Final = 2**31 - 1
 
 
 class LastPrompt:
-    """A prompt's links, of which the lowest bits count, and its first user message."""
+    """The lowest bits of a prompt's links, four bytes each, and its first user message."""
 
     __slots__ = ("links", "opening")
 
-    def __init__(self, links: Sequence[int], opening: int) -> None:
+    def __init__(self, links: vec[i32], opening: int) -> None:
         self.links = links
         self.opening = opening
 
@@ -66,13 +66,18 @@ class Sessions:
         session.replica = replica
         if not links or len(links) + start > _LINKS_MAX:
             return
+        before = vec[i32]()
         if start:
-            earlier = next((p for p in session.prompts if p.opening == opening), None)
-            if earlier is None or len(earlier.links) < start:
+            same = next((p for p in session.prompts if p.opening == opening), None)
+            if same is None or len(same.links) < start:
                 return
-            links = (*earlier.links[:start], *links)
-        kept = [p for p in session.prompts if not _is_same(p, links, opening)]
-        session.prompts = [LastPrompt(_packed(links), opening), *kept][:_CHAINS_MAX]
+            before = same.links[:start]
+        last = LastPrompt(_packed(before, links), opening)
+        prompts = [last]
+        for earlier in session.prompts:
+            if len(prompts) < _CHAINS_MAX and not _is_same(earlier, last):
+                prompts.append(earlier)
+        session.prompts = prompts
 
     def note_failure(self, key: int, replica: ReplicaId, now: float) -> None:
         session = self._sessions.get(key)
@@ -105,34 +110,34 @@ def first_change(session: Session, chain: PromptChain) -> int | None:
 def _common(prompt: LastPrompt, chain: PromptChain) -> int | None:
     """How many links agree; None when all of the earlier prompt is still there."""
     links, shorts = chain.links, prompt.links
-    end = len(shorts)
+    end: int = len(shorts)
     # Each link covers all before it: where one agrees, all before it do.
-    if end <= len(links) and _are_equal(links[end - 1], shorts[end - 1]):
+    if end <= len(links) and _short(links[end - 1]) == shorts[end - 1]:
         return None
     same, other = -1, min(end, len(links))
     while other - same > 1:
-        middle = (same + other) // 2
-        if _are_equal(links[middle], shorts[middle]):
+        middle = (same + other) >> 1
+        if _short(links[middle]) == shorts[middle]:
             same = middle
         else:
             other = middle
     return other
 
 
-def _is_same(earlier: LastPrompt, links: tuple[int, ...], opening: int) -> bool:
+def _is_same(earlier: LastPrompt, later: LastPrompt) -> bool:
     """Whether it is the same conversation, so that only the later prompt is worth its place."""
-    if earlier.opening and earlier.opening == opening:
+    if earlier.opening and earlier.opening == later.opening:
         return True
     end = len(earlier.links)
-    return end <= len(links) and _are_equal(links[end - 1], earlier.links[end - 1])
+    return end <= len(later.links) and later.links[end - 1] == earlier.links[end - 1]
 
 
-def _are_equal(link: int, other: int) -> bool:
-    return (link ^ other) & _SHORT == 0
+def _short(link: int) -> i32:
+    return i32(link & _SHORT)
 
 
-def _packed(links: tuple[int, ...]) -> Sequence[int]:
-    """As they are when they are few; of many, four bytes each instead of forty."""
-    if len(links) <= _UNPACKED_MAX:
-        return links
-    return array("I", [link & _SHORT for link in links])
+def _packed(shorts: vec[i32], links: tuple[int, ...]) -> vec[i32]:
+    """What a prompt begins with, and these links behind it."""
+    for link in links:
+        shorts = append(shorts, _short(link))
+    return shorts

@@ -180,3 +180,40 @@ def test_rate_that_a_keeper_measured_is_believed_over_our_own() -> None:
     replica.note_sent(route, 100.0)
     replica.note_first(route, 120.0, 2.0)
     assert math.isclose(1 / replica.seconds_per_token, 50_000)
+
+
+@settings(max_examples=200)
+@given(steps)
+def test_unstreamed_requests_are_settled_as_if_all_were_looked_at_every_time(
+    taken: list[tuple[str, int, int, bool, float]],
+) -> None:
+    one, other = Outstanding(), Outstanding()
+    routes: list[tuple[Route, Route]] = []
+    now = 100.0
+    for step, which, tokens, is_stream, pause in taken:
+        now += pause
+        if step == "sent":
+            pair = (a_route(tokens, is_stream=is_stream), a_route(tokens, is_stream=is_stream))
+            for route, own in zip(pair, (one, other), strict=True):
+                route.sent_at, route.expected_seconds = now, which / 10
+                own.add(route, now)
+            routes.append(pair)
+        elif step == "first" and routes:
+            for route, own in zip(routes[which % len(routes)], (one, other), strict=True):
+                own.note_first(route, now)
+        elif step == "finished" and routes:
+            for route, own in zip(routes.pop(which % len(routes)), (one, other), strict=True):
+                own.remove(route, now)
+        else:
+            # What is known of when something is due is forgotten: it has to look.
+            other._settles_at = 0.0
+            one.settle(now)
+            other.settle(now)
+        assert figures(one) == figures(other)
+
+
+def figures(own: Outstanding) -> tuple[float, ...]:
+    return (
+        own.in_flight, own.decoding, own.queued_tokens, own.head_tokens, own.head_at,
+        own.unstreamed, own.prompt_tokens, own.progress_at,
+    )  # fmt: skip
