@@ -64,18 +64,26 @@ class LoadTable(HostTable):
         self._span = (0, 0)
         self._seen: dict[int, tuple[bytes, HostLoad | None]] = {}
         self._own_bytes = self.column * SLOT_WORDS * 8
+        # What is to be written at the next beat, because nobody reads it before.
+        self._unwritten: dict[ReplicaId, HostLoad] = {}
         self._now = now
         self._use_said_at = now
         self._take_column()
         self.beat(now)
 
     def write(self, replica: ReplicaId, load: HostLoad) -> None:
-        """What this worker has under way there."""
+        """What this worker has under way there. While no other lives, the next beat writes it."""
         row = self._rows.get(replica)
         if row is None:
             row = self._find_row(replica)
         if row == NO_ROW:
             return
+        if self._others:
+            self._write(row, load)
+        else:
+            self._unwritten[replica] = load
+
+    def _write(self, row: int, load: HostLoad) -> None:
         _put(
             self._map,
             row * 8 + self._own_bytes,
@@ -131,6 +139,13 @@ class LoadTable(HostTable):
             self._use_said_at = now
             for replica in self._directory.say_use(self._rows.items(), now):
                 del self._rows[replica]
+        if self._unwritten:
+            # Last, when it is known which rows are still ours.
+            for replica, load in self._unwritten.items():
+                row = self._rows.get(replica, NO_ROW)
+                if row != NO_ROW:
+                    self._write(row, load)
+            self._unwritten.clear()
 
     def live_workers(self) -> int:
         """How many workers count now, this one included."""
@@ -140,8 +155,10 @@ class LoadTable(HostTable):
         """Give back the rows of all other replicas: they are gone."""
         kept = frozenset(replicas)
         for replica in [each for each in self._rows if each not in kept]:
-            self.write(replica, HostLoad())
-            del self._rows[replica]
+            row = self._rows.pop(replica)
+            if row != NO_ROW:
+                self._write(row, HostLoad())
+            self._unwritten.pop(replica, None)
 
     def close(self) -> None:
         """Stop counting for the others, and free the column."""

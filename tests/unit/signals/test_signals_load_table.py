@@ -269,3 +269,22 @@ def test_each_owner_of_a_column_is_a_new_generation(host: Host) -> None:
         data = (host.folder / "loads").read_bytes()
         generations.append(struct.unpack_from("d", data, Form(8, 4).columns_at * 8 + 8)[0])
     assert generations == [1.0, 2.0, 3.0]
+
+
+def test_what_a_worker_has_while_it_is_alone_is_seen_from_its_next_beat_on(host: Host) -> None:
+    one = host.open()
+    one.write(R1, LOAD)
+    two = host.open()
+    one.beat(100.1)
+    assert two.others(R1) == LOAD
+    one.write(R1, HostLoad())
+    assert two.others(R1) == HostLoad(), "and at once while others live"
+
+
+def test_a_replica_that_is_gone_is_not_written_by_the_next_beat(host: Host) -> None:
+    one = host.open()
+    one.write(R1, LOAD)
+    one.keep_only(())
+    two = host.open()
+    one.beat(100.1)
+    assert two.others(R1) == HostLoad()
