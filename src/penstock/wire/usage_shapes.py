@@ -1,4 +1,7 @@
-"""The shapes in which engines write `usage`: what is read of it, and between which bounds."""
+"""The shapes in which engines write `usage`: what is read of it, and between which bounds.
+
+Without `gc`: they hold numbers and each other, never in a circle, and live for a moment.
+"""
 
 from typing import Annotated
 
@@ -10,13 +13,13 @@ from msgspec import Meta
 _Count = Annotated[int, Meta(ge=0, le=2**31)]
 
 
-class Details(msgspec.Struct, omit_defaults=True):
+class Details(msgspec.Struct, omit_defaults=True, gc=False):
     """What of a prompt came out of the prefix cache."""
 
     cached_tokens: _Count | None = None
 
 
-class WireUsage(msgspec.Struct, omit_defaults=True):
+class WireUsage(msgspec.Struct, omit_defaults=True, gc=False):
     """The counts that matter; whatever else is there is left out."""
 
     prompt_tokens: _Count = 0
@@ -24,7 +27,7 @@ class WireUsage(msgspec.Struct, omit_defaults=True):
     prompt_tokens_details: Details | None = None
 
 
-class ResponsesUsage(msgspec.Struct):
+class ResponsesUsage(msgspec.Struct, gc=False):
     """Responses' names for the same."""
 
     input_tokens: _Count = 0
@@ -32,7 +35,7 @@ class ResponsesUsage(msgspec.Struct):
     input_tokens_details: Details | None = None
 
 
-class MessagesUsage(msgspec.Struct):
+class MessagesUsage(msgspec.Struct, gc=False):
     """Messages' names; here the prompt comes in three parts, told apart by what the cache did."""
 
     input_tokens: _Count = 0
@@ -41,25 +44,25 @@ class MessagesUsage(msgspec.Struct):
     cache_read_input_tokens: _Count | None = None
 
 
-class Answer(msgspec.Struct):
+class Answer(msgspec.Struct, gc=False):
     """Of chat, completions and embeddings."""
 
     usage: WireUsage | None = None
 
 
-class Response(msgspec.Struct):
+class Response(msgspec.Struct, gc=False):
     """Of Responses."""
 
     usage: ResponsesUsage | None = None
 
 
-class Message(msgspec.Struct):
+class Message(msgspec.Struct, gc=False):
     """Of Messages."""
 
     usage: MessagesUsage | None = None
 
 
-class ResponseEvent(msgspec.Struct):
+class ResponseEvent(msgspec.Struct, gc=False):
     """The last event of a Responses stream."""
 
     response: Response
