@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from tests.unit.engine.engine_line import make_request
 
+from penstock.engine.dialects import vllm
 from penstock.engine.dialects.vllm import request_body
 from penstock.engine.dialects.vllm_calls import CALLS
 from penstock.records.request import Api, InferenceRequest
@@ -74,6 +75,18 @@ def test_session_goes_up_by_its_key_and_hidden() -> None:
     request = request_of({}, session="ses_1", session_key=2**64 - 1)
     assert sent(request)[1]["session_id"] == "f" * 16
     assert "session_id" not in names_of(request_of({}, session_key=5))
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_a_session_s_key_has_sixteen_digits(key: int) -> None:
+    assert sent(request_of({}, session="s", session_key=key))[1]["session_id"] == f"{key:016x}"
+
+
+def test_names_are_kept_up_to_a_bound_and_no_long_ones() -> None:
+    for number in range(3000):
+        request_body(request_of({f"n{number}": 1, "x" * 100: 1}), Raw(b'"served"'))
+    assert 0 < len(vllm._keys) <= 1000
+    assert max(map(len, vllm._keys)) <= 64
 
 
 @settings(max_examples=40, deadline=None)
