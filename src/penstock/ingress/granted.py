@@ -14,7 +14,16 @@ KEYS_MAX: Final = 4096
 class Granted:
     """A key's grant for a model. True for these very objects: a change makes new ones of them."""
 
-    __slots__ = ("account", "account_in_path", "grant", "key", "model", "root", "seed")
+    __slots__ = (
+        "account",
+        "account_in_path",
+        "grant",
+        "image_tokens",
+        "key",
+        "model",
+        "root",
+        "seed",
+    )
 
     def __init__(
         self, key: Key, account: Account, model: Model, account_in_path: str | None, grant: Grant
@@ -24,6 +33,7 @@ class Granted:
         self.model = model
         self.account_in_path = account_in_path
         self.grant = grant
+        self.image_tokens = model.image_tokens_max
         # Nobody else has this seed, and so nobody else's digests are the same.
         self.seed = digest(grant.cache_salt)
         self.root = digest(model.id, self.seed)

@@ -190,7 +190,7 @@ class RequestReader:
         digests: BodyDigests | None,
     ) -> PromptChain:
         root = granted.root
-        image_bytes = int(granted.model.image_tokens_max * self._bytes_per_token)
+        image_bytes = int(granted.image_tokens * self._bytes_per_token)
         before = None if parsed is None else parsed.known
         chain = prompt_chain(
             root, prompt.fields, prompt.messages, prompt.media, image_bytes, before

@@ -17,6 +17,8 @@ from penstock.wire.prompt_request import CACHE_KEY, STREAM, TOKENS, PromptReques
 from penstock.wire.response_format import normalised
 
 _NO_STREAM_OPTIONS: Final = StreamOptions()
+# Of all prompts that are nothing but texts: nobody adds to it.
+_NO_MEDIA: Final = Media()
 
 _STREAM_OPTIONS = Field("stream_options", msgspec.json.Decoder(StreamOptions | None), None)
 _CHOICES = Field("n", msgspec.json.Decoder(Annotated[int, Meta(ge=1, le=128)] | None), None)
@@ -48,7 +50,7 @@ def read_chat(
     if messages is None:
         messages = decode_messages(raw)
     if parsed is not None and parsed.has_only_texts and messages:
-        media = Media()
+        media = _NO_MEDIA
     else:
         media = look_at(messages, media_hosts, known)
     is_structured = "response_format" in fields and normalised(fields)
@@ -57,6 +59,8 @@ def read_chat(
         prompt_bytes += weigh(fields, _LOOKED_AT)
     is_stream = bool(STREAM.read(fields))
     stream_options = read_stream_options(fields, is_stream=is_stream)
+    # A field of a Struct is dear, and most requests come without.
+    is_asked = stream_options is not _NO_STREAM_OPTIONS
     max_tokens = _MAX_TOKENS.read(fields)
     max_completion_tokens = _MAX_COMPLETION_TOKENS.read(fields)
     return PromptRequest(
@@ -64,8 +68,8 @@ def read_chat(
         messages=messages,
         media=media,
         is_stream=is_stream,
-        wants_usage=bool(stream_options.include_usage),
-        wants_continuous_usage=bool(stream_options.continuous_usage_stats),
+        wants_usage=is_asked and bool(stream_options.include_usage),
+        wants_continuous_usage=is_asked and bool(stream_options.continuous_usage_stats),
         choices=read_choices(fields),
         cache_key=CACHE_KEY.read(fields) or "",
         conversation=_conversation(fields["conversation"]) if "conversation" in fields else "",

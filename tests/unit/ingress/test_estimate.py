@@ -1,6 +1,7 @@
 """What a request may use at most, and the caller's own cap on what it may cost."""
 
 import json
+import math
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from penstock.records.model import Family, Model, ModelId, Recipe
 from penstock.records.price import Price
 from penstock.wire.chat import read_chat
 from penstock.wire.json_body import read_fields
+from penstock.wire.media import Media
 from penstock.wire.prompt_request import PromptRequest
 
 MODEL = Model(
@@ -140,3 +142,10 @@ def test_whatever_may_become_a_prompt_is_reserved_for() -> None:
         chat([video]),
     ):
         assert estimate(more, MODEL, 3.0).prompt_tokens >= least + 100
+
+
+@given(st.integers(0, 10**7), st.floats(0.5, 12))
+def test_a_prompt_s_tokens_are_rounded_up(prompt_bytes: int, bytes_per_token: float) -> None:
+    asked = PromptRequest(fields={}, messages=[], media=Media(), prompt_bytes=prompt_bytes)
+    most = math.ceil(prompt_bytes / bytes_per_token)
+    assert estimate(asked, MODEL, bytes_per_token).prompt_tokens == min(most, MODEL.context_tokens)
