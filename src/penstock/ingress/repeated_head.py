@@ -9,19 +9,15 @@ from typing import Final
 
 from penstock.ingress.caller_headers import CallerHeaders, is_read
 from penstock.ingress.exchange import ClientConnection, Exchange, Headers
+from penstock.wire.known_head import end_of_value, is_plain, number_of
 
 _HEAD_BYTES_MAX: Final = 8 * 1024
-_VALUE_BYTES_MAX: Final = 256
-_DIGITS_MAX: Final = 12
 _VARIABLE_MAX: Final = 4
 # A client whose heads have nothing in common is not compared with itself for ever.
 _MISSES_MAX: Final = 4
 _END: Final = b"\r\n\r\n"
 _SPACE: Final = ord(" ")
 _COLON: Final = ord(":")
-_RETURN: Final = ord("\r")
-_ZERO: Final = ord("0")
-_NINE: Final = ord("9")
 _LENGTH: Final = b"content-length"
 # With these something else than so many bytes may follow, or the connection is another's.
 _UNUSUAL: Final = frozenset({
@@ -96,7 +92,7 @@ class RepeatedHead:
                 # Its next value may be one that is not usual.
                 return
             if name == _LENGTH:
-                length = _number(value)
+                length = number_of(value)
             if name == _LENGTH or index in variable:
                 places += (at + len(line) - len(value), at + len(line))
                 self._variable.append(index)
@@ -118,12 +114,12 @@ class RepeatedHead:
             return -1
         for number, index in enumerate(self._variable):
             name, last = headers[index]
-            end = _end_of_value(data, at, len(last))
+            end = end_of_value(data, at, len(last))
             value = data[at:end]
-            if end <= at or (value != last and not _is_plain(value)):
+            if end <= at or (value != last and not is_plain(value)):
                 return -1
             if name == _LENGTH:
-                length = _number(value)
+                length = number_of(value)
                 if length < 0:
                     return -1
             headers[index] = (name, value)
@@ -148,26 +144,6 @@ class RepeatedHead:
         return found
 
 
-def _end_of_value(data: bytes, at: int, usual_bytes: int) -> int:
-    """Most are as long as the last one: `_is_plain` then knows that it does not end before."""
-    end = at + usual_bytes
-    if end < len(data) and data[end] == _RETURN:
-        return end
-    return data.find(b"\r", at, at + _VALUE_BYTES_MAX)
-
-
-def _number(digits: bytes) -> int:
-    """What they say; -1 if that is no number, or one that no length has."""
-    if not 0 < len(digits) <= _DIGITS_MAX:
-        return -1
-    number = 0
-    for byte in digits:
-        if byte < _ZERO or byte > _NINE:
-            return -1
-        number = 10 * number + byte - _ZERO
-    return number
-
-
 def _is_usual(line: bytes, name: bytes, value: bytes) -> bool:
     """Whether this line is this header, ended where it seems to, and one that changes nothing."""
     at = len(name)
@@ -178,11 +154,6 @@ def _is_usual(line: bytes, name: bytes, value: bytes) -> bool:
         and line.endswith(value)
         and (name not in _UNUSUAL or value in _USUAL_VALUES)
     )
-
-
-def _is_plain(value: bytes) -> bool:
-    """Whether a parser takes the whole of it for a value: it cuts spaces, and refuses controls."""
-    return value[0] != _SPACE and value[-1] != _SPACE and value.decode("latin-1").isprintable()
 
 
 def _have_changed(headers: Headers, last: Headers, variable: list[int]) -> bool:

@@ -71,7 +71,7 @@ class KnownHead:
             if name in _UNUSUAL or not _is_usual(line, name, value):
                 return
             if name == _LENGTH:
-                length = _number(value)
+                length = number_of(value)
             if name in (_LENGTH, _DATE) or index in variable:
                 places += (at + len(line) - len(value), at + len(line))
                 self._variable.append(index)
@@ -90,14 +90,14 @@ class KnownHead:
             return -1
         for number, index in enumerate(self._variable):
             name, last = headers[index]
-            end = _end_of_value(data, at, len(last))
+            end = end_of_value(data, at, len(last))
             value = data[at:end]
             if value != last:
-                if end <= at or not _is_plain(value):
+                if end <= at or not is_plain(value):
                     return -1
                 headers[index] = (name, value)
             if name == _LENGTH:
-                length = _number(value)
+                length = number_of(value)
                 if length < 0:
                     return -1
             fixed = self._fixed[number + 1]
@@ -120,15 +120,15 @@ class KnownHead:
         return found
 
 
-def _end_of_value(data: bytes, at: int, usual_bytes: int) -> int:
-    """Most are as long as the last one: `_is_plain` then knows that it does not end before."""
+def end_of_value(data: bytes, at: int, usual_bytes: int) -> int:
+    """Most are as long as the last one: `is_plain` then knows that it does not end before."""
     end = at + usual_bytes
     if end < len(data) and data[end] == _RETURN:
         return end
     return data.find(b"\r", at, at + _VALUE_BYTES_MAX)
 
 
-def _number(digits: bytes) -> int:
+def number_of(digits: bytes) -> int:
     """What they say; -1 if that is no number, or one that no length has."""
     if not 0 < len(digits) <= _DIGITS_MAX:
         return -1
@@ -151,6 +151,6 @@ def _is_usual(line: bytes, name: bytes, value: bytes) -> bool:
     )
 
 
-def _is_plain(value: bytes) -> bool:
+def is_plain(value: bytes) -> bool:
     """Whether a parser takes the whole of it for a value: it cuts spaces, and refuses controls."""
     return value[0] != _SPACE and value[-1] != _SPACE and value.decode("latin-1").isprintable()
