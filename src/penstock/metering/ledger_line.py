@@ -28,6 +28,7 @@ Times = tuple[int, int | None, int | None]
 
 _NULL: Final = b"\\N"
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": None})
+_MARKED: Final = bytes.maketrans(b"\\\t\n\r\0", b"/    ")
 _PAYERS_MAX: Final = 10_000
 _LIMITS_MAX: Final = 10_000
 _limits: Final[dict[tuple[int, ...], bytes]] = {}
@@ -160,6 +161,11 @@ def _joined(limits: tuple[int, ...]) -> bytes:
 
 def _escaped(label: str) -> bytes:
     """Labels are printable when they come here; a line must hold together even if one is not."""
-    if "\\" in label or not label.isprintable():
-        label = label.translate(_ESCAPES)
-    return label.encode("utf-8", "replace")
+    try:
+        written = label.encode()
+    except UnicodeEncodeError:
+        written = label.encode("utf-8", "replace")
+    # Any byte that must be escaped is another one afterwards.
+    if written.translate(_MARKED) == written:
+        return written
+    return label.translate(_ESCAPES).encode("utf-8", "replace")
