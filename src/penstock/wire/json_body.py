@@ -5,12 +5,14 @@ Values are kept as the caller wrote them (`msgspec.Raw`), so what goes upstream 
 
 import codecs
 import re
+import secrets
 from typing import Final, Generic, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from penstock.errors import InvalidRequest, MissingBody
+from penstock.wire.keyed_digest import HAS_SIPHASH, keyed_digest
 
 Fields = dict[str, Raw]
 T = TypeVar("T")
@@ -30,6 +32,11 @@ _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _PLAIN_STRING = re.compile(rb'"[^"]*"')
 _ONE_BRACKET = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS_OR_QUOTES = bytes(b for b in range(256) if b not in b'[]{}"')
+# Digests of long values that are not nested too deep, each with the levels it may have.
+_LONG_VALUE_BYTES: Final = 1024
+_SHALLOW_MAX: Final = 1024
+_SHALLOW_KEY: Final = secrets.randbits(62)
+_shallow: Final[set[int]] = set()
 _encode: Final = msgspec.json.encode
 _fields_decoder: Final = msgspec.json.Decoder(Fields)
 
@@ -102,6 +109,20 @@ def refuse_deep(raw: Raw | bytes, *, levels_max: int, param: str) -> None:
         if not brackets:
             return
     raise InvalidRequest(_too_deep(), param=param)
+
+
+def refuse_deep_again(raw: Raw, *, levels_max: int, param: str) -> None:
+    """The same of a value that comes often, as an agent's tools do at every turn."""
+    if len(raw) < _LONG_VALUE_BYTES or not HAS_SIPHASH:
+        refuse_deep(raw, levels_max=levels_max, param=param)
+        return
+    digest = keyed_digest(_SHALLOW_KEY + levels_max, raw)
+    if digest in _shallow:
+        return
+    refuse_deep(raw, levels_max=levels_max, param=param)
+    if len(_shallow) >= _SHALLOW_MAX:
+        _shallow.clear()
+    _shallow.add(digest)
 
 
 def _brackets(value: bytes) -> bytes:

@@ -4,7 +4,7 @@ import msgspec
 
 from penstock.records.model import Capability
 from penstock.wire.chat_options import Options
-from penstock.wire.json_body import DEPTH_MAX, Fields, is_container, refuse_deep
+from penstock.wire.json_body import DEPTH_MAX, Fields, is_container, refuse_deep_again
 from penstock.wire.media import Media
 from penstock.wire.prompt_request import METADATA, NO_NEEDS, NO_OPTIONS, OPTIONS, TOOLS
 
@@ -26,7 +26,7 @@ def weigh(fields: Fields, looked_at: frozenset[str]) -> int:
     size = 0
     for name, value in fields.items():
         if name not in looked_at and is_container(value):
-            refuse_deep(value, levels_max=DEPTH_MAX - 1, param=name)
+            refuse_deep_again(value, levels_max=DEPTH_MAX - 1, param=name)
             size += len(value)
     return size
 

@@ -6,12 +6,12 @@ share nothing. All is bounded; what was not used for longest is forgotten first.
 """
 
 import secrets
-import sys
 from collections import OrderedDict
 from typing import Final
 
 from xxhash import xxh3_64_intdigest
 
+from penstock.wire.keyed_digest import HAS_SIPHASH, keyed_digest
 from penstock.wire.known_prompt import KnownPrompt
 from penstock.wire.large_body import LARGE_BYTES
 
@@ -26,11 +26,6 @@ TRIES_MAX: Final = 32
 PIECE_BYTES: Final = 16 * 1024
 STARTS_MAX: Final = 8192
 
-# XXH3 would take a fifth of the time, but whoever knows how it mixes makes two texts with one
-# digest of 128 bits, seed unknown, at every sixtieth attempt; and so would get an address past
-# the check of media. For SipHash, which Python has for its dictionaries, no such way is known.
-_HAS_SIPHASH: Final = sys.hash_info.algorithm.startswith("siphash")
-
 
 class BodyDigests:
     """Digests of a body's first bytes, for any number of them, in one pass over it."""
@@ -44,13 +39,13 @@ class BodyDigests:
         # Each is the key of the next: none can be had without all the bytes before it.
         self.wholes = [seed]
         for end in range(PIECE_BYTES, len(body) + 1, PIECE_BYTES):
-            seed = _digest(seed, self._body[end - PIECE_BYTES : end])
+            seed = keyed_digest(seed, self._body[end - PIECE_BYTES : end])
             self.wholes.append(seed)
 
     def until(self, end: int) -> int:
         """The digest of the first `end` bytes."""
         pieces = end // PIECE_BYTES
-        return _digest(self.wholes[pieces], self._body[pieces * PIECE_BYTES : end])
+        return keyed_digest(self.wholes[pieces], self._body[pieces * PIECE_BYTES : end])
 
     def pieces_before(self, end: int) -> int:
         """The digest of the whole pieces among them, by which a prompt is looked for."""
@@ -89,7 +84,7 @@ class PromptMemory:
 
     def digests(self, account: str, body: bytes) -> BodyDigests | None:
         """None for a body that is short, or that begins like none before it."""
-        if len(body) < LARGE_BYTES or not _HAS_SIPHASH:
+        if len(body) < LARGE_BYTES or not HAS_SIPHASH:
             return None
         seed = hash(self._secret + account.encode())
         return BodyDigests(body, seed) if self._has_begun(body, seed) else None
@@ -158,7 +153,3 @@ class PromptMemory:
         alike.remove(remembered)
         if not alike:
             del self._near[remembered.near]
-
-
-def _digest(key: int, piece: memoryview) -> int:
-    return hash(b"".join((key.to_bytes(8, "little", signed=True), piece)))

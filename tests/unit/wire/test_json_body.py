@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from penstock.errors import Error, InvalidRequest, MissingBody
+from penstock.wire import json_body
 from penstock.wire.json_body import (
     DEPTH_MAX,
     VALUES_MAX,
@@ -17,6 +18,7 @@ from penstock.wire.json_body import (
     is_container,
     read_fields,
     refuse_deep,
+    refuse_deep_again,
     write_fields,
 )
 
@@ -210,6 +212,24 @@ def test_exactly_the_allowed_depth_passes_and_one_more_does_not(opening: str) ->
     refuse_deep(nested(DEPTH_MAX), levels_max=DEPTH_MAX, param="x")
     with pytest.raises(InvalidRequest, match="64"):
         refuse_deep(nested(DEPTH_MAX + 1), levels_max=DEPTH_MAX, param="x")
+
+
+@settings(max_examples=50, deadline=None)
+@given(json_values, st.integers(1, 6))
+def test_value_that_comes_again_is_refused_as_at_first(value: JsonValue, levels: int) -> None:
+    raw = Raw(json.dumps([value, "x" * 2000]).encode())
+    for most in (levels, levels + 1, levels, levels + 1):
+        if depth_of(value) < most:
+            refuse_deep_again(raw, levels_max=most, param="x")
+        else:
+            with pytest.raises(InvalidRequest):
+                refuse_deep_again(raw, levels_max=most, param="x")
+
+
+def test_values_that_came_before_are_bounded() -> None:
+    for number in range(3000):
+        refuse_deep_again(Raw(b"[%d,%s]" % (number, b"1," * 1000 + b"1")), levels_max=1, param="x")
+    assert 0 < len(json_body._shallow) <= 1024
 
 
 def test_wide_values_are_not_deep_and_are_checked_quickly() -> None:
