@@ -299,6 +299,7 @@ def gateway(meters: Meters | None = None) -> Starlette:
         try:
             async with worker.running():
                 _calm_collector()
+                heap.keep_between_requests()
                 server = await hand_out(worker.snapshot, Path(config.ingress.run_folder))
                 try:
                     yield WorkerState(door=worker.door)

@@ -1,5 +1,7 @@
-"""What is free inside the heap goes back to the system."""
+"""What is free inside the heap goes back to the system, but not after each request."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,3 +25,31 @@ def test_holes_between_what_is_kept_are_given_back() -> None:
         pytest.skip("the C library has no malloc_trim")
     assert filled - _anonymous_kilobytes() > 15_000
     assert len(kept) == 500
+
+
+_BODIES = """
+import resource, sys
+from penstock.app.heap import keep_between_requests
+if sys.argv[1] == "kept" and not keep_between_requests():
+    sys.exit(3)
+for _ in range(20):
+    bodies = [b"x" * 300_000, b"x" * 300_000]
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(100):
+    bodies = [b"x" * 300_000, b"x" * 300_000]
+    del bodies
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def test_long_bodies_one_after_the_other_have_the_same_memory() -> None:
+    faults = dict[str, int]()
+    for way in ("plain", "kept"):
+        run = subprocess.run(
+            [sys.executable, "-c", _BODIES, way], capture_output=True, text=True, check=False
+        )
+        if run.returncode == 3:
+            pytest.skip("the C library has no mallopt")
+        faults[way] = int(run.stdout)
+    assert faults["kept"] < 100, "less than one for each pair of bodies"
+    assert faults["plain"] > 1000, "what it does by itself, or this test shows nothing"
