@@ -8,48 +8,22 @@ from typing import Final
 
 import msgspec
 
+# Of no told length: compiled code takes a tuple of a known one apart, and made a new one for each
+# label that is counted.
+Bounds = tuple[float, ...]
+
 # Upper bounds in seconds. First tokens range from a warm small model to a cold 256k-token prompt.
-# Of no told length: compiled code would take such a tuple apart, and make a new one for each row.
-FIRST_TOKEN_BUCKETS: Final[tuple[float, ...]] = (
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.0,
-    4.0,
-    8.0,
-    16.0,
-    32.0,
-    64.0,
-    128.0,
-)
-OUTPUT_TOKEN_BUCKETS: Final[tuple[float, ...]] = (
-    0.005,
-    0.01,
-    0.02,
-    0.03,
-    0.05,
-    0.075,
-    0.1,
-    0.15,
-    0.25,
-    0.5,
-    1.0,
-)
+FIRST_TOKEN_BUCKETS: Final[Bounds] = (
+    0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0,
+)  # fmt: skip
+OUTPUT_TOKEN_BUCKETS: Final[Bounds] = (
+    0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0,
+)  # fmt: skip
 # Tokens of a turn, and by how much a prompt grew since the turn before; a compaction shrinks it.
-TURN_BUCKETS: Final[tuple[float, ...]] = (
-    256.0,
-    1024.0,
-    4096.0,
-    8192.0,
-    16384.0,
-    32768.0,
-    65536.0,
-    131072.0,
-    262144.0,
-)
-GROWTH_BUCKETS: Final[tuple[float, ...]] = (
+TURN_BUCKETS: Final[Bounds] = (
+    256.0, 1024.0, 4096.0, 8192.0, 16384.0, 32768.0, 65536.0, 131072.0, 262144.0,
+)  # fmt: skip
+GROWTH_BUCKETS: Final[Bounds] = (
     -4096.0,
     -256.0,
     0.0,
