@@ -11,6 +11,11 @@ from penstock.records.limit import Limit, Measure, Standing
 
 PotKey = tuple[int, str, int]
 
+# A busy pot keeps what it uses in so many times of its watch: given back to the last, it would have
+# to be asked for again at once, and all requests of that moment would wait.
+_KEPT_WATCHES: Final = 8
+# But only as long as so many times that much is free for others: the same 2 % as a slice is.
+_PLENTY: Final = 50
 _REQUESTS: Final = Measure.REQUESTS
 _TOKENS: Final = Measure.TOKENS
 
@@ -50,7 +55,7 @@ class Pot:
     __slots__ = (
         "elsewhere", "ends_at", "granted", "is_changed", "is_forgotten", "is_over", "is_read",
         "key", "limit", "lowest_room", "recorded", "reserved", "starts_at", "surveyed", "used",
-        "value", "waiting", "watched_since", "window",
+        "used_before", "value", "waiting", "watched_since", "window",
     )  # fmt: skip
 
     def __init__(self, limit: Limit, value: str, window: Window) -> None:
@@ -77,6 +82,8 @@ class Pot:
         # The least room there was since the watch began: what nobody needed meanwhile.
         self.lowest_room = 0
         self.watched_since = 0.0
+        # What had been used when it began.
+        self.used_before = 0
         # The limit was changed: what is not used goes back at once, to be asked for anew.
         self.is_changed = False
         # For limits that only warn: more was spent than they say; and what we had used when that
@@ -147,6 +154,7 @@ class Pot:
 
     def watch(self, now: float) -> None:
         self.lowest_room = self.room
+        self.used_before = self.used
         self.watched_since = now
 
     def lose(self) -> None:
@@ -155,8 +163,17 @@ class Pot:
         self.is_read = False
 
     def unneeded(self) -> int:
-        """What of the grant nobody needed since the watch began; below 0, what lacks."""
-        return self.room if self.is_changed else min(self.room, max(self.lowest_room, 0))
+        """What of the grant nobody needed since the watch began; below 0, what lacks.
+
+        While plenty is free elsewhere, what will be needed soon at the present pace is kept.
+        """
+        if self.is_changed:
+            return self.room
+        spare = max(self.lowest_room, 0)
+        kept = _KEPT_WATCHES * (self.used - self.used_before)
+        if kept > 0 and kept * _PLENTY <= self.elsewhere:
+            spare = max(0, spare - kept)
+        return min(self.room, spare)
 
     def standing(self) -> Standing:
         left = max(0, self.elsewhere + (self.room if self.limit.is_hard else 0))

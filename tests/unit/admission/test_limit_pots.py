@@ -60,6 +60,34 @@ def test_the_shared_hold_of_those_without_limits_may_be_settled_by_all() -> None
     assert [NO_HOLD.limits, NO_HOLD.standings, NO_HOLD.warnings] == [(), (), ()]
 
 
+def test_a_busy_pot_keeps_what_it_will_soon_use_while_plenty_is_free() -> None:
+    pots = Pots()
+    pot = leased(pots, a_limit(), 1000, used=100)
+    pot.elsewhere = 50_000
+    pot.reserve(20)
+    pot.settle(20, 20)
+    # 880 was the least room; eight times 20 of it stay.
+    assert pots.due(RETURN_SECONDS, RETURN_SECONDS, MOST) == [(pot, 280)]
+    assert pot.room == 160
+    pot.recorded = 280
+    pot.reserve(20)
+    pot.settle(20, 20)
+    assert pots.due(2 * RETURN_SECONDS, RETURN_SECONDS, MOST) == []
+    assert pot.room == 140
+    # Nothing was used: all of it goes back.
+    assert pots.due(3 * RETURN_SECONDS, RETURN_SECONDS, MOST) == [(pot, 140)]
+    assert pot.room == 0
+
+
+def test_a_busy_pot_keeps_nothing_when_others_may_need_it() -> None:
+    pots = Pots()
+    pot = leased(pots, a_limit(), 1000, used=100)
+    pot.elsewhere = 50 * 8 * 20 - 1
+    pot.reserve(20)
+    pot.settle(20, 20)
+    assert pots.due(RETURN_SECONDS, RETURN_SECONDS, MOST) == [(pot, 120)]
+
+
 def test_what_nobody_needed_for_a_while_is_given_back() -> None:
     pots = Pots()
     pot = leased(pots, a_limit(), 50, used=10)
