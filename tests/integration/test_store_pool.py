@@ -63,6 +63,12 @@ async def test_a_transaction_is_rolled_back_on_an_error(store: Store) -> None:
     assert await _count_accounts(store) == 0
 
 
+async def test_a_statement_by_itself_is_committed_at_once(store: Store) -> None:
+    async with store.statement() as statement:
+        await statement.execute("insert into accounts (id, name, revision) values ('one', 'a', 1)")
+        assert await _count_accounts(store) == 1
+
+
 async def test_rows_come_as_tuples(store: Store) -> None:
     async with store.transaction() as transaction:
         assert await transaction.fetch("select n, 'x' from generate_series(1, %s) n", (2,)) == [

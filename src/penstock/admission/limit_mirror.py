@@ -57,6 +57,10 @@ class LimitMirror:
         Limits beyond `limits_max` that appear later are held all the same: one that is not here
         would be no limit.
         """
+        if self.is_current:
+            async with self._store.statement() as statement:
+                if await read_revision(statement) == self._revision:
+                    return False
         after, table = self._after or (self._revision + 1, 0), self._next
         known = self._after[0] if self._after else self._revision
         async with self._store.transaction() as transaction:

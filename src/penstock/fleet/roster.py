@@ -169,7 +169,7 @@ class RosterMirror:
             # While we could not read, rows may have been deleted, and no revision tells of that.
             await self.load()
             return
-        async with self._store.transaction() as tx:
+        async with self._store.statement() as tx:
             rows = await tx.fetch(_READ_NEWER, (self._revision,))
         replicas = dict(self._replicas)
         for row in rows:

@@ -169,8 +169,7 @@ class KeyMirror:
     async def _refresh(self) -> bool:
         self._began_at = self._clock.monotonic()
         try:
-            async with self._store.transaction() as transaction:
-                await self._catch_up(transaction)
+            await self._ask()
         except errors.StoreUnavailable:
             self.refresh_failures += 1
             logger.warning("keys not refreshed", extra={"action": "keys_not_refreshed"})
@@ -181,6 +180,16 @@ class KeyMirror:
             logger.exception("keys not refreshed", extra={"action": "keys_not_refreshed"})
             return False
         return True
+
+    async def _ask(self) -> None:
+        """Mostly nothing has changed, and one statement tells."""
+        async with self._store.statement() as statement:
+            revision = await read_revision(statement)
+        if revision == self._revision:
+            self._refreshed_at = self._clock.monotonic()
+            return
+        async with self._store.transaction() as transaction:
+            await self._catch_up(transaction)
 
     async def _catch_up(self, transaction: Transaction) -> None:
         """Take in what changed since the last time.
