@@ -23,15 +23,15 @@ SLOW = Settings(refresh_seconds=4, miss_refresh_seconds=0.05)
 
 
 class CountingStore(Store):
-    """Counts what is asked of it."""
+    """Counts how often it is asked whether anything has changed."""
 
-    transactions = 0
+    statements = 0
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Transaction]:
-        self.transactions += 1
-        async with super().transaction() as transaction:
-            yield transaction
+    async def statement(self) -> AsyncIterator[Transaction]:
+        self.statements += 1
+        async with super().statement() as statement:
+            yield statement
 
 
 class StuckStore(Store):
@@ -42,11 +42,11 @@ class StuckStore(Store):
         self.is_asked = asyncio.Event()
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Transaction]:
+    async def statement(self) -> AsyncIterator[Transaction]:
         self.is_asked.set()
         await asyncio.Event().wait()
-        async with super().transaction() as transaction:
-            yield transaction
+        async with super().statement() as statement:
+            yield statement
 
 
 @asynccontextmanager
@@ -149,18 +149,18 @@ async def test_many_unknown_keys_share_a_few_refreshes(dsn: str) -> None:
     counting = CountingStore(StoreSettings(dsn=dsn))
     await counting.open()
     async with _running(counting, SLOW) as mirror:
-        before = counting.transactions
+        before = counting.statements
         answers = await asyncio.gather(
             *(mirror.look_up(b"psk_%d" % number) for number in range(500)), return_exceptions=True
         )
         assert {type(answer) for answer in answers} == {errors.Unauthenticated}
-        assert counting.transactions - before == 1
+        assert counting.statements - before == 1
         began = time.monotonic()
         for number in range(10):
             with pytest.raises(errors.Unauthenticated):
                 await mirror.look_up(b"psk_%d" % number)
         elapsed = time.monotonic() - began
-        assert counting.transactions - before <= 2 + elapsed / SLOW.miss_refresh_seconds
+        assert counting.statements - before <= 2 + elapsed / SLOW.miss_refresh_seconds
     await counting.close()
 
 
