@@ -35,6 +35,8 @@ from penstock.routing.link_slots import LinkSlots
 # Links that are found through one hash table, on average. Each grows by itself: to hash a million
 # links again at once would stop the worker for half a second.
 _SLOTS_LINKS: Final = 1024
+# New links that are looked for one by one.
+_TAIL: Final = 4
 _PAGE_BYTES: Final = (PAGE_MASK + 1) * ROW * 4
 
 
@@ -72,6 +74,30 @@ class LinkTable:
     def find(self, link: i64) -> i64:
         """An entry of this link, whoever holds it; 0 when nobody does."""
         return self._parts[link & self._mask].find(self.pages, link)
+
+    def deepest(self, links: tuple[int, ...]) -> tuple[i64, i64]:
+        """The index of the deepest known link, and an entry of it; 0 for no entry.
+
+        A conversation that goes on has two or three new links. Beyond those it is found by halving:
+        links are forgotten from the end, so what leads to a known link is known.
+        """
+        end: i64 = len(links)
+        tail: i64 = 0
+        if end > _TAIL:
+            tail = end - _TAIL
+        for depth in range(end - 1, tail - 1, -1):
+            entry = self.find(links[depth])
+            if entry:
+                return depth, entry
+        known, found, unknown = i64(-1), i64(0), tail
+        while unknown - known > 1:
+            middle = (known + unknown) >> 1
+            entry = self.find(links[middle])
+            if entry:
+                known, found = middle, entry
+            else:
+                unknown = middle
+        return known, found
 
     def holders(self, entry: int) -> Iterator[int]:
         """All listed entries of the same link, this one first."""

@@ -32,8 +32,6 @@ _FACTOR_MIN: Final = 0.05
 _SHRINK: Final = 0.98
 _GROW: Final = 1.01
 _SLACK_TOKENS: Final = 256
-# New links that are looked for one by one.
-_TAIL: Final = 4
 # More than any model's context: what is said to be longer is not believed.
 _PROMPT_TOKENS_MAX: Final = 2**24
 
@@ -100,7 +98,7 @@ class PrefixIndex:
         a replica that holds less would seem to hold more.
         """
         table = self._table
-        depth, entry = _deepest(table, links)
+        depth, entry = table.deepest(links)
         if not entry:
             return _NOTHING_HELD
         pages = table.pages
@@ -379,29 +377,6 @@ def _sum(sizes: tuple[int, ...], start: i64, end: i64) -> int:
 
 def _droppable(shelf: Shelf) -> int:
     return int(shelf.links) if shelf.oldest else -1
-
-
-def _deepest(table: LinkTable, links: tuple[int, ...]) -> tuple[i64, i64]:
-    """The index of the deepest known link, and an entry of it; 0 for no entry.
-
-    A conversation that goes on has two or three new links. Beyond those it is found by halving:
-    links are forgotten from the end, so what leads to a known link is known.
-    """
-    end: i64 = len(links)
-    tail = end - _TAIL if end > _TAIL else 0
-    for depth in range(end - 1, tail - 1, -1):
-        entry = table.find(links[depth])
-        if entry:
-            return depth, entry
-    known, found, unknown = i64(-1), i64(0), tail
-    while unknown - known > 1:
-        middle = (known + unknown) >> 1
-        entry = table.find(links[middle])
-        if entry:
-            known, found = middle, entry
-        else:
-            unknown = middle
-    return known, found
 
 
 _NOTHING_HELD: Final = Held(-1, 0, {})
