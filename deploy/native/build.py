@@ -7,6 +7,7 @@ where it exists it is only printed, and it exists only once it is whole.
 """
 
 import argparse
+import compileall
 import fcntl
 import hashlib
 import os
@@ -117,6 +118,8 @@ def _compile(source: Path, modules: list[str], folder: Path, *, config: Path, lo
         raise SystemExit(f"build: {len(lacking)} modules were not compiled")
     for left in (work / "build", work / ".mypy_cache"):
         shutil.rmtree(left, ignore_errors=True)
+    # As pip does when it installs a wheel: or each process would compile what is not native itself.
+    compileall.compile_dir(work / PACKAGE, quiet=1)
     work.rename(folder)
 
 

@@ -2,8 +2,8 @@
 
 By itself glibc maps long bodies anew for each request, or gives the heap's end back when one is
 over: at 300 KB the page faults were four tenths of what a request cost. And what is free inside the
-heap it never returns: holes that long bodies, batches of rows and tables that grow have left, 10 MB
-of a worker's 85.
+heap it never returns: holes that long bodies, batches of rows and tables that grow have left, about
+2 MB of a worker's heap each time.
 """
 
 import asyncio
@@ -13,9 +13,9 @@ from typing import Final
 
 # It takes 0.5 ms, and another for each megabyte that there is to give.
 _PAUSE_SECONDS: Final = 20.0
-# glibc's numbers for these (malloc.h). Blocks from 8 MB on are still mapped each by itself.
-_TRIM_THRESHOLD: Final = (-1, 64 * 1024 * 1024)
-_MAP_THRESHOLD: Final = (-3, 8 * 1024 * 1024)
+# glibc's numbers for these (malloc.h). Blocks from 4 MB on are still mapped each by itself.
+_TRIM_THRESHOLD: Final = (-1, 8 * 1024 * 1024)
+_MAP_THRESHOLD: Final = (-3, 4 * 1024 * 1024)
 
 
 def keep_between_requests() -> bool:

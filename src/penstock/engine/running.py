@@ -97,8 +97,9 @@ class Run:
 
     def start(self) -> None:
         """Run up to the first wait, unless it was cancelled before."""
-        self._is_begun = True
-        self._step(None)
+        if not self._is_cancelled:
+            self._is_begun = True
+            self._step(None)
 
     def wake(self) -> None:
         """What it waited for has come."""

@@ -39,7 +39,7 @@ class ClientProtocol(HttpToolsProtocol):
         self._head = RepeatedHead()
         self._head_bytes = self._body_bytes = 0
         self._body_started = self._full_since = 0.0
-        self._body_reader = BodyReader(self, door)
+        self._body_reader: BodyReader | None = None  # most connections have no long body
         self._is_held_up = False
         self._served: Exchange | None = None
         self._page: RequestResponseCycle | None = None
@@ -57,7 +57,8 @@ class ClientProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._door.connections -= 1
         self._timer.cancel()
-        self._body_reader.drop()
+        if self._body_reader is not None:
+            self._body_reader.drop()
         if self._lingering is not None:
             self._lingering.cancel()
         for cycle in (self._served, self.cycle, *(cycle for cycle, _ in self.pipeline)):
@@ -69,11 +70,11 @@ class ClientProtocol(HttpToolsProtocol):
             self._page.disconnected = True
         super().connection_lost(exc)
         # These know their connection: all of it would wait until garbage is collected.
-        self._served = self._page = None
+        self._served = self._page = self._body_reader = None
         self.cycle = cast(RequestResponseCycle, None)  # as uvicorn begins
 
     def data_received(self, data: bytes) -> None:
-        if self._body_reader.left:
+        if self._body_reader is not None and self._body_reader.left:
             self._body_reader.take(data)
             return
         is_between = self._is_between
@@ -132,8 +133,7 @@ class ClientProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         # uvicorn builds an ASGI scope here; for hot requests it is never needed.
         self._is_between = False
-        self.url = b""
-        self.headers = []
+        self.url, self.headers = b"", []
         self.expect_100_continue = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -145,11 +145,10 @@ class ClientProtocol(HttpToolsProtocol):
         # A head that came with few enough bytes around it needs no counting.
         most = self._settings.header_bytes_max
         is_long = self._head_bytes > most
-        self._head_bytes = 0
         self._await_body(0)
         if is_long and request_heads.head_bytes(self.url, self.headers) > most:
             self._refuse_all(HeadersTooLarge())
-        elif self._is_crowded():
+        elif len(self.connections) > self._settings.connections_max:
             self._refuse_all(Overloaded(retry_after_seconds=1))
         elif is_hot(self.parser.get_method(), self.url):
             self._begin_exchange()
@@ -170,9 +169,8 @@ class ClientProtocol(HttpToolsProtocol):
             self._refuse_all(refusal)
 
     def on_message_complete(self) -> None:
-        self._phase = SERVING
+        self._phase, self._head_bytes = SERVING, 0
         self._is_between = True
-        self._head_bytes = 0
         self._timer.deadline = self._body_started + FOREVER
         exchange = self._exchange()
         if exchange is None:
@@ -222,8 +220,7 @@ class ClientProtocol(HttpToolsProtocol):
             self._launch_later(cycle)
         else:
             # Nothing was read while it was behind another request: its time begins now.
-            self._body_started = self._monotonic()
-            self._body_bytes = 0
+            self._body_started, self._body_bytes = self._monotonic(), 0
 
     def date_header(self) -> bytes:
         """The date line, rendered once a second by uvicorn."""
@@ -243,9 +240,11 @@ class ClientProtocol(HttpToolsProtocol):
     def _take_repeated(self, data: bytes) -> bool:
         """Begin a request with a head like the one before it; False if this is another one."""
         head, start = self._head, self._head.body_at(data)
-        if start < 0 or start > self._settings.header_bytes_max or self._is_crowded():
+        settings = self._settings
+        if start < 0 or start > settings.header_bytes_max:
             return False
-        if head.body_bytes > self._settings.body_bytes_max:
+        is_crowded = len(self.connections) > settings.connections_max
+        if is_crowded or head.body_bytes > settings.body_bytes_max:
             return False
         exchange = head.request_on(self)
         self.cycle = cast(RequestResponseCycle, exchange)
@@ -259,18 +258,15 @@ class ClientProtocol(HttpToolsProtocol):
             self._launch(exchange).start()
         else:
             self._await_body(exchange.body_bytes)
-            self._body_reader.begin(exchange, head.body_bytes)
+            self._long_bodies().begin(exchange, head.body_bytes)
         return True
 
     def _await_body(self, count: int) -> None:
         """So much of it has come with the head."""
         self._phase = BODY
-        self._body_bytes = count
+        self._head_bytes, self._body_bytes = 0, count
         self._body_started = self._monotonic()
         self._timer.deadline = self._body_started + self._settings.body_grace_seconds
-
-    def _is_crowded(self) -> bool:
-        return len(self.connections) > self._settings.connections_max
 
     def _begin_page(self) -> None:
         url, headers = self.url, self.headers
@@ -311,7 +307,7 @@ class ClientProtocol(HttpToolsProtocol):
             self._refuse(self._door.too_large())
             return False
         if length - exchange.body_bytes >= LONG_BYTES:
-            self._body_reader.begin(exchange, length)
+            self._long_bodies().begin(exchange, length)
         if exchange.is_active and request_heads.expects_continue(exchange.headers):
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         return True
@@ -329,26 +325,20 @@ class ClientProtocol(HttpToolsProtocol):
             self.on_message_complete()
 
     def _launch_later(self, exchange: Exchange) -> None:
-        """In the loop's next turn: the parser may yet find that this asks for an upgrade.
-
-        And what comes behind an answer must not run inside of it: with a thousand short requests
-        in one read, each would be called by the one before.
-        """
+        """Not within the parser, which may yet find an upgrade, nor within the answer before."""
         self.loop.call_soon(self._launch(exchange).start)
 
     def _launch(self, exchange: Exchange) -> Run:
         if exchange.body_bytes >= LONG_BYTES:
             # The next one on this connection will be as long.
-            self._body_reader.read_next()
-        self._door.forget_body(exchange)
+            self._long_bodies().read_next()
         self._served = exchange
         exchange.is_full = self._full_since > 0
-        tasks = cast("set[Run]", self.tasks)
-        # uvicorn waits for those in this set when it drains, and cancels them when it has waited.
-        run = Run(self._door.serve(exchange), tasks.discard, self.loop)
-        tasks.add(run)
-        exchange.run = run
-        return run
+        return self._door.launch(exchange, cast("set[Run]", self.tasks), self.loop)
+
+    def _long_bodies(self) -> BodyReader:
+        self._body_reader = self._body_reader or BodyReader(self, self._door)
+        return self._body_reader
 
     def _exchange(self) -> Exchange | None:
         """The newest request on this connection, if it is a hot one."""
@@ -384,7 +374,8 @@ class ClientProtocol(HttpToolsProtocol):
                 self._close()
                 return
             exchange = Exchange(self, self.url, self.headers)
-        self._body_reader.drop()
+        if self._body_reader is not None:
+            self._body_reader.drop()
         self._door.forget_body(exchange)
         if exchange.run is not None or self.pipeline or self.transport.is_closing():
             # A request before this one is being served: its answer cannot be told from a refusal.

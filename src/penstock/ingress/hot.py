@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from msgspec import UNSET
 
 from penstock.clock import Clock, TimerWheel, new_id
-from penstock.engine.running import InTask
+from penstock.engine.running import InTask, Run
 from penstock.errors import Aborted, BodyTooLarge, Error, InternalError, Overloaded
 from penstock.ingress import error_response
 from penstock.ingress.asked import Asked, Wish
@@ -118,6 +118,17 @@ class HotDoor:
         self.announced_bytes = 0
         # Called when this worker takes nothing new: once for each of its connections.
         self.on_drain: Callable[[], None] = lambda: None
+
+    def launch(self, exchange: Exchange, runs: set[Run], loop: asyncio.AbstractEventLoop) -> Run:
+        """To be started. uvicorn waits for these when it drains, and cancels those that are late.
+
+        Start it where nothing else is under way on its connection: with a thousand short requests
+        in one read, each answer would else begin the next request inside of it.
+        """
+        self.forget_body(exchange)
+        run = exchange.run = Run(self.serve(exchange), runs.discard, loop)
+        runs.add(run)
+        return run
 
     async def serve(self, exchange: Exchange) -> None:
         """Serve one request to its end, whatever that is."""

@@ -1,7 +1,7 @@
 """COPY in pieces, each gone to the server before the next is made.
 
-libpq keeps what the socket does not take at once in a buffer that grows to all of it and is never
-made smaller: of a batch of 4,000 rows it kept 2 MB, in every connection of the pool.
+libpq keeps what the socket does not take at once in a buffer that may grow to the whole batch and
+is never made smaller, in every connection of the pool.
 """
 
 from collections.abc import Iterable, Iterator

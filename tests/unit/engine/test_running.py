@@ -202,6 +202,18 @@ async def test_a_cancel_ends_it_in_the_next_turn_of_the_loop_wherever_it_is(at: 
     assert watched.has_ended
 
 
+async def test_one_that_is_cancelled_while_its_start_is_under_way_never_begins() -> None:
+    async def work(told: list[str]) -> None:
+        told.append("begun")
+
+    watched = Watched(work)
+    asyncio.get_running_loop().call_soon(watched.run.start)
+    watched.run.cancel()
+    await _turns()
+    assert watched.told == []
+    assert watched.has_ended
+
+
 async def test_one_that_ends_before_its_cancel_comes_has_ended_well() -> None:
     finish = Finish()
 

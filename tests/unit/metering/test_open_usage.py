@@ -51,7 +51,8 @@ def test_slot_that_is_taken_again_has_forgotten_its_last_owner(tmp_path: Path) -
 def test_slots_are_each_taken_by_one_and_those_freed_last_first(steps: list[int]) -> None:
     slots = UsageSlots(mmap.mmap(-1, 5 * SLOT_BYTES))
     # What a list of all slots from the start would give.
-    free, taken = [4, 3, 2, 1, 0], list[int]()
+    free = [4, 3, 2, 1, 0]
+    taken: list[int] = []
     for step in steps:
         if step < len(taken):
             slots.free(slot := taken.pop(step))
