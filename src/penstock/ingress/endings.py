@@ -61,7 +61,7 @@ class Endings:
 
     def _caller(self, request: InferenceRequest) -> "_Caller":
         """What is kept of a key and a model, for as long as the key is of that account."""
-        account, key, model = request.account, request.key, request.model_id
+        account, key, model = request.account, request.key, request.model.id
         known = self._callers.get((key, model))
         if known is not None and known.account == account:
             return known

@@ -83,7 +83,7 @@ _payers: Final[dict[tuple[str, str], _Payer]] = {}
 def _who_pays_what(request: InferenceRequest) -> bytes:
     """Kept by key and model, for as long as the key's account, the tier and the price are those."""
     account, tier, price = request.account, request.tier, request.price
-    model = request.model_id
+    model = request.model.id
     known = _payers.get((request.key, model))
     if (
         known is not None

@@ -41,9 +41,9 @@ class InferenceRequest:
     __slots__ = (
         "account", "api", "asked_at", "attempt_base", "body", "cache_salt", "caller_request_id",
         "chain", "choices", "client_retry", "engine_priority", "id", "is_affinity_strict",
-        "is_stream", "key", "model", "model_id", "on_outage_refuse", "only_replica",
-        "output_tokens_max", "price", "prompt_family", "prompt_tokens_estimate", "reject_if_busy",
-        "session", "session_key", "tier", "wants_continuous_usage", "wants_usage", "workflow",
+        "is_stream", "key", "model", "on_outage_refuse", "only_replica", "output_tokens_max",
+        "price", "prompt_family", "prompt_tokens_estimate", "reject_if_busy", "session",
+        "session_key", "tier", "wants_continuous_usage", "wants_usage", "workflow",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913 - the fields of a record
@@ -83,8 +83,6 @@ class InferenceRequest:
         self.account: Final = account
         self.key: Final = key
         self.model: Final = model
-        # By itself: to compiled code a field of a Struct is a lookup by name.
-        self.model_id: Final = model.id
         self.body: Final = body
         self.is_stream: Final = is_stream
         self.cache_salt: Final = cache_salt
