@@ -7,8 +7,6 @@ a time, content-length bodies up, any framing down.
 
 import asyncio
 import logging
-import socket
-from contextlib import suppress
 from typing import Final, cast
 
 import httptools
@@ -21,10 +19,6 @@ from penstock.wire.known_head import Headers, KnownHead
 logger = logging.getLogger(__name__)
 
 _LINE_END: Final = b"\r\n"
-# Linux forgets within a few tens of milliseconds that acknowledgements may wait; told so often, it
-# costs a sixteenth of a system call for each chunk.
-_READS_PER_WORD: Final = 16
-_QUICK_ACKS: Final = getattr(socket, "TCP_QUICKACK", None)
 _OK: Final = 200
 _OK_LINE: Final = b"HTTP/1.1 200 "
 
@@ -71,7 +65,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_answered", "_has_head", "_headers", "_is_at_chunk", "_is_paused", "_known_head",
-        "_on_idle", "_parser", "_reads", "_receiver", "_transport", "idle_since", "is_usable",
+        "_on_idle", "_parser", "_receiver", "_transport", "idle_since", "is_usable",
     )  # fmt: skip
 
     def __init__(self, on_idle: IdleCallback) -> None:
@@ -86,7 +80,6 @@ class Connection(asyncio.Protocol):
         self._is_paused = False
         # Whether the parser has read whole chunks only, and the next byte begins another.
         self._is_at_chunk = False
-        self._reads = 0
         self.is_usable = False
         self.idle_since = 0.0
 
@@ -215,9 +208,6 @@ class Connection(asyncio.Protocol):
         if is_first:
             data = self._take_whole(receiver, data)
         elif self._is_at_chunk:
-            self._reads += 1
-            if self._reads % _READS_PER_WORD == 1:
-                self._save_acks()
             data = self._take_chunks(receiver, data)
         if data:
             self._parser.feed_data(data)
@@ -261,18 +251,6 @@ class Connection(asyncio.Protocol):
             receiver.on_body(data[start:stop])
             at = stop + 2
         return data[at:] if at else data
-
-    def _save_acks(self) -> None:
-        """Acknowledge every second chunk, not each by a packet of its own.
-
-        That packet is a tenth of what a chunk costs us, and the engine's kernel has to read it.
-        """
-        if _QUICK_ACKS is not None and self._transport is not None:
-            end = self._transport.get_extra_info("socket")
-            if end is not None:
-                # It may have been closed since. Without this word all is as well, only dearer.
-                with suppress(OSError):
-                    end.setsockopt(socket.IPPROTO_TCP, _QUICK_ACKS, 0)
 
     def _rest(self) -> None:
         """The answer is complete and nothing came behind it: the next request may have this one."""

@@ -31,9 +31,6 @@ class _Transport:
     def is_closing(self) -> bool:
         return self.is_aborted
 
-    def get_extra_info(self, name: str) -> None:
-        """It has no socket."""
-
 
 class _Receiver(Receiver):
     """Keeps what it is told."""
