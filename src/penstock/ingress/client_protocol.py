@@ -1,8 +1,7 @@
 """A client's connection: uvicorn's protocol, with the limits it lacks and a way to the hot paths.
 
-As it comes, uvicorn took 100 MB of headers and waited for ever for the rest of a request. Here
-headers have a size and a time, a body has a size and a least rate, and a client that does not read
-its stream is dropped.
+As it comes, uvicorn took 100 MB of headers and waited for ever for the rest of a request. Here a
+head has a size and a time, a body a size and a least rate, and who does not read is dropped.
 """
 
 import asyncio
@@ -31,16 +30,14 @@ class ClientProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's own signature
         super().__init__(*args, **kwargs)
         door: HotDoor = self.app_state["door"]
-        self._door = door
-        self._settings = door.settings
+        self._door, self._settings = door, door.settings
         self._monotonic = door.clock.monotonic
-        self._phase = HEAD
+        self._phase, self._is_held_up = HEAD, False
         self._is_between = True  # the parser has nothing of a request that has not ended
         self._head = RepeatedHead()
         self._head_bytes = self._body_bytes = 0
         self._body_started = self._full_since = 0.0
         self._body_reader: BodyReader | None = None  # most connections have no long body
-        self._is_held_up = False
         self._served: Exchange | None = None
         self._page: RequestResponseCycle | None = None
         self._timer = door.wheel.after(self._settings.header_seconds, self._on_timer)
@@ -82,7 +79,7 @@ class ClientProtocol(HttpToolsProtocol):
             if is_between and self._take_repeated(data):
                 return
             # The first bytes of a request; until now the keep-alive time ran.
-            self._timer.deadline = self._monotonic() + self._settings.header_seconds
+            self._wait_until(self._monotonic() + self._settings.header_seconds)
         self._head_bytes += len(data)
         try:
             self.parser.feed_data(data)
@@ -169,16 +166,15 @@ class ClientProtocol(HttpToolsProtocol):
             self._refuse_all(refusal)
 
     def on_message_complete(self) -> None:
-        self._phase, self._head_bytes = SERVING, 0
-        self._is_between = True
-        self._timer.deadline = self._body_started + FOREVER
+        self._phase, self._head_bytes, self._is_between = SERVING, 0, True
+        self._wait_until(self._body_started + FOREVER)
         exchange = self._exchange()
         if exchange is None:
             super().on_message_complete()
             if self.cycle.response_complete:
                 # A page answers by its head alone: the body came after the answer.
                 self._phase = HEAD
-                self._timer.deadline = self._monotonic() + self._patience()
+                self._wait_until(self._monotonic() + self._patience())
             return
         exchange.is_whole = True
         if exchange.is_active and not exchange.response_complete:
@@ -266,7 +262,12 @@ class ClientProtocol(HttpToolsProtocol):
         self._phase = BODY
         self._head_bytes, self._body_bytes = 0, count
         self._body_started = self._monotonic()
-        self._timer.deadline = self._body_started + self._settings.body_grace_seconds
+        self._wait_until(self._body_started + self._settings.body_grace_seconds)
+
+    def _wait_until(self, deadline: float) -> None:
+        # While it does not read its answers, that time runs on, whatever else it sends.
+        if not self._full_since:
+            self._timer.deadline = deadline
 
     def _begin_page(self) -> None:
         url, headers = self.url, self.headers
@@ -291,8 +292,7 @@ class ClientProtocol(HttpToolsProtocol):
         self._served = None
         self.cycle = cast(RequestResponseCycle, None)  # as uvicorn begins
         self._phase = HEAD
-        method = self.parser.get_method()
-        self.parser = httptools.HttpRequestParser(self)
+        method, self.parser = self.parser.get_method(), httptools.HttpRequestParser(self)
         head = request_heads.without_upgrade(method, exchange.target, exchange.headers)
         self.data_received(head + rest)
 
