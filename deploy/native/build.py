@@ -97,7 +97,7 @@ def _compile(source: Path, modules: list[str], folder: Path, *, config: Path, lo
     work = folder.parent / "native.unfinished"
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(source, work / PACKAGE, ignore=shutil.ignore_patterns("__pycache__"))
-    sys.stderr.write(f"compiling {len(modules)} modules, 3 to 6 minutes\n")
+    sys.stderr.write(f"compiling {len(modules)} modules, 5 to 8 minutes\n")
     command = [sys.executable, str(_SETUP), str(config.resolve())]
     command += [f"{PACKAGE}/{module}" for module in modules]
     run = subprocess.run(  # noqa: S603 - our own script
