@@ -11,7 +11,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Final
 
-# It takes 0.5 ms, and another for each megabyte that there is to give.
+# It takes half a millisecond, and a tenth to one for each megabyte that there is to give.
 _PAUSE_SECONDS: Final = 20.0
 # glibc's numbers for these (malloc.h). Blocks from 4 MB on are still mapped each by itself.
 _TRIM_THRESHOLD: Final = (-1, 8 * 1024 * 1024)

@@ -135,6 +135,8 @@ class Run:
                 self._rest.task = self._loop.create_task(self._go_on(self._rest), name="request")
         finally:
             _stepped.by_run = before
+            # Its traceback holds this frame: a body would stay until garbage is collected.
+            del error
 
     async def _go_on(self, rest: "_Rest") -> None:
         try:
@@ -149,7 +151,10 @@ class Run:
         if not self._is_begun:
             coroutine.close()
             self._end()
-        elif self._rest is not None:
+            return
+        # What has outlived one may be cancelled again, as a task may.
+        self._is_cancelled = False
+        if self._rest is not None:
             self._rest.cancel()
         elif self._finish is not None:
             self._finish.hold(None)

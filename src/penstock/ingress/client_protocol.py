@@ -65,6 +65,7 @@ class ClientProtocol(HttpToolsProtocol):
         if self._page is not None:
             # uvicorn tells the newest request only; this one may be older, and about to write.
             self._page.disconnected = True
+            self._page.message_event.set()
         super().connection_lost(exc)
         # These know their connection: all of it would wait until garbage is collected.
         self._served = self._page = self._body_reader = None
@@ -292,7 +293,7 @@ class ClientProtocol(HttpToolsProtocol):
         self._served = None
         self.cycle = cast(RequestResponseCycle, None)  # as uvicorn begins
         self._phase = HEAD
-        method, self.parser = self.parser.get_method(), httptools.HttpRequestParser(self)
+        method, self.parser = self.parser.get_method(), request_heads.new_parser(self)
         head = request_heads.without_upgrade(method, exchange.target, exchange.headers)
         self.data_received(head + rest)
 
@@ -321,7 +322,7 @@ class ClientProtocol(HttpToolsProtocol):
         elif is_whole:
             if not self._is_between:
                 # This one still waits for that body.
-                self.parser = httptools.HttpRequestParser(self)
+                self.parser = request_heads.new_parser(self)
             self.on_message_complete()
 
     def _launch_later(self, exchange: Exchange) -> None:
@@ -352,8 +353,7 @@ class ClientProtocol(HttpToolsProtocol):
         if self._full_since:
             self.transport.abort()
         elif self._phase == HEAD and not self._head_bytes:
-            # Idle, or connected and never said anything.
-            self._close()
+            self._close()  # idle, or it never said anything
         elif self._phase == HEAD:
             self._refuse(BodyTooSlow("The request's headers came too slowly."))
         elif (self._phase == BODY and not self.pipeline) and is_too_slow(

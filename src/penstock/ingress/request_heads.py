@@ -2,9 +2,18 @@
 
 from typing import Final
 
+import httptools
+
 from penstock.ingress.exchange import Headers
 
 _UPGRADE_HEADERS: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
+
+
+def new_parser(protocol: object) -> httptools.HttpRequestParser:
+    """Like the first one, which uvicorn makes: what is behind a last request is left alone."""
+    parser = httptools.HttpRequestParser(protocol)
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
 
 
 def head_bytes(url: bytes, headers: Headers) -> int:

@@ -1,6 +1,8 @@
 """A coroutine that is run without a task, until it waits for more than its engine."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -228,6 +230,52 @@ async def test_one_that_ends_before_its_cancel_comes_has_ended_well() -> None:
     await _turns()
     assert watched.told == ["well", "end"]
     assert watched.has_ended
+
+
+async def test_one_that_outlives_a_cancel_can_be_cancelled_again() -> None:
+    finish = Finish()
+
+    async def work(told: list[str]) -> None:
+        try:
+            await finish
+        except asyncio.CancelledError:
+            told.append("swallowed")
+        await finish
+
+    watched = Watched(work)
+    watched.run.start()
+    watched.run.cancel()
+    await _turns()
+    assert watched.told == ["swallowed"]
+    watched.run.cancel()
+    await _turns()
+    assert watched.told == ["swallowed", "cancelled", "end"]
+    assert watched.has_ended
+
+
+async def test_a_cancelled_one_leaves_nothing_for_the_garbage_collector() -> None:
+    class Body:
+        pass
+
+    finish = Finish()
+
+    async def work(told: list[str]) -> None:
+        body = Body()
+        bodies.append(weakref.ref(body))
+        told.append("begun")
+        await finish
+
+    bodies = list[weakref.ref[Body]]()
+    gc.disable()
+    try:
+        watched = Watched(work)
+        watched.run.start()
+        watched.run.cancel()
+        await _turns()
+        assert watched.has_ended
+        assert bodies[0]() is None
+    finally:
+        gc.enable()
 
 
 async def test_an_exception_that_should_not_come_out_is_logged(

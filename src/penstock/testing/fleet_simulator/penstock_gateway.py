@@ -183,7 +183,8 @@ def replica_number(replica: ReplicaId) -> int:
 
 
 def _link(number: int) -> int:
-    return mix(number & (2**64 - 1)) or 1
+    # The upper 62 bits, which is what a link has.
+    return mix(number & (2**64 - 1)) >> 2 or 1
 
 
 def _replica(number: int, state: ReplicaState) -> Replica:
