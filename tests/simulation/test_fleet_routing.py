@@ -102,9 +102,11 @@ def test_change_of_the_fleet_fails_nothing_but_begun_streams_and_slows_nobody_fo
     outcome = measured_change(stand, Change.ALL)
     assert outcome.failed == 0
     assert outcome.lost > 0
-    # Measured: 0.91 with one gateway, 1.66 with four. Nine tenths of these prompts are cached,
-    # and the sessions of two replicas compute theirs once more; the traces have less cached.
-    assert outcome.p95_after <= 2.0 * outcome.p95_before
+    # A hundred sessions, so that much depends on which ones have their home on a lost replica:
+    # over six draws of their links 1.3 to 2.7 with one gateway, 1.2 to 2.1 with four. Nine tenths
+    # of these prompts are cached, and the sessions of two replicas compute theirs once more; the
+    # traces have less cached.
+    assert outcome.p95_after <= 3.0 * outcome.p95_before
 
 
 def measured_change(stand: tuple[int, Knowledge], change: Change) -> ScaleOutcome:
