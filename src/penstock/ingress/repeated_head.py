@@ -9,15 +9,13 @@ from typing import Final
 
 from penstock.ingress.caller_headers import CallerHeaders, is_read
 from penstock.ingress.exchange import ClientConnection, Exchange, Headers
-from penstock.wire.known_head import end_of_value, is_plain, number_of
+from penstock.wire.known_head import changed_in, end_of_value, is_plain, is_usual, number_of
 
 _HEAD_BYTES_MAX: Final = 8 * 1024
 _VARIABLE_MAX: Final = 4
 # A client whose heads have nothing in common is not compared with itself for ever.
 _MISSES_MAX: Final = 4
 _END: Final = b"\r\n\r\n"
-_SPACE: Final = ord(" ")
-_COLON: Final = ord(":")
 _LENGTH: Final = b"content-length"
 # With these something else than so many bytes may follow, or the connection is another's.
 _UNUSUAL: Final = frozenset({
@@ -82,14 +80,15 @@ class RepeatedHead:
         lines = data[:end].split(b"\r\n") if end > 0 else []
         if len(lines) != len(headers) + 1 or lines[0] != b"POST %s HTTP/1.1" % exchange.target:
             return
-        variable = self._variable_in(headers) if fixed and self.target == exchange.target else []
+        is_like_last = fixed and self.target == exchange.target
+        variable = changed_in(headers, self.headers, self._variable) if is_like_last else []
         self._variable, places, at, length = [], [0], len(lines[0]) + 2, -1
         for index, (name, value) in enumerate(headers):
             line = lines[index + 1]
-            if not _is_usual(line, name, value):
+            if not is_usual(line, name, value):
                 return
-            if name in _UNUSUAL and index in variable:
-                # Its next value may be one that is not usual.
+            if name in _UNUSUAL and (index in variable or value not in _USUAL_VALUES):
+                # Where it changes, its next value may be one that is not usual.
                 return
             if name == _LENGTH:
                 length = number_of(value)
@@ -129,31 +128,6 @@ class RepeatedHead:
                 return -1
         self.body_bytes = length
         return at if len(data) <= at + length else -1
-
-    def _variable_in(self, headers: Headers) -> list[int]:
-        """Where values differ from the last ones, or did so before; nothing if names do."""
-        if len(headers) != len(self.headers):
-            return []
-        found: list[int] = []
-        for index, (name, value) in enumerate(headers):
-            last_name, last = self.headers[index]
-            if name != last_name:
-                return []
-            if value != last or index in self._variable:
-                found.append(index)
-        return found
-
-
-def _is_usual(line: bytes, name: bytes, value: bytes) -> bool:
-    """Whether this line is this header, ended where it seems to, and one that changes nothing."""
-    at = len(name)
-    return (
-        len(line) == at + 2 + len(value)
-        and line[at] == _COLON
-        and line[at + 1] == _SPACE
-        and line.endswith(value)
-        and (name not in _UNUSUAL or value in _USUAL_VALUES)
-    )
 
 
 def _have_changed(headers: Headers, last: Headers, variable: list[int]) -> bool:

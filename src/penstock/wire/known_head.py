@@ -64,11 +64,11 @@ class KnownHead:
         lines = data[:end].split(b"\r\n") if end > 0 else []
         if len(lines) != len(headers) + 1:
             return
-        variable = self._changed(headers) if last else []
+        variable = changed_in(headers, self.headers, self._variable) if last else []
         self._variable, places, at, length = [], [0], len(lines[0]) + 2, -1
         for index, (name, value) in enumerate(headers):
             line = lines[index + 1]
-            if name in _UNUSUAL or not _is_usual(line, name, value):
+            if name in _UNUSUAL or not is_usual(line, name, value):
                 return
             if name == _LENGTH:
                 length = number_of(value)
@@ -106,18 +106,19 @@ class KnownHead:
                 return -1
         return at if len(data) == at + length else -1
 
-    def _changed(self, headers: Headers) -> list[int]:
-        """Where values differ from the last ones, or did so before; nothing if names do."""
-        if len(headers) != len(self.headers):
+
+def changed_in(headers: Headers, last: Headers, variable: list[int]) -> list[int]:
+    """Where values differ from the last ones, or did so before; nothing if names do."""
+    if len(headers) != len(last):
+        return []
+    found: list[int] = []
+    for index, (name, value) in enumerate(headers):
+        last_name, last_value = last[index]
+        if name != last_name:
             return []
-        found: list[int] = []
-        for index, (name, value) in enumerate(headers):
-            last_name, last = self.headers[index]
-            if name != last_name:
-                return []
-            if value != last or index in self._variable:
-                found.append(index)
-        return found
+        if value != last_value or index in variable:
+            found.append(index)
+    return found
 
 
 def end_of_value(data: bytes, at: int, usual_bytes: int) -> int:
@@ -140,7 +141,7 @@ def number_of(digits: bytes) -> int:
     return number
 
 
-def _is_usual(line: bytes, name: bytes, value: bytes) -> bool:
+def is_usual(line: bytes, name: bytes, value: bytes) -> bool:
     """Whether this line is this header and ends where it seems to."""
     at = len(name)
     return (
