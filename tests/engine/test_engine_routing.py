@@ -89,6 +89,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoutingCell]:
         yield started
 
 
+@pytest.mark.timeout(1_200)
 def test_conversations_find_their_cache_through_two_gateways(pair: RoutingCell) -> None:
     with httpx.Client(timeout=300, trust_env=False) as client:
         conversations = Conversations(client)
