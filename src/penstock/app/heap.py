@@ -8,6 +8,7 @@ heap it never returns: holes that long bodies, batches of rows and tables that g
 
 import asyncio
 import ctypes
+import functools
 from collections.abc import Callable
 from typing import Final
 
@@ -20,7 +21,7 @@ _MAP_THRESHOLD: Final = (-3, 4 * 1024 * 1024)
 
 def keep_between_requests() -> bool:
     """Let what a request frees be there for the next; False if the C library knows no such call."""
-    option: Callable[[int, int], int] | None = getattr(ctypes.CDLL(None), "mallopt", None)
+    option = _find("mallopt")
     if option is None:
         return False
     return all([option(*_TRIM_THRESHOLD) == 1, option(*_MAP_THRESHOLD) == 1])
@@ -28,7 +29,7 @@ def keep_between_requests() -> bool:
 
 def give_back() -> bool:
     """Whole pages that are free, wherever they lie; False if the C library knows no such call."""
-    trim = _find_trim()
+    trim = _find("malloc_trim")
     if trim is None:
         return False
     trim(0)
@@ -43,7 +44,11 @@ async def keep_small() -> None:
         is_possible = give_back()
 
 
-def _find_trim() -> Callable[[int], object] | None:
-    # glibc's; musl and macOS have none.
-    trim: Callable[[int], object] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    return trim
+@functools.cache
+def _find(name: str) -> Callable[..., int] | None:
+    """A function of the C library, where it has it: glibc's, which musl and macOS do not have.
+
+    Found once: each look makes classes of its own, which only a collection of garbage frees.
+    """
+    function: Callable[..., int] | None = getattr(ctypes.CDLL(None), name, None)
+    return function

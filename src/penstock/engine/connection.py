@@ -24,6 +24,9 @@ _OK_LINE: Final = b"HTTP/1.1 200 "
 
 _BAD_FRAMING: Final = (httptools.HttpParserError, httptools.HttpParserUpgrade)
 _CALLBACK_FAILED: Final = httptools.HttpParserCallbackError
+# That of a closed connection. Its own one holds it by its callbacks: the two would wait for a
+# collection of garbage, which here comes late, and be 3 KB each time until then.
+_NO_PARSER: Final = httptools.HttpResponseParser(object())
 
 
 class Receiver:
@@ -157,6 +160,7 @@ class Connection(asyncio.Protocol):
             self.on_message_complete()
         self._lose(ReplicaUnreachable(f"The connection to the engine was lost: {exc or 'closed'}."))
         self._on_idle.closed(self)
+        self._parser = _NO_PARSER
 
     # httptools callbacks
 

@@ -1,5 +1,6 @@
 """What is free inside the heap goes back to the system, but not after each request."""
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,19 @@ def test_holes_between_what_is_kept_are_given_back() -> None:
         pytest.skip("the C library has no malloc_trim")
     assert filled - _anonymous_kilobytes() > 15_000
     assert len(kept) == 500
+
+
+def test_giving_back_leaves_nothing_for_the_garbage_collector() -> None:
+    give_back()
+    gc.collect()
+    before = len(gc.get_objects())
+    gc.disable()
+    try:
+        for _ in range(10):
+            give_back()
+        assert len(gc.get_objects()) < before + 10
+    finally:
+        gc.enable()
 
 
 _BODIES = """

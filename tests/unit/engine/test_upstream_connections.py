@@ -1,6 +1,7 @@
 """Connections to an engine: kept, renewed when stale, and never left or shared."""
 
 import asyncio
+import gc
 import ssl
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from tests.unit.engine.engine_line import Collector, Line, Lines, Notes, make_re
 from tests.unit.engine.test_replica_client import ANSWER, answer_stream, answer_whole, counted
 from tests.unit.engine.tiny_engine import Call, TinyEngine, let_the_loop_run, until
 
+from penstock.engine.connection import Connection
 from penstock.engine.settings import Settings
 from penstock.errors import EngineLost, ReplicaUnreachable
 
@@ -333,3 +335,24 @@ async def test_events_of_a_kept_connection_belong_to_their_own_request(lines: Li
         sink = await ask(line, is_stream=True)
         assert b'"content":"%d"' % number in b"".join(sink.events)
     assert line.engine.accepted == 1
+
+
+async def test_a_closed_connection_leaves_nothing_for_the_garbage_collector(lines: Lines) -> None:
+    line = await lines.open(answer_whole)
+    gc.collect()
+    before = _connections_in_memory()
+    gc.disable()
+    try:
+        for _ in range(3):
+            await ask(line)
+            assert _connections_in_memory() == before + 1
+            line.engine.close_connections()
+            await until(lambda: line.client.open_connections == 0)
+        await let_the_loop_run()
+        assert _connections_in_memory() == before
+    finally:
+        gc.enable()
+
+
+def _connections_in_memory() -> int:
+    return sum(isinstance(each, Connection) for each in gc.get_objects())
