@@ -4,49 +4,21 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import cast
 
 import msgspec
 import pytest
 import uvicorn
 import uvloop
+from tests.unit.ingress.ok_door import Door
 from uvicorn.server import ServerState
 
-from penstock.clock import SystemClock, TimerWheel
-from penstock.errors import Error
+from penstock.clock import SystemClock
 from penstock.ingress.body_reader import LONG_BYTES
 from penstock.ingress.client_protocol import ClientProtocol
-from penstock.ingress.exchange import Exchange
-from penstock.ingress.hot import HotDoor, Ways
 from penstock.ingress.settings import Settings
 
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n"
 ANSWER_END = b"\r\n\r\nok"
-
-
-class Door(HotDoor):
-    """Keeps what was asked, and answers "ok"."""
-
-    def __init__(self, settings: Settings) -> None:
-        clock = SystemClock()
-        nobody = cast("Ways", _Nobody())
-        wheel = TimerWheel(clock)
-        super().__init__(None, nobody, None, settings, wheel, clock)  # type: ignore[arg-type]
-        self.bodies: list[bytes] = []
-        self.refused: list[int] = []
-
-    async def serve(self, exchange: Exchange) -> None:
-        await asyncio.sleep(0)
-        self.bodies.append(exchange.take_body())
-        exchange.answer(200, b"", b"ok")
-
-    def refuse(self, exchange: Exchange, error: Error) -> None:
-        self.refused.append(error.status)
-        exchange.answer(error.status, b"", b"")
-
-
-class _Nobody:
-    now = flex = queue = None
 
 
 class Streams:
@@ -71,7 +43,7 @@ class Streams:
 
 @asynccontextmanager
 async def connected(settings: Settings) -> AsyncIterator[Streams]:
-    door = Door(settings)
+    door = Door(settings, SystemClock())
     door.wheel.start()
     config = uvicorn.Config("nothing", http=ClientProtocol, log_config=None)
     config.load_app = lambda: None  # type: ignore[method-assign]

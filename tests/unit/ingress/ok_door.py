@@ -1,0 +1,34 @@
+"""A door that answers all that it is asked, for tests of the connections that lead to it."""
+
+import asyncio
+from typing import cast
+
+from penstock.clock import Clock, TimerWheel
+from penstock.errors import Error
+from penstock.ingress.exchange import Exchange
+from penstock.ingress.hot import HotDoor, Ways
+from penstock.ingress.settings import Settings
+
+
+class Door(HotDoor):
+    """Keeps what was asked, and says "ok"."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        nobody = cast("Ways", _Nobody())
+        wheel = TimerWheel(clock)
+        super().__init__(None, nobody, None, settings, wheel, clock)  # type: ignore[arg-type]
+        self.bodies: list[bytes] = []
+        self.refused: list[int] = []
+
+    async def serve(self, exchange: Exchange) -> None:
+        await asyncio.sleep(0)
+        self.bodies.append(exchange.take_body())
+        exchange.answer(200, b"", b"ok")
+
+    def refuse(self, exchange: Exchange, error: Error) -> None:
+        self.refused.append(error.status)
+        exchange.answer(error.status, b"", b"")
+
+
+class _Nobody:
+    now = flex = queue = None

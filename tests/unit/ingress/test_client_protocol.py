@@ -1,0 +1,138 @@
+"""One connection, without a network: what comes in on it, and how long its client has."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import uvicorn
+from tests.unit.ingress.ok_door import Door
+from uvicorn.server import ServerState
+
+from penstock.ingress.client_protocol import ClientProtocol
+from penstock.ingress.settings import Settings
+from penstock.testing.manual_clock import ManualClock
+
+STALL_SECONDS = 10.0
+PAGE = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+def post(body: bytes, *, lines: bytes = b"", target: bytes = b"/v1/chat/completions") -> bytes:
+    head = b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n%s\r\n"
+    return head % (target, len(body), lines) + body
+
+
+class Wire(asyncio.Transport):
+    """Keeps what was written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+        self.is_over = self.is_aborted = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+    def close(self) -> None:
+        self.is_over = True
+
+    def abort(self) -> None:
+        self.is_over = self.is_aborted = True
+
+    def is_closing(self) -> bool:
+        return self.is_over
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+class Client:
+    """What happens at the other end of the wire."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.clock = ManualClock()
+        self.door = Door(settings, self.clock)
+        self.wire = Wire()
+        self.pages: list[bytes] = []
+        config = uvicorn.Config("nothing", http=ClientProtocol, interface="asgi3", log_config=None)
+        config.load_app = lambda: self._page  # type: ignore[method-assign]
+        config.load()
+        state = {"door": self.door}
+        self.protocol = ClientProtocol(config, ServerState(), state, asyncio.get_running_loop())
+        self.protocol.connection_made(self.wire)
+
+    async def send(self, data: bytes) -> None:
+        self.protocol.data_received(data)
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    def wait(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.door.wheel.advance()
+
+    @property
+    def answers(self) -> int:
+        return self.wire.written.count(b"HTTP/1.1 200 OK\r\n")
+
+    async def _page(self, scope: Any, receive: Any, send: Any) -> None:
+        body, has_more = b"", True
+        while has_more:
+            message = await receive()
+            body += message.get("body", b"")
+            has_more = message.get("more_body", False)
+        self.pages.append(body)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+
+def run(test: Callable[[Client], Awaitable[None]]) -> None:
+    async def connect() -> None:
+        client = Client(Settings(client_stall_seconds=STALL_SECONDS, header_seconds=60.0))
+        await test(client)
+        client.protocol.connection_lost(None)
+        assert client.door.body_bytes == 0
+
+    asyncio.run(connect())
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [PAGE, PAGE * 3, PAGE[:-5], post(b"known"), post(b"ab")[:-1], post(b"x", lines=b"a: b\r\n")],
+    ids=["page", "pages", "half a head", "known head", "half a body", "other head"],
+)
+def test_time_of_who_does_not_read_runs_on_whatever_it_sends(sent: bytes) -> None:
+    """What was in the kernel's buffers comes in even from a client that is not read from."""
+
+    async def test(client: Client) -> None:
+        await client.send(post(b"first"))
+        await client.send(PAGE * 2)
+        assert client.answers == 3
+        client.protocol.pause_writing()
+        client.wait(STALL_SECONDS - 1)
+        await client.send(sent)
+        client.wait(0.5)
+        assert not client.wire.is_over
+        client.wait(1)
+        assert client.wire.is_aborted
+
+    run(test)
+
+
+def test_who_has_read_may_take_its_time_again() -> None:
+    async def test(client: Client) -> None:
+        await client.send(PAGE)
+        client.protocol.pause_writing()
+        client.wait(STALL_SECONDS - 1)
+        client.protocol.resume_writing()
+        client.wait(STALL_SECONDS)
+        assert not client.wire.is_over
+        await client.send(PAGE)
+        assert client.answers == 2
+
+    run(test)
