@@ -33,6 +33,11 @@ ODD_TARGETS = (
     b"/client/v4/accounts/x/ai/v1/chat/completions/", b"/client/v4/accounts/x/ai/models/search",
     b"/client/v4/accounts/x/ai/models/schema?model=%ff", b"/client/v4/accounts/%00/ai/run/%00",
 )  # fmt: skip
+UPGRADES = (
+    b"connection: upgrade\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAoAAA",
+    b"connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13",
+    b"connection: upgrade\r\nupgrade: TLS/1.0",
+)
 ODD_LINES = (
     b"host", b"host:", b": x", b":", b" host: x", b"host : x", b"ho st: x", b"h\xffst: x",
     b"h\x00: x", b"x: \x00", b"x: \xff", b"x: \x7f", b"x: a\rb", b"x: a\nb: c", b"x: y\r\n folded",
@@ -43,10 +48,7 @@ ODD_LINES = (
     b"content-type: application/json; charset=utf-16", b"content-type: multipart/form-data",
     b"accept: \xff", b"connection: close", b"connection: keep-alive, close", b"connection: \xff",
     b"connection:", b"keep-alive: 0",
-    b"connection: upgrade\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAoAAA",
-    b"upgrade: websocket",
-    b"connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13",
-    b"connection: upgrade\r\nupgrade: TLS/1.0", b"expect: 100-continue", b"expect: 200-ok",
+    *UPGRADES, b"upgrade: websocket", b"expect: 100-continue", b"expect: 200-ok",
     b"expect: \xff", b"te: trailers", b"expect: 100-continue\r\nexpect: 100-continue",
     b"trailer: authorization", b"range: bytes=0-,0-,0-", b"if-match: *", b"x-request-id: \xff\xfe",
     b"x-request-id: " + b"r" * 5000, b"x-request-id: a\tb", b"session-id: \xff\x7f",

@@ -37,6 +37,9 @@ _own_pages = st.sampled_from(
 _queries = st.sampled_from(_QUERIES)
 _wrongs = st.lists(st.sampled_from(_PARTS), min_size=1, max_size=2)
 _odd_lines = st.lists(heads.lines, min_size=1, max_size=3)
+_plain_targets = st.sampled_from([V1, *PAGES[:4]])
+_few_plain_targets = st.lists(_plain_targets, max_size=4)
+_upgrades = st.sampled_from(heads.UPGRADES)
 _framed_methods = st.sampled_from([b"POST", b"POST", b"POST", b"GET", b"PUT"])
 _framed_targets = st.sampled_from([V1, b"", b"/v1/models", b"/healthz"])
 _framed_lines = st.sampled_from([(), (b"expect: 100-continue",), (b"connection: close",)])
@@ -73,6 +76,21 @@ def odd_heads(draw: DrawFn, caller: Caller) -> Shot:
     is_cut = b"\r\n\r\n" in data[: len(data) - len(end + body)]
     is_head = method == b"HEAD"
     return Shot("odd heads", data, is_framed=False, is_head=is_head, may_be_dropped=is_cut)
+
+
+@st.composite
+def upgrades(draw: DrawFn, caller: Caller) -> Shot:
+    """Requests in order that ask for another protocol, alone or behind others."""
+    before, line = draw(_few_plain_targets), draw(_upgrades)
+    target = draw(_plain_targets) if draw(_whether) else caller.path(f"run/{CHAT}")
+    requests = [_plain(caller, each) for each in before] + [_plain(caller, target, line)]
+    return Shot("upgrades", b"".join(requests), is_framed=False, answers=len(requests))
+
+
+def _plain(caller: Caller, target: bytes, *lines: bytes) -> bytes:
+    if target in PAGES:
+        return caller.get("", target, *lines).data
+    return caller.post("", target, PLAIN_BODY, *lines).data
 
 
 @st.composite

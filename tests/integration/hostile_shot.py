@@ -29,6 +29,8 @@ class Shot(msgspec.Struct, frozen=True):
     is_framed: bool = True
     # What follows the request may be taken for a second, broken one; then all may be dropped.
     may_be_dropped: bool = False
+    # How many requests it holds, all of which are answered.
+    answers: int = 1
     # HEAD is answered without a body.
     is_head: bool = False
     # The engine is told to fail, so that a 500 with the engine's code is in order.

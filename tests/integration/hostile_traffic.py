@@ -89,8 +89,9 @@ class Traffic:
             if shot.leaves_after is not None:
                 await asyncio.sleep(shot.leaves_after)
                 return "left"
-            answer = await read_answer(reader, is_head=shot.is_head)
-            outcome = judge(shot, answer)
+            for _ in range(shot.answers):
+                answer = await read_answer(reader, is_head=shot.is_head)
+                outcome = judge(shot, answer)
             if answer.is_closing and not await _is_closed(reader, shot):
                 raise Malformed("more comes after an answer that was announced as the last")
             is_kept = shot.is_framed and not answer.is_closing

@@ -32,8 +32,8 @@ def caller(hostile: HostileCell) -> Caller:
 
 def _fire(
     hostile: HostileCell, shots: SearchStrategy[Shot], count: int, *, at_once: int = 40
-) -> None:
-    """Have this many drawn by hypothesis, and fire them."""
+) -> list[str]:
+    """Have this many drawn by hypothesis, and fire them; how each was answered."""
     drawn: list[Shot] = []
 
     @settings(
@@ -51,7 +51,7 @@ def _fire(
     draw()
     assert len(drawn) >= count
     assert len({shot.data for shot in drawn}) > count * 0.6, "too much of the same"
-    hostile.traffic.fire(drawn, at_once=at_once)
+    return hostile.traffic.fire(drawn, at_once=at_once)
 
 
 def test_odd_values_in_every_field(hostile: HostileCell, caller: Caller) -> None:
@@ -84,6 +84,12 @@ def test_odd_model_names(hostile: HostileCell, caller: Caller) -> None:
 
 def test_odd_methods_versions_and_header_lines(hostile: HostileCell, caller: Caller) -> None:
     _fire(hostile, requests.odd_heads(caller), 3000, at_once=100)
+
+
+def test_questions_for_another_protocol_are_ignored(hostile: HostileCell, caller: Caller) -> None:
+    """Also behind other requests: nothing of these requests is wrong, so all are served."""
+    outcomes = _fire(hostile, requests.upgrades(caller), 300)
+    assert set(outcomes) == {"200"}
 
 
 def test_lengths_and_chunks_that_contradict(hostile: HostileCell, caller: Caller) -> None:

@@ -81,6 +81,9 @@ class ClientProtocol(BoundedConnection):
             self._refuse_all(HeadersTooLarge())
         elif len(self.connections) > self._settings.connections_max:
             self._refuse_all(Overloaded(retry_after_seconds=1))
+        elif self.parser.should_upgrade() and self._may_read_again():
+            # The parser will say where the head ends: nothing has begun until then.
+            self._patience.phase = HEAD
         elif is_hot(self.parser.get_method(), self.url):
             self._begin_exchange()
         else:
@@ -100,6 +103,8 @@ class ClientProtocol(BoundedConnection):
             self._refuse_all(refusal)
 
     def on_message_complete(self) -> None:
+        if self._patience.phase != BODY:
+            return  # it asks for another protocol, and will be read again
         self._patience.await_nothing()
         self._is_between = True
         exchange = self._exchange()
@@ -173,20 +178,23 @@ class ClientProtocol(BoundedConnection):
         except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
             self._refuse_all(InvalidRequest("The request's target is not a valid URL."))
 
+    def _may_read_again(self) -> bool:
+        """Not CONNECT, which would be the same again; nor what is behind a last request.
+
+        A request that is read again is its connection's last: so each read has one at most.
+        """
+        last = self.cycle
+        is_after_last = last is not None and not last.response_complete and not last.keep_alive
+        return not is_after_last and self.parser.get_method() != b"CONNECT"
+
     def _ignore_upgrade(self, rest: bytes) -> None:
         """Read a request as if it had not asked for another protocol, as a server may."""
-        exchange = self._exchange()
-        if exchange is None or exchange.run is None:
-            # A page, which needs no body; or one behind another request.
+        if self._is_between:
+            # It was taken as it is, without a body.
             self.cycle.keep_alive = False
             return
-        # It has not begun to run: that would be in the loop's next turn.
-        exchange.run.cancel()
-        self._served = None
-        self.cycle = cast(RequestResponseCycle, None)  # as uvicorn begins
-        self._patience.phase = HEAD
-        method, self.parser = self.parser.get_method(), request_heads.new_parser(self)
-        head = request_heads.without_upgrade(method, exchange.target, exchange.headers)
+        head = request_heads.without_upgrade(self.parser, self.url, self.headers)
+        self.parser = request_heads.new_parser(self)
         self.data_received(head + rest)
 
     def _check_length(self) -> bool:
@@ -218,7 +226,7 @@ class ClientProtocol(BoundedConnection):
             self.on_message_complete()
 
     def _launch_later(self, exchange: Exchange) -> None:
-        """Not within the parser, which may yet find an upgrade, nor within the answer before."""
+        """Not within the parser, whose read may hold more, nor within the answer before."""
         self.loop.call_soon(self._launch(exchange).start)
 
     def _launch(self, exchange: Exchange) -> Run:

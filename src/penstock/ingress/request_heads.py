@@ -33,12 +33,13 @@ def expects_continue(headers: Headers) -> bool:
     return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
 
 
-def without_upgrade(method: bytes, target: bytes, headers: Headers) -> bytes:
-    """The same head without the question for another protocol.
+def without_upgrade(parser: httptools.HttpRequestParser, target: bytes, headers: Headers) -> bytes:
+    """The head that this parser has read, without the question for another protocol.
 
     Java's client asks for h2c with its first request. The parser takes what follows the head for
     that protocol, so the head is given to a new one without the question.
     """
-    lines = [b"%s %s HTTP/1.1" % (method, target), b"connection: close"]
+    version = parser.get_http_version().encode()
+    lines = [b"%s %s HTTP/%s" % (parser.get_method(), target, version), b"connection: close"]
     lines += [b"%s: %s" % pair for pair in headers if pair[0] not in _UPGRADE_HEADERS]
     return b"\r\n".join([*lines, b"", b""])

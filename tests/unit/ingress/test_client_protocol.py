@@ -15,6 +15,7 @@ from penstock.testing.manual_clock import ManualClock
 
 STALL_SECONDS = 10.0
 PAGE = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+UPGRADE = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AA\r\n"
 
 
 def post(body: bytes, *, lines: bytes = b"", target: bytes = b"/v1/chat/completions") -> bytes:
@@ -134,5 +135,53 @@ def test_who_has_read_may_take_its_time_again() -> None:
         assert not client.wire.is_over
         await client.send(PAGE)
         assert client.answers == 2
+
+    run(test)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 30, 150])
+@pytest.mark.parametrize("before", [b"", PAGE, post(b"first"), PAGE + post(b"first") + PAGE])
+def test_request_that_asks_for_another_protocol_is_read_as_any(before: bytes, cut: int) -> None:
+    """Alone or behind others, in one read or two: its body is taken, and it is the last."""
+
+    async def test(client: Client) -> None:
+        data = before + post(b"hello", lines=UPGRADE)
+        for part in (data[:cut], data[cut:]) if cut else (data,):
+            await client.send(part)
+        assert client.door.bodies[-1] == b"hello"
+        assert client.answers == before.count(b"host: x") + 1
+        assert client.wire.written.count(b"connection: close\r\n") == 1
+        assert client.wire.is_over
+
+    run(test)
+
+
+@pytest.mark.parametrize("before", [b"", PAGE])
+def test_page_that_is_asked_for_another_protocol_gets_its_body(before: bytes) -> None:
+    async def test(client: Client) -> None:
+        await client.send(before + post(b"hello", target=b"/v1/batches", lines=UPGRADE))
+        assert client.pages[-1] == b"hello"
+        assert client.wire.is_over
+
+    run(test)
+
+
+def test_of_many_that_ask_for_another_protocol_the_first_is_served() -> None:
+    """None is read more than twice: else a read full of them would be copied for each."""
+
+    async def test(client: Client) -> None:
+        await client.send(post(b"hello", lines=UPGRADE) * 2000)
+        assert client.door.bodies == [b"hello"]
+        assert client.answers == 1
+        assert client.wire.is_over
+
+    run(test)
+
+
+def test_tunnel_is_not_read_twice() -> None:
+    async def test(client: Client) -> None:
+        await client.send(PAGE + b"CONNECT /healthz HTTP/1.1\r\nhost: x\r\n\r\n" + PAGE)
+        assert client.answers == 2
+        assert client.wire.is_over
 
     run(test)

@@ -1,5 +1,8 @@
 """What a connection reads off a request's head by itself."""
 
+import httptools
+import pytest
+
 from penstock.ingress.request_heads import (
     content_length,
     expects_continue,
@@ -24,7 +27,12 @@ def test_continue_is_expected_in_any_case_of_letters() -> None:
     assert not expects_continue([(b"expect", b"something else")])
 
 
-def test_head_goes_on_without_the_question_for_another_protocol() -> None:
+@pytest.mark.parametrize("version", ["1.1", "1.0"])
+def test_head_goes_on_without_the_question_for_another_protocol(version: str) -> None:
+    lines = "host: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n\r\n"
+    parser = httptools.HttpRequestParser(None)
+    with pytest.raises(httptools.HttpParserUpgrade):
+        parser.feed_data(f"POST /v1 HTTP/{version}\r\n{lines}".encode())
     asked = [(b"host", b"x"), (b"connection", b"Upgrade"), (b"upgrade", b"h2c")]
-    head = without_upgrade(b"POST", b"/v1", [*asked, (b"http2-settings", b"AA")])
-    assert head == b"POST /v1 HTTP/1.1\r\nconnection: close\r\nhost: x\r\n\r\n"
+    head = without_upgrade(parser, b"/v1", [*asked, (b"http2-settings", b"AA")])
+    assert head == f"POST /v1 HTTP/{version}\r\nconnection: close\r\nhost: x\r\n\r\n".encode()
