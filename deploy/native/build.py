@@ -2,11 +2,13 @@
 """The package with its hot modules compiled by mypyc: for PYTHONPATH, or for a wheel.
 
 `python deploy/native/build.py` prints a folder with the package in it. What is compiled is in
-modules.txt; the rest is copied. The folder's name has a digest of all that the result depends on:
-where it exists it is only printed, and it exists only once it is whole.
+modules.txt; the rest is copied. The folder's name has two digests, of what the compiler reads and
+of all that is copied: where it exists it is only printed, and it exists only once it is whole.
+Where one exists that was compiled from the same, its libraries are taken.
 """
 
 import argparse
+import ast
 import compileall
 import fcntl
 import hashlib
@@ -42,10 +44,20 @@ def build(root: Path, cache: Path) -> Path:
     """The folder with the compiled package of a checkout, compiled now unless it is there."""
     source = root / "src" / PACKAGE
     modules = read_modules(root)
-    folder = cache / f"native-{_digest(source, modules)}"
+    compiled = _digest_compiled(source, modules)
+    folder = cache / f"native-{compiled}-{_digest(source, _files(source))}"
     with _locked(cache) as lock:
         if not folder.is_dir():
-            _compile(source, modules, folder, config=root / "pyproject.toml", lock=lock)
+            work = _copied(source, cache)
+            alike = next(cache.glob(f"native-{compiled}-*"), None)
+            if alike is None:
+                _compile(work, modules, config=root / "pyproject.toml", lock=lock)
+            else:
+                _take_libraries(alike, work)
+            # As pip does when it installs a wheel: or each process would compile what is not
+            # native itself.
+            compileall.compile_dir(work / PACKAGE, quiet=1)
+            work.rename(folder)
         # The newest are kept by when they were last asked for.
         os.utime(folder)
         _remove_old(cache)
@@ -62,16 +74,51 @@ def default_cache() -> Path:
     return Path(home) if home else Path.home() / ".cache" / "penstock"
 
 
-def _digest(source: Path, modules: list[str]) -> str:
-    """Of everything that the result depends on."""
+def _digest_compiled(source: Path, modules: list[str]) -> str:
+    """Of everything that the compiled libraries depend on."""
     found = hashlib.sha256()
     for word in (version("mypy"), str(_SUFFIX), sys.version, *modules):
         found.update(word.encode() + b"\0")
     found.update(_SETUP.read_bytes())
-    for path in _files(source):
+    found.update(_digest(source, _read_by_compiler(source, modules)).encode())
+    return found.hexdigest()[:16]
+
+
+def _digest(source: Path, paths: list[Path]) -> str:
+    found = hashlib.sha256()
+    for path in paths:
         name = str(path.relative_to(source))
         found.update(name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
     return found.hexdigest()[:16]
+
+
+def _read_by_compiler(source: Path, modules: list[str]) -> list[Path]:
+    """These modules and whatever they import, wherever in them, and so on: half of the package.
+
+    A page, a command or a test double that changes need not cost minutes.
+    """
+    found: set[Path] = set()
+    left = [source / module for module in modules]
+    while left:
+        path = left.pop()
+        if path in found or not path.is_file():
+            continue
+        found.add(path)
+        for name in _imported(ast.parse(path.read_bytes())):
+            first, *parts = name.split(".")
+            for count in range(len(parts) + 1) if first == PACKAGE else ():
+                here = source.joinpath(*parts[:count])
+                left += (here / "__init__.py", here.with_suffix(".py"))
+    return sorted(found)
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    """Names of modules, and of what is in them: that may be a module, too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def _files(source: Path) -> list[Path]:
@@ -92,11 +139,20 @@ def _locked(cache: Path) -> Iterator[int]:
         yield file.fileno()
 
 
-def _compile(source: Path, modules: list[str], folder: Path, *, config: Path, lock: int) -> None:
-    """Compile in a folder beside it, which gets the name when nothing is left to be done."""
-    work = folder.parent / "native.unfinished"
+def _copied(source: Path, cache: Path) -> Path:
+    """A folder with the package, which gets its name when nothing is left to be done."""
+    work = cache / "native.unfinished"
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(source, work / PACKAGE, ignore=shutil.ignore_patterns("__pycache__"))
+    return work
+
+
+def _take_libraries(folder: Path, work: Path) -> None:
+    for path in libraries(folder):
+        shutil.copy2(path, work / path.relative_to(folder))
+
+
+def _compile(work: Path, modules: list[str], *, config: Path, lock: int) -> None:
     sys.stderr.write(f"compiling {len(modules)} modules, 5 to 8 minutes\n")
     command = [sys.executable, str(_SETUP), str(config.resolve())]
     command += [f"{PACKAGE}/{module}" for module in modules]
@@ -118,9 +174,6 @@ def _compile(source: Path, modules: list[str], folder: Path, *, config: Path, lo
         raise SystemExit(f"build: {len(lacking)} modules were not compiled")
     for left in (work / "build", work / ".mypy_cache"):
         shutil.rmtree(left, ignore_errors=True)
-    # As pip does when it installs a wheel: or each process would compile what is not native itself.
-    compileall.compile_dir(work / PACKAGE, quiet=1)
-    work.rename(folder)
 
 
 def _remove_old(cache: Path) -> None:

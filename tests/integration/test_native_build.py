@@ -20,6 +20,7 @@ def checkout(tmp_path: Path) -> Path:
         folder.mkdir(parents=True)
     (package / "__init__.py").write_text("")
     (package / "plain.py").write_text("ONE: int = 1\n")
+    (package / "apart.py").write_text("from penstock.hot import add\n\nTWO = add(1)\n")
     (package / "hot.py").write_text(
         "from penstock.plain import ONE\n\n\ndef add(x: int) -> int:\n    return x + ONE\n"
     )
@@ -31,6 +32,17 @@ def checkout(tmp_path: Path) -> Path:
 def build(checkout: Path, cache: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(BUILD), "--root", str(checkout), "--cache", str(cache)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def said(folder: Path, asked: str) -> list[str]:
+    """What a program prints that finds the package in this folder."""
+    return subprocess.run(
+        [sys.executable, "-c", asked],
+        env={"PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
 
 
 def folders(cache: Path) -> list[str]:
@@ -48,14 +60,7 @@ def test_compiled_once_and_again_when_something_changes(checkout: Path, tmp_path
     assert not list(folder.rglob("*.c"))
     asked = "import penstock.hot as hot, penstock.plain as plain\n"
     asked += "print(hot.add(2), hot.__file__, plain.__file__)"
-    said = subprocess.run(
-        [sys.executable, "-c", asked],
-        env={"PYTHONPATH": str(folder)},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
-    assert said == [
+    assert said(folder, asked) == [
         "3", str(folder / "penstock" / f"hot{SUFFIX}"), str(folder / "penstock" / "plain.py"),
     ]  # fmt: skip
 
@@ -67,6 +72,25 @@ def test_compiled_once_and_again_when_something_changes(checkout: Path, tmp_path
     assert changed.returncode == 0, changed.stderr
     assert changed.stdout != first.stdout
     assert len(folders(cache)) == 2
+
+
+@pytest.mark.timeout(180)
+def test_what_the_compiler_does_not_read_is_copied_beside_what_is_compiled(
+    checkout: Path, tmp_path: Path
+) -> None:
+    cache, apart = tmp_path / "cache", checkout / "src" / "penstock" / "apart.py"
+    asked = "import penstock.hot as hot, penstock.apart as apart\nprint(apart.TWO, hot.__file__)"
+    first = Path(build(checkout, cache).stdout.strip())
+    apart.write_text(apart.read_text().replace("add(1)", "add(4)"))
+    (apart.parent / "new.txt").write_text("new")
+    again = build(checkout, cache)
+    second = Path(again.stdout.strip())
+    assert (again.returncode, "compiling" in again.stderr) == (0, False)
+    assert second != first
+    assert said(first, asked) == ["2", str(first / "penstock" / f"hot{SUFFIX}")]
+    assert said(second, asked) == ["5", str(second / "penstock" / f"hot{SUFFIX}")]
+    assert (second / "penstock" / "new.txt").exists()
+    assert not (first / "penstock" / "new.txt").exists()
 
 
 @pytest.mark.timeout(120)
