@@ -281,6 +281,36 @@ def test_stopped_gateway_leaves_an_empty_journal_and_every_row(cells: CellFactor
         assert row["output_tokens"] >= 1
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_gateway_that_is_told_twice_to_stop_bills_what_runs_once(
+    cells: CellFactory, workers: int
+) -> None:
+    """By a second Ctrl-C: nobody waits for what runs, and yet each request comes to its end."""
+    settings = {**_QUICK, "ingress.drain_seconds": 60, "ingress.workers": workers}
+    with cells.open(settings) as cell:
+        cell.set_up(CHAT)
+        slow = chat_body(script={"tokens": 1000, "interval": 0.02}, stream=True)
+        # The next one finds a connection to its engine, and becomes no task.
+        cell.chat(chat_body())
+        with RawClient(cell.gateway.port) as client:
+            client.send(post_bytes(_V1, slow, cell.key))
+            request_id = client.read_head()[2]["x-request-id"]
+            client.read_until(b"data: ")
+            pids = cell.gateway.worker_pids()
+            cell.gateway.terminate()
+            eventually(lambda: _is_refused(cell))
+            for pid in pids:
+                os.kill(pid, signal.SIGINT)
+            rest = client.read_to_the_end()
+        cell.gateway.wait(5)
+        assert b'"code":"aborted"' in rest
+        assert cell.gateway.request_line(request_id)["error"] == "aborted"
+        cell.gateway.start()
+        (row,) = rows_of(cell, request_id)
+        assert (row["outcome"], row["error"]) == ("interrupted", "aborted")
+        assert row["output_tokens"] >= _tokens_in(rest)
+
+
 def test_killed_gateway_bills_between_what_came_and_what_was_sent(cells: CellFactory) -> None:
     with cells.open(_QUICK) as cell:
         engine = cell.set_up(CHAT)
@@ -312,6 +342,14 @@ def test_killed_gateway_bills_between_what_came_and_what_was_sent(cells: CellFac
         assert rows_of(cell, done)[0]["outcome"] == "ok"
         eventually(lambda: len(names_in(cell.journal)) == 3)
         assert cell.gateway.metric("penstock_journals_adopted_total") == 1
+
+
+def _is_refused(cell: Cell) -> bool:
+    try:
+        RawClient(cell.gateway.port).close()
+    except ConnectionRefusedError:
+        return True
+    return False
 
 
 def _tokens_in(events: bytes) -> int:

@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from penstock.admission import Gate, Limits, release_holder
 from penstock.app import heap
 from penstock.app.job_rooms import desk_rooms
+from penstock.app.second_signal import on_second_signal
 from penstock.catalogue import load_catalogue
 from penstock.clock import Clock, SystemClock, TimerWheel, new_id
 from penstock.config import Config, load
@@ -302,7 +303,8 @@ def gateway(meters: Meters | None = None) -> Starlette:
                 heap.keep_between_requests()
                 server = await hand_out(worker.snapshot, Path(config.ingress.run_folder))
                 try:
-                    yield WorkerState(door=worker.door)
+                    with on_second_signal(worker.door.abort):
+                        yield WorkerState(door=worker.door)
                 finally:
                     server.close()
         except BaseException:

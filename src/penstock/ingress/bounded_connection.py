@@ -27,6 +27,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         door: HotDoor = self.app_state["door"]
         self._door, self._settings = door, door.settings
+        door.runs = self.tasks
         self._patience = Patience(
             door.settings, door.clock.monotonic, door.wheel, self._on_patience_end
         )

@@ -235,7 +235,7 @@ class ClientProtocol(BoundedConnection):
             self._long_bodies().read_next()
         self._served = exchange
         exchange.is_full = self._patience.is_unread
-        return self._door.launch(exchange, cast("set[Run]", self.tasks), self.loop)
+        return self._door.launch(exchange, self.loop)
 
     def _long_bodies(self) -> BodyReader:
         self._body_reader = self._body_reader or BodyReader(self, self._door)

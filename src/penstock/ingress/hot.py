@@ -116,19 +116,26 @@ class HotDoor:
         self.body_bytes = 0
         # Places kept for bodies that are coming. Those are not full, so this refuses nobody.
         self.announced_bytes = 0
+        # All that is served by this worker: runs, and the tasks of pages. The set is uvicorn's.
+        self.runs: set[Any] = set()
         # Called when this worker takes nothing new: once for each of its connections.
         self.on_drain: Callable[[], None] = lambda: None
 
-    def launch(self, exchange: Exchange, runs: set[Run], loop: asyncio.AbstractEventLoop) -> Run:
+    def launch(self, exchange: Exchange, loop: asyncio.AbstractEventLoop) -> Run:
         """To be started. uvicorn waits for these when it drains, and cancels those that are late.
 
         Start it where nothing else is under way on its connection: with a thousand short requests
         in one read, each answer would else begin the next request inside of it.
         """
         self.forget_body(exchange)
-        run = exchange.run = Run(self.serve(exchange), runs.discard, loop)
-        runs.add(run)
+        run = exchange.run = Run(self.serve(exchange), self.runs.discard, loop)
+        self.runs.add(run)
         return run
+
+    def abort(self) -> None:
+        """Let nothing go on, as uvicorn does when `drain_seconds` have passed."""
+        for run in list(self.runs):
+            run.cancel()
 
     async def serve(self, exchange: Exchange) -> None:
         """Serve one request to its end, whatever that is."""
