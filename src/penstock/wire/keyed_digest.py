@@ -13,6 +13,6 @@ from msgspec import Raw
 HAS_SIPHASH: Final = sys.hash_info.algorithm.startswith("siphash")
 
 
-def keyed_digest(key: int, data: memoryview | Raw) -> int:
+def keyed_digest(key: int, data: bytes | memoryview | Raw) -> int:
     """Worth something only where `HAS_SIPHASH`."""
     return hash(b"".join((key.to_bytes(8, "little", signed=True), data)))

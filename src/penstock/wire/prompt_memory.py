@@ -9,8 +9,9 @@ import secrets
 from collections import OrderedDict
 from typing import Final
 
-from xxhash import xxh3_64_intdigest
+import xxhash
 
+from penstock.wire.gmac import Gmac, address_of, make_gmac
 from penstock.wire.keyed_digest import HAS_SIPHASH, keyed_digest
 from penstock.wire.known_prompt import KnownPrompt
 from penstock.wire.large_body import LARGE_BYTES
@@ -19,46 +20,84 @@ PROMPTS_MAX: Final = 4096
 # A link takes 12 bytes. 5 MB in all: 500 agents at their 400th message, with the turn before it.
 WEIGHT_MAX: Final = 400_000
 # Prompts that are the same up to their last piece, such as different questions about one
-# long text. To try one costs 3 µs.
-NEAR_MAX: Final = 16
-# In all: one account could else make each look as long as all that it has stored.
-TRIES_MAX: Final = 32
-PIECE_BYTES: Final = 16 * 1024
+# long text.
+NEAR_MAX: Final = 32
+# How many are looked at, and of how many the digest is made: one account could else make each look
+# as long as all that it has stored. The one costs 0.5 µs, the other 10.
+LOOKS_MAX: Final = 128
+TRIES_MAX: Final = 16
+# A digest costs 3 µs before its first byte. So the first piece is the shortest body there is here.
+PIECE_BYTES: Final = LARGE_BYTES
 STARTS_MAX: Final = 8192
+# Enough that questions which end alike still differ in them.
+_LAST_BYTES: Final = 2048
+_xxh3: Final = xxhash.xxh3_64_intdigest
 
 
 class BodyDigests:
-    """Digests of a body's first bytes, for any number of them, in one pass over it."""
+    """Digests of a body's first bytes, for any number of them, in one pass over it.
 
-    __slots__ = ("_body", "matched", "wholes")
+    A part that is equal in its tag is the same, and SipHash puts the tags in a row: so it is 64
+    bits that nobody finds two texts for, as if SipHash had read all of it.
+    """
 
-    def __init__(self, body: bytes, seed: int) -> None:
-        self._body = memoryview(body)
+    __slots__ = ("_address", "_body", "_gmac", "matched", "wholes")
+
+    def __init__(self, body: bytes, seed: int, gmac: Gmac | None) -> None:
+        """At first of the first piece alone, by which it is decided whether to go on."""
+        self._body = body
+        self._gmac = gmac
+        self._address = 0 if gmac is None else address_of(body)
         # Which prompt this body begins with.
         self.matched: int | None = None
         # Each is the key of the next: none can be had without all the bytes before it.
-        self.wholes = [seed]
-        for end in range(PIECE_BYTES, len(body) + 1, PIECE_BYTES):
-            seed = keyed_digest(seed, self._body[end - PIECE_BYTES : end])
-            self.wholes.append(seed)
+        self.wholes = [seed, self._part(seed, 0, PIECE_BYTES)]
+
+    def go_on(self) -> None:
+        """To the end of the last whole piece."""
+        whole = self.wholes[1]
+        for end in range(2 * PIECE_BYTES, len(self._body) + 1, PIECE_BYTES):
+            whole = self._part(whole, end - PIECE_BYTES, end)
+            self.wholes.append(whole)
 
     def until(self, end: int) -> int:
         """The digest of the first `end` bytes."""
         pieces = end // PIECE_BYTES
-        return keyed_digest(self.wholes[pieces], self._body[pieces * PIECE_BYTES : end])
+        return self._part(self.wholes[pieces], pieces * PIECE_BYTES, end)
 
     def pieces_before(self, end: int) -> int:
         """The digest of the whole pieces among them, by which a prompt is looked for."""
         return self.wholes[end // PIECE_BYTES]
 
+    def last_before(self, end: int) -> int:
+        """Not a digest to trust: it tells for little that they are not the same."""
+        return _xxh3(self._body[max(0, end - _LAST_BYTES) : end])
+
+    def may_begin_with(self, remembered: "_Remembered") -> bool:
+        end = remembered.boundary
+        return end <= len(self._body) and self.last_before(end) == remembered.last
+
+    def _part(self, key: int, start: int, end: int) -> int:
+        # Behind the body there is memory, too.
+        if not 0 <= start <= end <= len(self._body):
+            raise ValueError("the body has not so many bytes")
+        gmac = self._gmac
+        if gmac is None or start == end:
+            return keyed_digest(key, memoryview(self._body)[start:end])
+        return keyed_digest(key, gmac.tag(self._address + start, end - start))
+
 
 class _Remembered:
-    __slots__ = ("digest", "follows", "near", "prompt")
+    __slots__ = ("boundary", "digest", "follows", "last", "near", "prompt")
 
-    def __init__(self, prompt: KnownPrompt, digest: int, near: int, follows: int | None) -> None:
+    def __init__(
+        self, prompt: KnownPrompt, digests: BodyDigests, digest: int, follows: int | None
+    ) -> None:
         self.prompt = prompt
+        self.boundary = prompt.boundary
         self.digest = digest
-        self.near = near
+        self.near = digests.pieces_before(self.boundary)
+        self.last = digests.last_before(self.boundary)
         # The prompt of the turn before.
         self.follows = follows
 
@@ -68,6 +107,7 @@ class PromptMemory:
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)
+        self._gmac = make_gmac()
         self._by_digest: OrderedDict[int, _Remembered] = OrderedDict()
         # Those that are equal in all whole pieces; the one that was used last stands last.
         self._near: dict[int, list[_Remembered]] = {}
@@ -87,19 +127,31 @@ class PromptMemory:
         if len(body) < LARGE_BYTES or not HAS_SIPHASH:
             return None
         seed = hash(self._secret + account.encode())
-        return BodyDigests(body, seed) if self._has_begun(body, seed) else None
+        digests = BodyDigests(body, seed, self._gmac)
+        if not self._has_begun(digests.wholes[1]):
+            return None
+        digests.go_on()
+        return digests
 
     def find(self, digests: BodyDigests) -> KnownPrompt | None:
-        """A known prompt that the body begins with: the longest, give or take a piece."""
-        tries = 0
+        """The longest known prompt that the body begins with."""
+        looks = tries = 0
         for whole in reversed(digests.wholes):
-            alike = self._near.get(whole, ())
-            for remembered in reversed(alike):
+            alike = self._near.get(whole)
+            if alike is None:
+                continue
+            looks += len(alike)
+            if looks > LOOKS_MAX:
+                return None
+            fitting = [one for one in alike if digests.may_begin_with(one)]
+            if len(fitting) > 1:
+                fitting.sort(key=_boundary, reverse=True)
+            for remembered in fitting:
                 tries += 1
                 if tries > TRIES_MAX:
                     return None
-                if digests.until(remembered.prompt.boundary) == remembered.digest:
-                    self._use(remembered)
+                if digests.until(remembered.boundary) == remembered.digest:
+                    self._use(remembered, alike)
                     digests.matched = remembered.digest
                     return remembered.prompt
         return None
@@ -115,11 +167,10 @@ class PromptMemory:
         if follows is not None and follows in self._by_digest:
             self._forget(self._by_digest[follows].follows)
         self._forget(digest)
-        near = digests.pieces_before(prompt.boundary)
-        remembered = _Remembered(prompt, digest, near, follows)
+        remembered = _Remembered(prompt, digests, digest, follows)
         self._by_digest[digest] = remembered
         self._weight += prompt.weight
-        alike = self._near.setdefault(near, [])
+        alike = self._near.setdefault(remembered.near, [])
         alike.append(remembered)
         if len(alike) > NEAR_MAX:
             self._forget(alike[0].digest)
@@ -127,9 +178,7 @@ class PromptMemory:
             self._forget(next(iter(self._by_digest)))
         digests.matched = digest
 
-    def _has_begun(self, body: bytes, seed: int) -> bool:
-        # Nothing is taken over for an equal start alone, so here a fast digest is good enough.
-        start = xxh3_64_intdigest(memoryview(body)[:LARGE_BYTES], seed % 2**64)
+    def _has_begun(self, start: int) -> bool:
         if start in self._starts:
             self._starts.move_to_end(start)
             return True
@@ -138,11 +187,13 @@ class PromptMemory:
             self._starts.popitem(last=False)
         return False
 
-    def _use(self, remembered: _Remembered) -> None:
+    def _use(self, remembered: _Remembered, alike: list[_Remembered]) -> None:
         self._by_digest.move_to_end(remembered.digest)
-        alike = self._near[remembered.near]
-        alike.remove(remembered)
-        alike.append(remembered)
+        # By identity and from the end: that is where it was put the last time.
+        at = len(alike) - 1
+        while alike[at] is not remembered:
+            at -= 1
+        alike.append(alike.pop(at))
 
     def _forget(self, digest: int | None) -> None:
         remembered = None if digest is None else self._by_digest.pop(digest, None)
@@ -153,3 +204,7 @@ class PromptMemory:
         alike.remove(remembered)
         if not alike:
             del self._near[remembered.near]
+
+
+def _boundary(remembered: _Remembered) -> int:
+    return remembered.boundary

@@ -8,7 +8,15 @@ import pytest
 from penstock.wire import prompt_memory
 from penstock.wire.known_prompt import KnownPrompt
 from penstock.wire.large_body import LARGE_BYTES
-from penstock.wire.prompt_memory import NEAR_MAX, PROMPTS_MAX, WEIGHT_MAX, BodyDigests, PromptMemory
+from penstock.wire.prompt_memory import (
+    NEAR_MAX,
+    PIECE_BYTES,
+    PROMPTS_MAX,
+    TRIES_MAX,
+    WEIGHT_MAX,
+    BodyDigests,
+    PromptMemory,
+)
 
 TEXT = bytes(range(256)) * (LARGE_BYTES // 128)
 EMPTY = KnownPrompt(
@@ -61,7 +69,15 @@ def numbered(number: int) -> bytes:
     return b"%08d" % number + TEXT
 
 
-@pytest.mark.parametrize("boundary", [1, 40_000, 5 * 16384 - 1, 5 * 16384, len(TEXT)])
+@pytest.fixture(params=["GMAC", "SipHash alone"], autouse=True)
+def _by_either_digest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "SipHash alone":
+        monkeypatch.setattr(prompt_memory, "make_gmac", lambda: None)
+
+
+@pytest.mark.parametrize(
+    "boundary", [1, 40_000, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, len(TEXT)]
+)
 def test_what_begins_with_a_prompt_finds_it(boundary: int) -> None:
     memory = PromptMemory()
     keep(memory, TEXT, known(boundary))
@@ -69,7 +85,7 @@ def test_what_begins_with_a_prompt_finds_it(boundary: int) -> None:
     assert find(memory, TEXT[:boundary] + bytes(2 * LARGE_BYTES)) == boundary
 
 
-@pytest.mark.parametrize("at", [0, 16383, 16384, 50_000, 79_999])
+@pytest.mark.parametrize("at", [0, PIECE_BYTES - 1, PIECE_BYTES, 77_000, 79_999])
 def test_one_byte_that_differs_makes_it_another(at: int) -> None:
     memory = PromptMemory()
     keep(memory, TEXT, known(80_000))
@@ -94,6 +110,21 @@ def test_the_longest_is_found() -> None:
         keep(memory, TEXT, known(boundary))
     assert find(memory, TEXT) == 90_000
     assert find(memory, TEXT[:89_000]) == 60_000
+
+
+def test_the_longest_is_found_although_a_shorter_one_was_used_later() -> None:
+    memory = PromptMemory()
+    for boundary in (90_000, 80_000):
+        keep(memory, TEXT, known(boundary))
+    assert find(memory, TEXT[:89_000]) == 80_000
+    assert find(memory, TEXT) == 90_000
+
+
+@pytest.mark.parametrize("length", [79_999, PIECE_BYTES])
+def test_nothing_is_read_behind_the_body(length: int) -> None:
+    of_body = digests(PromptMemory(), TEXT[:length])
+    with pytest.raises(ValueError, match="not so many"):
+        of_body.until(length + 1)
 
 
 def test_accounts_and_memories_share_nothing() -> None:
@@ -205,3 +236,19 @@ def test_a_look_tries_a_few_only(monkeypatch: pytest.MonkeyPatch) -> None:
     assert find(memory, longer) == len(TEXT) + 1
     monkeypatch.setattr(prompt_memory, "TRIES_MAX", 0)
     assert find(memory, longer) is None
+
+
+def test_those_that_end_alike_are_told_apart() -> None:
+    memory = PromptMemory()
+    bodies = [TEXT[:70_000] + b"%03d" % number + TEXT for number in range(TRIES_MAX)]
+    for body in bodies:
+        keep(memory, body, known(80_000))
+    assert [find(memory, body) for body in bodies] == [80_000] * TRIES_MAX
+    assert find(memory, TEXT[:70_000] + b"abc" + TEXT) is None
+
+
+def test_a_look_looks_at_a_few_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = PromptMemory()
+    keep(memory, TEXT, known(80_000))
+    monkeypatch.setattr(prompt_memory, "LOOKS_MAX", 0)
+    assert find(memory, TEXT) is None
