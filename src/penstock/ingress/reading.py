@@ -28,6 +28,7 @@ from penstock.records.request import Api, InferenceRequest, RequestId
 from penstock.wire.chat import read_chat
 from penstock.wire.hosted_tools import drop_namespaces
 from penstock.wire.json_body import Fields, read_fields
+from penstock.wire.known_rest import read_rest
 from penstock.wire.large_body import LARGE_BYTES, read_body
 from penstock.wire.parsed_body import ParsedBody
 from penstock.wire.prompt_chain import digest, prompt_chain
@@ -142,7 +143,9 @@ class RequestReader:
 
     def _split(self, route: Route, body: bytes, digests: BodyDigests | None) -> ParsedBody:
         if len(body) >= LARGE_BYTES:
-            return read_body(body, None if digests is None else self._memory.find(digests))
+            known = None if digests is None else self._memory.find(digests)
+            parsed = None if known is None else read_rest(body, known)
+            return read_body(body) if parsed is None else parsed
         if route.api is _CHAT:
             return read_short_chat(body)
         return ParsedBody(read_fields(body))

@@ -3,8 +3,7 @@
 To split a body into its fields, and then `messages` into messages, msgspec must skip a megabyte of
 strings twice: half of what a long prompt costs us. Here `messages` is decoded first, its place in
 the body is found by the addresses of its first and last value, and only what stands around it is
-split into fields. Of a body that begins with a known prompt only the rest is read. Whenever
-anything looks unusual the plain way is taken; tests compare them.
+split into fields. Whenever anything looks unusual the plain way is taken; tests compare them.
 """
 
 import ctypes
@@ -14,15 +13,8 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from penstock.errors import InvalidRequest
-from penstock.wire.json_body import (
-    COUNTED_BYTES,
-    VALUES_MAX,
-    Fields,
-    check_text,
-    read_fields,
-)
-from penstock.wire.known_prompt import KnownPrompt
+from penstock.wire.json_body import Fields, check_text, read_fields
+from penstock.wire.known_rest import split_around
 from penstock.wire.parsed_body import ParsedBody
 from penstock.wire.prompt_shapes import OnlyMessages
 
@@ -33,24 +25,12 @@ _KEY_CHARS_MAX: Final = 200
 _START = re.compile(rb'\[\s*\{\s*"\w*"\s*:\s*')
 _END = re.compile(rb"\s*(\})\s*\]")
 _NEXT = re.compile(rb"\s*(\})\s*,")
-# Stands for the known messages. By the place of its value the array that they are in is known.
-_KNOWN: Final = b'{"messages":[{"":0}'
-_KNOWN_ARRAY_AT: Final = _KNOWN.index(b"[")
-
 
 _peek_decoder = msgspec.json.Decoder(OnlyMessages)
-_fields_decoder = msgspec.json.Decoder(Fields)
 
 
-def read_body(body: bytes, known: KnownPrompt | None = None) -> ParsedBody:
-    """Split a body into its fields; a long one in a single pass, or only what is not known of it.
-
-    `known` is true of this body: all of its bytes up to the boundary are the same.
-    """
-    if known is not None:
-        parsed = _read_rest(body, known)
-        if parsed is not None:
-            return parsed
+def read_body(body: bytes) -> ParsedBody:
+    """Split a body into its fields; a long one in a single pass."""
     if len(body) >= LARGE_BYTES:
         commas = check_text(body)
         parsed = _read_at_once(body)
@@ -66,33 +46,8 @@ def _read_at_once(body: bytes) -> ParsedBody | None:
     if messages is None or place is None:
         return None
     start, boundary, end = place
-    fields = _split_around(body, start, end)
+    fields = split_around(body, start, end)
     return ParsedBody(fields, messages, array_at=start, boundary=boundary)
-
-
-def _read_rest(body: bytes, known: KnownPrompt) -> ParsedBody | None:
-    """None when this is not simply a longer prompt: the plain way then says what it is."""
-    rest = b"".join((_KNOWN, memoryview(body)[known.boundary :]))
-    commas = None
-    if len(body) > COUNTED_BYTES:
-        before = known.commas
-        if before is None:
-            before = body.count(b",", 0, known.boundary)
-        commas = before + rest.count(b",")
-        if commas > VALUES_MAX:
-            return None
-    try:
-        check_text(rest)
-    except InvalidRequest:
-        return None
-    messages = _peek(rest)
-    place = _place_of(messages, rest)
-    if messages is None or place is None or place[0] != _KNOWN_ARRAY_AT:
-        return None
-    shift = known.boundary - len(_KNOWN)
-    start, boundary, end = known.array_at, place[1] + shift, place[2] + shift
-    fields = _split_around(body, start, end)
-    return ParsedBody(fields, messages[1:], known, start, boundary, commas)
 
 
 def _peek(body: bytes) -> list[Fields] | None:
@@ -100,12 +55,6 @@ def _peek(body: bytes) -> list[Fields] | None:
         return _peek_decoder.decode(body).messages
     except (msgspec.DecodeError, RecursionError):
         return None
-
-
-def _split_around(body: bytes, start: int, end: int) -> Fields:
-    fields = _fields_decoder.decode(body[:start] + b"0" + body[end:])
-    fields["messages"] = Raw(memoryview(body)[start:end])
-    return fields
 
 
 def _place_of(messages: list[Fields] | None, body: bytes) -> tuple[int, int, int] | None:

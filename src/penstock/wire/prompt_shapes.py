@@ -11,6 +11,12 @@ class OnlyMessages(msgspec.Struct):
     messages: list[Fields]
 
 
+class RawMessages(msgspec.Struct):
+    """The same, and they are not split yet."""
+
+    messages: msgspec.Raw
+
+
 class ToolFunction(msgspec.Struct):
     """What a tool calls."""
 

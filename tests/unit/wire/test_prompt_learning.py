@@ -4,6 +4,7 @@ import msgspec
 
 from penstock.wire.chat import read_chat
 from penstock.wire.known_prompt import KnownPrompt
+from penstock.wire.known_rest import read_rest
 from penstock.wire.large_body import LARGE_BYTES, read_body
 from penstock.wire.prompt_chain import prompt_chain
 from penstock.wire.prompt_learning import WEIGHT_EACH_MAX, learn
@@ -16,7 +17,8 @@ def learned(
     messages: list[dict[str, object]], known: KnownPrompt | None = None
 ) -> list[KnownPrompt]:
     body = msgspec.json.encode({"model": "m", "messages": messages, "stream": True})
-    parsed = read_body(body, known)
+    rest = None if known is None else read_rest(body, known)
+    parsed = read_body(body) if rest is None else rest
     prompt = read_chat(parsed.fields, frozenset(), parsed)
     chain = prompt_chain(ROOT, prompt.fields, prompt.messages, prompt.media, 100, parsed.known)
     return learn(parsed, ROOT, chain, prompt.media, 100)
