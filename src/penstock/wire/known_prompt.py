@@ -5,44 +5,58 @@ Places and figures only: nothing here holds a byte of the body that it was learn
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 if TYPE_CHECKING:
     from array import array
 
 
-class KnownPrompt(msgspec.Struct, frozen=True):
+class KnownPrompt:
     """True of every body of the same account that begins with the same `boundary` bytes.
 
     Its system message, if it has one, is among the known.
     """
 
-    # Where `messages` begins in the body, and the byte behind the last known message.
-    array_at: int
-    boundary: int
-    # No fewer than there are up to the boundary; None where nobody counted.
-    commas: int | None
-    # What the links were made from. They are as good as these are the same.
-    root: int
-    image_bytes: int
-    # Those of `PromptChain`, for the known messages.
-    links: "array[int]"
-    sizes: "array[int]"
-    earlier: int
-    ends_with_answer: bool
-    has_system: bool
-    opening: int
-    # Index, count and bytes of each message that has images, one after the other.
-    images: "array[int]"
-    # The content of the first system message: from and to, counted from `array_at`.
-    system: tuple[int, int] | None
+    __slots__ = (
+        "array_at", "boundary", "commas", "count", "earlier", "ends_with_answer", "has_system",
+        "image_bytes", "images", "links", "opening", "root", "sizes", "system", "weight",
+    )  # fmt: skip
 
-    @property
-    def count(self) -> int:
-        """How many messages are known."""
-        return len(self.links) - 1
-
-    @property
-    def weight(self) -> int:
-        """How much memory it takes, in links."""
-        return len(self.links) + len(self.images)
+    def __init__(  # noqa: PLR0913 - the fields of a record
+        self,
+        *,
+        array_at: int,
+        boundary: int,
+        commas: int | None,
+        root: int,
+        image_bytes: int,
+        links: "array[int]",
+        sizes: "array[int]",
+        earlier: int,
+        ends_with_answer: bool,
+        has_system: bool,
+        opening: int,
+        images: "array[int]",
+        system: tuple[int, int] | None,
+    ) -> None:
+        # Where `messages` begins in the body, and the byte behind the last known message.
+        self.array_at = array_at
+        self.boundary = boundary
+        # No fewer than there are up to the boundary; None where nobody counted.
+        self.commas = commas
+        # What the links were made from. They are as good as these are the same.
+        self.root = root
+        self.image_bytes = image_bytes
+        # Those of `PromptChain`, for the known messages.
+        self.links = links
+        self.sizes = sizes
+        self.earlier = earlier
+        self.ends_with_answer = ends_with_answer
+        self.has_system = has_system
+        self.opening = opening
+        # Index, count and bytes of each message that has images, one after the other.
+        self.images = images
+        # The content of the first system message: from and to, counted from `array_at`.
+        self.system = system
+        # How many messages are known.
+        self.count = len(links) - 1
+        # How much memory it takes, in links.
+        self.weight = len(links) + len(images)

@@ -7,8 +7,6 @@ learned without its last message: others may ask something else about the same t
 from array import array
 from typing import Final
 
-import msgspec
-
 from penstock.records.prompt_chain import PromptChain
 from penstock.wire.json_body import Fields
 from penstock.wire.known_prompt import KnownPrompt
@@ -63,13 +61,17 @@ def _without_last(
     end = end_of(before[-1], parsed.fields["messages"]) if before else None
     if end is None:
         return None
-    return msgspec.structs.replace(
-        whole,
+    return KnownPrompt(
+        array_at=whole.array_at,
         boundary=whole.array_at + end,
+        commas=whole.commas,
+        root=whole.root,
+        image_bytes=whole.image_bytes,
         links=whole.links[:-1],
         sizes=whole.sizes[:-1],
         earlier=earlier_of(roles),
         ends_with_answer=is_assistant(roles[-1]),
+        has_system=whole.has_system,
         opening=opening_of(whole.root, before, roles),
         images=_images_before(len(before), whole.images),
         system=whole.system if whole.system is not None and whole.system[1] <= end else None,

@@ -2,7 +2,6 @@
 
 from array import array
 
-import msgspec
 import pytest
 
 from penstock.wire import prompt_memory
@@ -19,25 +18,24 @@ from penstock.wire.prompt_memory import (
 )
 
 TEXT = bytes(range(256)) * (LARGE_BYTES // 128)
-EMPTY = KnownPrompt(
-    array_at=0,
-    boundary=0,
-    commas=None,
-    root=1,
-    image_bytes=0,
-    links=array("Q"),
-    sizes=array("I"),
-    earlier=0,
-    ends_with_answer=False,
-    has_system=False,
-    opening=0,
-    images=array("Q"),
-    system=None,
-)
 
 
 def known(boundary: int, links: int = 1) -> KnownPrompt:
-    return msgspec.structs.replace(EMPTY, boundary=boundary, links=array("Q", bytes(8 * links)))
+    return KnownPrompt(
+        array_at=0,
+        boundary=boundary,
+        commas=None,
+        root=1,
+        image_bytes=0,
+        links=array("Q", bytes(8 * links)),
+        sizes=array("I"),
+        earlier=0,
+        ends_with_answer=False,
+        has_system=False,
+        opening=0,
+        images=array("Q"),
+        system=None,
+    )
 
 
 def digests(memory: PromptMemory, body: bytes, account: str = "a") -> BodyDigests:
