@@ -50,9 +50,9 @@ class Attempt(Receiver):
     """The receiving side of one try. It ends once, with None or with an error."""
 
     __slots__ = (
-        "_all", "_api", "_body", "_connection", "_done", "_ends_at", "_error", "_is_event_stream",
-        "_line", "_ready", "_sink", "_size", "_status", "_stream", "_tally", "_timer",
-        "first_data_at", "load", "usage", "was_answered", "when_first",
+        "_all", "_api", "_begins", "_body", "_connection", "_done", "_ends_at", "_error",
+        "_is_event_stream", "_line", "_ready", "_sink", "_size", "_status", "_stream", "_tally",
+        "_timer", "first_data_at", "load", "usage", "was_answered", "when_first",
     )  # fmt: skip
 
     # Armed by `start`, not before: a connection that never opens must leave no timer behind.
@@ -70,6 +70,8 @@ class Attempt(Receiver):
         self._connection: Connection | None = None
         self._status = 0
         self._is_event_stream = False
+        # A stream's head has come, and the sink has not heard of it.
+        self._begins = False
         self._body: list[bytes] = []
         self._size = 0
         # Events that this read has brought: the first, and all if there are more, which is rare.
@@ -135,7 +137,8 @@ class Attempt(Receiver):
             elif name == b"endpoint-load-metrics":
                 self.load = value
         if status == 200 and self._stream is not None and self._is_event_stream:
-            self._sink.begin()
+            # The sink hears of it at the end of this read, with its events: in one write.
+            self._begins = True
 
     def on_body(self, data: bytes) -> None:
         if self._stream is not None and self._is_event_stream and self._status == 200:
@@ -162,6 +165,7 @@ class Attempt(Receiver):
         line.reads += 1
         events = self._ready
         if not events and self.first_data_at is None:
+            self._begin()
             return
         now = line.monotonic()
         self._timer.deadline = min(now + line.between_bytes_seconds, self._ends_at)
@@ -177,6 +181,7 @@ class Attempt(Receiver):
                 self.when_first(now)
         self._count()
         self._sink.push(events)
+        self._begins = False
         if self._sink.is_full and self._connection is not None:
             # The caller is slow, not the engine: while reading is paused only the total runs on.
             self._timer.deadline = self._ends_at
@@ -233,6 +238,11 @@ class Attempt(Receiver):
         self._sink.whole(shaped, self.usage)
         return None
 
+    def _begin(self) -> None:
+        if self._begins:
+            self._begins = False
+            self._sink.begin()
+
     def _count(self) -> None:
         """Say what was made, before the caller gets it: we may be killed in between."""
         stream = self._stream
@@ -272,5 +282,7 @@ class Attempt(Receiver):
 
     def _finish(self, error: Error | None) -> None:
         if not self._done.is_set:
+            # Where one read brought a head and what it fails by: the caller's stream has begun.
+            self._begin()
             self._error = error
             self._done.set()

@@ -29,7 +29,10 @@ class Sink:
         raise NotImplementedError
 
     def begin(self) -> None:
-        """The engine took the request and will stream; nothing of the answer is known yet."""
+        """The engine took the request and will stream; nothing of the answer is known yet.
+
+        Not told where events came with that: the first `push` says so, too.
+        """
         raise NotImplementedError
 
     def push(self, events: bytes) -> None:

@@ -110,8 +110,11 @@ class Exchange:
         )
         self._complete()
 
-    def start_stream(self, headers: bytes, *, is_chunked: bool) -> None:
-        """The head of a streamed answer. HTTP/1.0 has no chunks: it ends by closing."""
+    def start_stream(self, headers: bytes, first: bytes, *, is_chunked: bool) -> None:
+        """The head of a streamed answer, and what there is of it: the client wakes once for both.
+
+        HTTP/1.0 has no chunks: it ends by closing.
+        """
         if self.disconnected or self.is_started:
             return
         self.is_started = True
@@ -120,14 +123,15 @@ class Exchange:
         if not is_chunked:
             self.keep_alive = False
         self.transport.write(
-            b"%s%s%s%s%s%s\r\n"
+            b"%s%s%s%s%s%s\r\n%s"
             % (
-                STATUS_LINES[200],
+                _OK_LINE,
                 self._protocol.date_header(),
                 EVENT_STREAM,
                 headers,
                 b"transfer-encoding: chunked\r\n" if is_chunked else b"",
                 b"" if self.keep_alive else b"connection: close\r\n",
+                chunk(first) if first and is_chunked else first,
             )
         )
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _REASONING: Final = b'"reasoning":'
 _REASONING_CONTENT: Final = b'"reasoning_content":'
 _DONE: Final = b"data: [DONE]\n\n"
+_KEEPALIVE: Final = b": keepalive\n\n"
 
 
 class Shape:
@@ -82,20 +83,23 @@ class ClientSink(Sink):
 
     def begin(self) -> None:
         if not self._exchange.is_started:
-            self._start(self._headers() + route_headers(self._end))
+            self._start(self._headers() + route_headers(self._end), b"")
 
     def push(self, events: bytes) -> None:
         if self.keepalive is not None:
             self.keepalive.cancel()
             self.keepalive = None
-            self.begin()
         if self._shape.renames_reasoning:
             events = events.replace(_REASONING, _REASONING_CONTENT)
         if self._shape.tells_cost:
             # The cost goes before the end mark, and is known when the request is over.
             kept = self.find_end(events)
             events, self._owed = events[:kept], self._owed or events[kept:]
-        self._exchange.write(self.shape_events(events))
+        events = self.shape_events(events)
+        if self._exchange.is_started:
+            self._exchange.write(events)
+        else:
+            self._start(self._headers() + route_headers(self._end), events)
 
     def finish(self, usage: Usage | None) -> None:
         """The request is over: say what it cost, if that was asked for."""
@@ -129,11 +133,13 @@ class ClientSink(Sink):
     def comment(self) -> None:
         """Hold the line while the engine reads a long prompt."""
         # Which replica will answer is not known yet: this one may fail, and another be tried.
-        self._start(self._headers())
-        self._exchange.write(b": keepalive\n\n")
+        if self._exchange.is_started:
+            self._exchange.write(_KEEPALIVE)
+        else:
+            self._start(self._headers(), _KEEPALIVE)
 
-    def _start(self, headers: bytes) -> None:
-        self._exchange.start_stream(headers, is_chunked=self._shape.is_chunked)
+    def _start(self, headers: bytes, first: bytes) -> None:
+        self._exchange.start_stream(headers, first, is_chunked=self._shape.is_chunked)
 
     def _headers(self) -> bytes:
         end = self._end
