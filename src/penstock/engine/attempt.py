@@ -96,7 +96,7 @@ class Attempt(Receiver):
         """Send. Await what is given back, then call `stop` whatever came, and then `check`."""
         self._connection = connection
         self._timer = self._first_timer()
-        connection.send(pieces, self)
+        connection.send(pieces, self, is_streamed=self._stream is not None)
         return self._done
 
     def stop(self) -> None:

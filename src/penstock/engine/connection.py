@@ -19,6 +19,7 @@ from penstock.wire.known_head import Headers, KnownHead
 logger = logging.getLogger(__name__)
 
 _LINE_END: Final = b"\r\n"
+_LAST_CHUNK: Final = b"0\r\n\r\n"
 _OK: Final = 200
 _OK_LINE: Final = b"HTTP/1.1 200 "
 
@@ -67,8 +68,9 @@ class Connection(asyncio.Protocol):
     """`is_usable` is false once the peer or we closed it; a usable idle one may be pooled."""
 
     __slots__ = (
-        "_answered", "_has_head", "_headers", "_is_at_chunk", "_is_paused", "_known_head",
-        "_on_idle", "_parser", "_receiver", "_transport", "idle_since", "is_usable",
+        "_answered", "_has_head", "_headers", "_is_at_chunk", "_is_paused", "_is_streamed",
+        "_known_head", "_known_stream", "_on_idle", "_parser", "_receiver", "_transport",
+        "_unparsed", "idle_since", "is_usable",
     )  # fmt: skip
 
     def __init__(self, on_idle: IdleCallback) -> None:
@@ -78,6 +80,10 @@ class Connection(asyncio.Protocol):
         self._receiver: Receiver | None = None
         self._headers: Headers = []
         self._known_head = KnownHead()
+        self._known_stream = KnownHead(is_chunked=True)
+        self._is_streamed = False
+        # The head of the answer that is coming, as long as the parser has seen nothing of it.
+        self._unparsed = b""
         self._answered = False
         self._has_head = False
         self._is_paused = False
@@ -86,14 +92,21 @@ class Connection(asyncio.Protocol):
         self.is_usable = False
         self.idle_since = 0.0
 
-    def send(self, pieces: list[bytes | Raw], receiver: Receiver) -> None:
-        """Send one request, head and body; its answer goes to `receiver`."""
+    def send(
+        self, pieces: list[bytes | Raw], receiver: Receiver, *, is_streamed: bool = False
+    ) -> None:
+        """Send one request, head and body; its answer goes to `receiver`.
+
+        `is_streamed` says with which heads of this connection the answer's is compared.
+        """
         assert self._receiver is None
         assert self._transport is not None
         self._receiver = receiver
         self._answered = False
         self._has_head = False
         self._is_at_chunk = False
+        self._is_streamed = is_streamed
+        self._unparsed = b""
         self._headers = []
         first = pieces[0]
         if len(pieces) == 1 and isinstance(first, bytes):
@@ -175,8 +188,9 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         if status >= 200 and self._receiver is not None:
-            self._has_head = True
-            self._receiver.on_head(status, self._headers)
+            if not self._has_head:
+                self._has_head = True
+                self._receiver.on_head(status, self._headers)
             for name, value in self._headers:
                 if name == b"transfer-encoding" and value.lower() == b"chunked":
                     self._is_at_chunk = True
@@ -209,16 +223,27 @@ class Connection(asyncio.Protocol):
     def _read(self, receiver: Receiver, data: bytes) -> bytes:
         """Hand on what can be known without the parser; it is given the rest."""
         is_first, self._answered = not self._answered, True
-        if is_first:
+        if is_first and self._is_streamed:
+            data = self._take_beginning(receiver, data)
+        elif is_first:
             data = self._take_whole(receiver, data)
         elif self._is_at_chunk:
             data = self._take_chunks(receiver, data)
         if data:
+            if self._unparsed:
+                self._parse_head()
             self._parser.feed_data(data)
-            is_whole = is_first and self._receiver is None and self.is_usable
-            if is_whole and data.startswith(_OK_LINE):
-                self._known_head.learn(data, self._headers)
+            if is_first and self.is_usable and data.startswith(_OK_LINE):
+                self._learn(data)
         return data
+
+    def _learn(self, data: bytes) -> None:
+        """From the first read of an answer that is not like those before it."""
+        if self._is_streamed:
+            if self._has_head:
+                self._known_stream.learn(data, self._headers)
+        elif self._receiver is None:
+            self._known_head.learn(data, self._headers)
 
     def _take_whole(self, receiver: Receiver, data: bytes) -> bytes:
         """Hand on an answer that is all there, with a head like the last one's; else it is left.
@@ -234,6 +259,27 @@ class Connection(asyncio.Protocol):
             self.on_body(data[start:])
         self._complete()
         return b""
+
+    def _take_beginning(self, receiver: Receiver, data: bytes) -> bytes:
+        """Hand on what is there of a stream, with a head like the last one's; else it is left.
+
+        If all of it is chunks as they usually come, the parser hears nothing of this answer.
+        """
+        start = self._known_stream.body_at(data)
+        if start < 0:
+            return data
+        self._has_head = True
+        self._headers = self._known_stream.headers
+        self._unparsed = data[:start]
+        receiver.on_head(_OK, self._headers)
+        self._is_at_chunk = True
+        return self._take_chunks(receiver, data[start:])
+
+    def _parse_head(self) -> None:
+        """Bring the parser to where we are: behind the head, or behind any chunk after it."""
+        head, self._unparsed = self._unparsed, b""
+        self._headers = []
+        self._parser.feed_data(head)
 
     def _take_chunks(self, receiver: Receiver, data: bytes) -> bytes:
         """Hand on the whole chunks that data begins with; what is left is for the parser.
@@ -254,7 +300,12 @@ class Connection(asyncio.Protocol):
                 break
             receiver.on_body(data[start:stop])
             at = stop + 2
-        return data[at:] if at else data
+        rest = data[at:] if at else data
+        if rest == _LAST_CHUNK and self._unparsed and self._receiver is receiver:
+            self._unparsed = b""
+            self._complete()
+            return b""
+        return rest
 
     def _rest(self) -> None:
         """The answer is complete and nothing came behind it: the next request may have this one."""

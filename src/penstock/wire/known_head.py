@@ -23,6 +23,8 @@ _ZERO: Final = ord("0")
 _NINE: Final = ord("9")
 _LENGTH: Final = b"content-length"
 _DATE: Final = b"date"
+_FRAMING: Final = b"transfer-encoding"
+_CHUNKED: Final = b"chunked"
 # With these something else than so many bytes may follow, or the connection is not kept.
 _UNUSUAL: Final = frozenset({
     b"transfer-encoding", b"upgrade", b"trailer", b"connection", b"proxy-connection",
@@ -30,11 +32,15 @@ _UNUSUAL: Final = frozenset({
 
 
 class KnownHead:
-    """The last head of a connection: its headers, and the bytes around values that change in it."""
+    """The last head of a connection: its headers, and the bytes around values that change in it.
 
-    __slots__ = ("_fixed", "_misses", "_variable", "headers")
+    Either of whole answers, which have a length, or of streamed ones, which come in chunks.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_fixed", "_is_chunked", "_misses", "_variable", "headers")
+
+    def __init__(self, *, is_chunked: bool = False) -> None:
+        self._is_chunked = is_chunked
         # By their names in small letters. Whoever is given these reads them at once: the next head
         # is written into the same list.
         self.headers: Headers = []
@@ -44,7 +50,10 @@ class KnownHead:
         self._misses = 0
 
     def body_at(self, data: bytes) -> int:
-        """Where the body begins, if this is such a head with a whole body and no more; else -1."""
+        """Where the body begins, if this is such a head with a whole body and no more; else -1.
+
+        Of an answer in chunks any part may be there, or nothing but the head.
+        """
         if not self._fixed:
             return -1
         start = self._read(data)
@@ -54,6 +63,7 @@ class KnownHead:
     def learn(self, data: bytes, headers: Headers) -> None:
         """From data in which a parser found these headers, a body, and nothing else.
 
+        Or the beginning of a body, if that is in chunks.
         Each line must be one header as it is usually written: what a parser takes for the head must
         be what is taken for it here.
         """
@@ -62,25 +72,43 @@ class KnownHead:
             return
         end = data.find(_END, 0, _HEAD_BYTES_MAX)
         lines = data[:end].split(b"\r\n") if end > 0 else []
-        if len(lines) != len(headers) + 1:
+        length = self._length_in(headers)
+        if len(lines) != len(headers) + 1 or length < 0:
             return
         variable = changed_in(headers, self.headers, self._variable) if last else []
-        self._variable, places, at, length = [], [0], len(lines[0]) + 2, -1
+        self._variable, places, at = [], [0], len(lines[0]) + 2
         for index, (name, value) in enumerate(headers):
             line = lines[index + 1]
-            if name in _UNUSUAL or not is_usual(line, name, value):
+            if not is_usual(line, name, value):
                 return
-            if name == _LENGTH:
-                length = number_of(value)
             if name in (_LENGTH, _DATE) or index in variable:
                 places += (at + len(line) - len(value), at + len(line))
                 self._variable.append(index)
             at += len(line) + 2
-        if len(data) != end + len(_END) + length or len(self._variable) > _VARIABLE_MAX:
+        is_certain = self._is_chunked or len(data) == end + len(_END) + length
+        if not is_certain or len(self._variable) > _VARIABLE_MAX:
             return
         places.append(end + len(_END))
-        self.headers = headers
+        # A copy: trailers, which come behind the chunks, are put to the parser's own.
+        self.headers = headers.copy()
         self._fixed = [data[places[n] : places[n + 1]] for n in range(0, len(places), 2)]
+
+    def _length_in(self, headers: Headers) -> int:
+        """How many bytes follow such headers; 0 for chunks, which tell it themselves.
+
+        -1 if these are not the headers of such an answer, or if anything else may follow.
+        """
+        framings, length = 0, -1
+        for name, value in headers:
+            if self._is_chunked and name == _FRAMING and value == _CHUNKED:
+                framings += 1
+            elif name in _UNUSUAL or (name == _LENGTH and self._is_chunked):
+                return -1
+            elif name == _LENGTH:
+                length = number_of(value)
+        if self._is_chunked:
+            return 0 if framings == 1 else -1
+        return length
 
     def _read(self, data: bytes) -> int:
         """Write the values into the headers; where the body begins."""
@@ -104,7 +132,7 @@ class KnownHead:
             at = end + len(fixed)
             if data[end:at] != fixed:
                 return -1
-        return at if len(data) == at + length else -1
+        return at if self._is_chunked or len(data) == at + length else -1
 
 
 def changed_in(headers: Headers, last: Headers, variable: list[int]) -> list[int]:

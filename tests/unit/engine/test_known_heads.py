@@ -14,6 +14,8 @@ from penstock.wire.known_head import KnownHead
 if TYPE_CHECKING:
     import asyncio
 
+    from msgspec import Raw
+
 DATES = (b"Tue, 14 Nov 2023 22:13:20 GMT", b"Tue, 14 Nov 2023 22:13:21 GMT")
 
 
@@ -72,6 +74,8 @@ class _Unknown(KnownHead):
 class Line:
     """A connection on which one request follows the other."""
 
+    is_streamed = False
+
     def __init__(self, known: KnownHead) -> None:
         self.pool = _Pool()
         self.transport = _Transport()
@@ -79,10 +83,15 @@ class Line:
         self.connection._known_head = known
         self.connection.connection_made(cast("asyncio.BaseTransport", self.transport))
 
+    def begin(self) -> _Receiver:
+        receiver = _Receiver()
+        request: list[bytes | Raw] = [b"POST / HTTP/1.1\r\n\r\n"]
+        self.connection.send(request, receiver, is_streamed=self.is_streamed)
+        return receiver
+
     def ask(self, *reads: bytes) -> list[object]:
         """What is told of an answer that comes in these reads, and of the connection then."""
-        receiver = _Receiver()
-        self.connection.send([b"POST / HTTP/1.1\r\n\r\n"], receiver)
+        receiver = self.begin()
         for read in reads:
             self.connection.data_received(read)
         told = [*receiver.told, self.transport.is_aborted, self.pool.idled]
