@@ -1,14 +1,19 @@
 """HTTP's chunked framing, as far as streams of tokens need it: one small chunk, mostly alone."""
 
-import re
 from typing import Final
 
 _LINE_END: Final = b"\r\n"
 # A token's event has a few hundred bytes. To format its length would cost as much as all the rest.
 _LINES: Final = tuple([b"%x\r\n" % size for size in range(4096)])
-# Those of two and of three digits.
-_SIZES: Final = {line: size for size, line in enumerate(_LINES) if size >= 16}
-_LINE: Final = re.compile(rb"([0-9a-fA-F]{1,8})\r\n")
+_DIGITS_MAX: Final = 8
+_RETURN: Final = ord("\r")
+_NEW_LINE: Final = ord("\n")
+# What each byte is worth as a digit; all others are worth 16.
+_NO_DIGIT: Final = 16
+_WORTH: Final = bytes(
+    int(chr(byte), 16) if chr(byte) in "0123456789abcdefABCDEF" else _NO_DIGIT
+    for byte in range(256)
+)
 
 
 def chunk(data: bytes) -> bytes:
@@ -39,11 +44,16 @@ def chunk_line(data: bytes, at: int) -> tuple[int, int]:
     The size is 0 for what is left to the parser: the last chunk, a line with extensions or one that
     is not all there.
     """
-    size = _SIZES.get(data[at : at + 5])
-    if size is not None:
-        return at + 5, size
-    size = _SIZES.get(data[at : at + 4])
-    if size is not None:
-        return at + 4, size
-    line = _LINE.match(data, at)
-    return (line.end(), int(line[1], 16)) if line is not None else (at, 0)
+    # Digit by digit: to cut the line out and look it up costs compiled code six times as much.
+    place, size = at, 0
+    last = min(at + _DIGITS_MAX, len(data) - 2)
+    while place < last:
+        worth = _WORTH[data[place]]
+        if worth == _NO_DIGIT:
+            break
+        size = 16 * size + worth
+        place += 1
+    is_line = at < place < len(data) - 1
+    if is_line and data[place] == _RETURN and data[place + 1] == _NEW_LINE:
+        return place + 2, size
+    return at, 0
