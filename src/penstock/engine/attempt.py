@@ -46,13 +46,30 @@ class Line:
         self.reads = 0
 
 
+class Watcher:
+    """Hears how an attempt goes on. A class and not two callables: so compiled code calls it.
+
+    What it does then is done while the engine works, or while the caller reads.
+    """
+
+    __slots__ = ()
+
+    def sent(self) -> None:
+        """The request is out, or waits for a connection; told once, before anything is awaited."""
+        raise NotImplementedError
+
+    def first(self, now: float) -> None:
+        """The first data line of a stream has gone to the sink; told once."""
+        raise NotImplementedError
+
+
 class Attempt(Receiver):
     """The receiving side of one try. It ends once, with None or with an error."""
 
     __slots__ = (
         "_all", "_api", "_begins", "_body", "_connection", "_done", "_ends_at", "_error",
-        "_is_event_stream", "_line", "_ready", "_sink", "_size", "_status", "_stream", "_tally",
-        "_timer", "first_data_at", "load", "usage", "was_answered", "when_first",
+        "_is_event_stream", "_is_sent_told", "_line", "_ready", "_sink", "_size", "_status",
+        "_stream", "_tally", "_timer", "first_data_at", "load", "usage", "was_answered", "watcher",
     )  # fmt: skip
 
     # Armed by `start`, not before: a connection that never opens must leave no timer behind.
@@ -84,8 +101,8 @@ class Attempt(Receiver):
         self.first_data_at: float | None = None
         self.usage: Usage | None = None
         self.load: bytes = b""
-        # Told once, with the time, when the first data line of a stream is there.
-        self.when_first: Callable[[float], None] | None = None
+        self.watcher: Watcher | None = None
+        self._is_sent_told = False
 
     @property
     def said_error(self) -> bool:
@@ -97,7 +114,15 @@ class Attempt(Receiver):
         self._connection = connection
         self._timer = self._first_timer()
         connection.send(pieces, self, is_streamed=self._stream is not None)
+        self.tell_sent()
         return self._done
+
+    def tell_sent(self) -> None:
+        """Behind the send; or before it where a connection must be waited for."""
+        if not self._is_sent_told:
+            self._is_sent_told = True
+            if self.watcher is not None:
+                self.watcher.sent()
 
     def stop(self) -> None:
         """Before its end: the connection is dropped, and the engine stops."""
@@ -175,13 +200,14 @@ class Attempt(Receiver):
         self._ready = b""
         if self._all is not None:
             events, self._all = b"".join(self._all), None
-        if self.first_data_at is None:
+        is_first = self.first_data_at is None
+        if is_first:
             self.first_data_at = now
-            if self.when_first is not None:
-                self.when_first(now)
         self._count()
         self._sink.push(events)
         self._begins = False
+        if is_first and self.watcher is not None:
+            self.watcher.first(now)
         if self._sink.is_full and self._connection is not None:
             # The caller is slow, not the engine: while reading is paused only the total runs on.
             self._timer.deadline = self._ends_at

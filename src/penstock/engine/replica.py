@@ -130,6 +130,8 @@ class ReplicaClient:
                     await attempt.start(connection, pieces)
                 finally:
                     attempt.stop()
+            else:
+                attempt.tell_sent()
             # A kept connection may have been closed by the engine just as we wrote to it.
             if connection is None or attempt.restart():
                 await self._run_on(await self._pool.connect(), attempt, pieces)

@@ -28,6 +28,9 @@ class Sink:
         """Call `resume` once, when the reader has caught up."""
         raise NotImplementedError
 
+    def prepare(self) -> None:
+        """The engine has the request: what is known of the answer can be made while it works."""
+
     def begin(self) -> None:
         """The engine took the request and will stream; nothing of the answer is known yet.
 

@@ -53,12 +53,14 @@ class Shape:
 class ClientSink(Sink):
     """OpenAI's shape: bytes go through as they are."""
 
-    __slots__ = ("_end", "_exchange", "_owed", "_shape", "keepalive")
+    __slots__ = ("_end", "_exchange", "_lines", "_owed", "_shape", "keepalive")
 
     def __init__(self, exchange: Exchange, shape: Shape, end: RequestEnd) -> None:
         self._exchange = exchange
         self._shape = shape
         self._end = end
+        # What `_answer_lines` gives, once the request is with an engine.
+        self._lines = b""
         self._owed = b""
         self.keepalive: Timer | None = None
 
@@ -77,13 +79,18 @@ class ClientSink(Sink):
 
     def add_headers(self, lines: bytes) -> None:
         self._shape.headers += lines
+        self._lines = b""
 
     def when_drained(self, resume: Callable[[], None]) -> None:
         self._exchange.when_drained(resume)
 
+    def prepare(self) -> None:
+        # Of this try, also where an earlier one at another replica has failed.
+        self._lines = self._headers() + route_headers(self._end)
+
     def begin(self) -> None:
         if not self._exchange.is_started:
-            self._start(self._headers() + route_headers(self._end), b"")
+            self._start(self._answer_lines(), b"")
 
     def push(self, events: bytes) -> None:
         if self.keepalive is not None:
@@ -99,7 +106,7 @@ class ClientSink(Sink):
         if self._exchange.is_started:
             self._exchange.write(events)
         else:
-            self._start(self._headers() + route_headers(self._end), events)
+            self._start(self._answer_lines(), events)
 
     def finish(self, usage: Usage | None) -> None:
         """The request is over: say what it cost, if that was asked for."""
@@ -122,12 +129,11 @@ class ClientSink(Sink):
         return self.shape_whole(answer)
 
     def whole(self, shaped: bytes, usage: Usage | None) -> None:
-        headers, route = self._headers(), route_headers(self._end)
         if usage is None:
-            lines = b"%s%s%s" % (JSON, headers, route)
+            lines = JSON + self._answer_lines()
         else:
             cost = self._cost(usage)
-            lines = b"%s%s%sx-penstock-cost-usd: %s\r\n" % (JSON, headers, route, cost)
+            lines = b"%s%sx-penstock-cost-usd: %s\r\n" % (JSON, self._answer_lines(), cost)
         self._exchange.answer(200, lines, shaped)
 
     def comment(self) -> None:
@@ -147,6 +153,9 @@ class ClientSink(Sink):
             return self._shape.headers
         now = self._shape.asked_at
         return self._shape.headers + limit_headers(end.standings, end.warnings, now)
+
+    def _answer_lines(self) -> bytes:
+        return self._lines or self._headers() + route_headers(self._end)
 
     def _cost(self, usage: Usage) -> bytes:
         return usd_bytes(cost_nanousd(usage, self._shape.price))

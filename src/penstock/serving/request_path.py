@@ -9,12 +9,11 @@ others.
 """
 
 import asyncio
-from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from penstock.admission import Gate, Hold
 from penstock.clock import Clock
-from penstock.engine.attempt import Attempt
+from penstock.engine.attempt import Attempt, Watcher
 from penstock.engine.sink import Sink
 from penstock.errors import (
     Aborted,
@@ -28,6 +27,7 @@ from penstock.errors import (
     OutOfCapacity,
     ReplicaUnreachable,
 )
+from penstock.records.model import ModelId
 from penstock.records.replica import Replica, ReplicaId
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd
 from penstock.records.tally import Tally
@@ -140,10 +140,7 @@ class RequestPath:
         meter = self._open_meter(request, hold, end)
         attempt = client.attempt(request, sink, meter)
         started = self._monotonic()
-        if request.is_stream:
-            attempt.when_first = partial(self._router.first_token, route)
-        self._router.sent(route, started)
-        self._gate.let_next(model)
+        attempt.watcher = _Watcher(self._router, self._gate, route, model, sink, started)
         outcome, error = _FAILED, _CRASHED
         try:
             await client.run(request, attempt)
@@ -162,6 +159,8 @@ class RequestPath:
             outcome, error = _LEFT if sink.is_gone else _ABORTED
             raise
         finally:
+            # If it came to nothing before: the router must hear of both, or of none.
+            attempt.tell_sent()
             now = self._monotonic()
             is_failed = bool(error) and error in _REPLICA_FAILURES
             self._router.finished(route, attempt.usage, now, is_failed=is_failed)
@@ -200,6 +199,37 @@ class RequestPath:
 
     def _may_retry(self, tried: list[ReplicaId]) -> bool:
         return len(tried) <= self._settings.retries_max and self._budget.allow_retry()
+
+
+class _Watcher(Watcher):
+    """Tells the rooms how one try goes on, when nobody has to wait for that."""
+
+    __slots__ = ("_gate", "_model", "_route", "_router", "_sink", "_started")
+
+    def __init__(
+        self,
+        router: Router,
+        gate: Gate,
+        route: Route,
+        model: ModelId,
+        sink: Sink,
+        started: float,
+    ) -> None:
+        self._router = router
+        self._gate = gate
+        self._route = route
+        self._model = model
+        self._sink = sink
+        self._started = started
+
+    def sent(self) -> None:
+        # In the turn in which the route was picked: the next one sees that this is under way.
+        self._router.sent(self._route, self._started)
+        self._gate.let_next(self._model)
+        self._sink.prepare()
+
+    def first(self, now: float) -> None:
+        self._router.first_token(self._route, now)
 
 
 # Bound once: a member of an enum is looked up in its class each time that it is named.
