@@ -204,7 +204,10 @@ class Attempt(Receiver):
         if is_first:
             self.first_data_at = now
         self._count()
-        self._sink.push(events)
+        if self._is_over():
+            self._sink.push_last(events)
+        else:
+            self._sink.push(events)
         self._begins = False
         if is_first and self.watcher is not None:
             self.watcher.first(now)
@@ -263,6 +266,13 @@ class Attempt(Receiver):
         self._tally.settle(self.usage)
         self._sink.whole(shaped, self.usage)
         return None
+
+    def _is_over(self) -> bool:
+        """Whether this read has brought the end mark and the end: nothing can fail any more."""
+        stream, connection = self._stream, self._connection
+        if stream is None or not stream.is_done or stream.has_error:
+            return False
+        return connection is not None and not connection.is_answering
 
     def _begin(self) -> None:
         if self._begins:

@@ -42,6 +42,10 @@ class Sink:
         """One or more whole events of a stream."""
         raise NotImplementedError
 
+    def push_last(self, events: bytes) -> None:
+        """The same, where the engine has said that these are the last and has ended its answer."""
+        self.push(events)
+
     def shape(self, answer: bytes) -> bytes:
         """A whole answer as the caller wants it; EngineFailed if it has no known shape."""
         raise NotImplementedError

@@ -21,6 +21,7 @@ Headers = list[tuple[bytes, bytes]]
 
 STATUS_LINES: Final = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode() for s in HTTPStatus}
 _OK_LINE: Final = STATUS_LINES[200]
+_LAST_CHUNK: Final = b"0\r\n\r\n"
 JSON: Final = b"content-type: application/json\r\n"
 EVENT_STREAM: Final = (
     b"content-type: text/event-stream; charset=utf-8\r\n"
@@ -48,9 +49,9 @@ class Exchange:
     """`response_complete`, `disconnected`, `keep_alive` and `message_event` are uvicorn's names."""
 
     __slots__ = (
-        "_body", "_is_chunked", "_on_drained", "_protocol", "body_bytes", "caller", "disconnected",
-        "headers", "is_active", "is_full", "is_length_checked", "is_started", "is_whole",
-        "keep_alive", "response_complete", "run", "speaks_chunked", "status", "target",
+        "_body", "_is_chunked", "_is_ended", "_on_drained", "_protocol", "body_bytes", "caller",
+        "disconnected", "headers", "is_active", "is_full", "is_length_checked", "is_started",
+        "is_whole", "keep_alive", "response_complete", "run", "speaks_chunked", "status", "target",
         "transport",
     )  # fmt: skip
     message_event: ClassVar = _NobodyWaits()
@@ -60,6 +61,8 @@ class Exchange:
         self._body: list[bytes] = []
         self._on_drained: Callable[[], None] | None = None
         self._is_chunked = True
+        # Whether the last chunk is out.
+        self._is_ended = False
         self.transport: asyncio.Transport = protocol.transport
         self.target = target
         self.headers = headers
@@ -110,7 +113,9 @@ class Exchange:
         )
         self._complete()
 
-    def start_stream(self, headers: bytes, first: bytes, *, is_chunked: bool) -> None:
+    def start_stream(
+        self, headers: bytes, first: bytes, *, is_chunked: bool, is_last: bool = False
+    ) -> None:
         """The head of a streamed answer, and what there is of it: the client wakes once for both.
 
         HTTP/1.0 has no chunks: it ends by closing.
@@ -131,24 +136,21 @@ class Exchange:
                 headers,
                 b"transfer-encoding: chunked\r\n" if is_chunked else b"",
                 b"" if self.keep_alive else b"connection: close\r\n",
-                chunk(first) if first and is_chunked else first,
+                self._framed(first, is_last=is_last),
             )
         )
 
-    def write(self, data: bytes) -> None:
-        # An empty chunk would be the end of the body.
-        if self.disconnected or not data:
+    def write(self, data: bytes, *, is_last: bool = False) -> None:
+        """The next of a stream. The last may say so: its end then goes out with it."""
+        if self.disconnected or self._is_ended or not data:
             return
-        if self._is_chunked:
-            self.transport.write(chunk(data))
-        else:
-            self.transport.write(data)
+        self.transport.write(self._framed(data, is_last=is_last))
 
     def end_stream(self) -> None:
         if self.disconnected or self.response_complete:
             return
-        if self._is_chunked:
-            self.transport.write(b"0\r\n\r\n")
+        if self._is_chunked and not self._is_ended:
+            self.transport.write(_LAST_CHUNK)
         self._complete()
 
     def when_drained(self, resume: Callable[[], None]) -> None:
@@ -177,6 +179,15 @@ class Exchange:
         run, self.run = self.run, None
         if run is not None and not self.response_complete:
             run.cancel()
+
+    def _framed(self, data: bytes, *, is_last: bool) -> bytes:
+        # An empty chunk would be the end of the body.
+        if not self._is_chunked or not data:
+            return data
+        if not is_last:
+            return chunk(data)
+        self._is_ended = True
+        return chunk(data) + _LAST_CHUNK
 
     def _complete(self) -> None:
         self.response_complete = True

@@ -93,6 +93,13 @@ class ClientSink(Sink):
             self._start(self._answer_lines(), b"")
 
     def push(self, events: bytes) -> None:
+        self._push(events, is_last=False)
+
+    def push_last(self, events: bytes) -> None:
+        # Where the cost is to be told, that comes behind these.
+        self._push(events, is_last=not self._shape.tells_cost)
+
+    def _push(self, events: bytes, *, is_last: bool) -> None:
         if self.keepalive is not None:
             self.keepalive.cancel()
             self.keepalive = None
@@ -104,9 +111,9 @@ class ClientSink(Sink):
             events, self._owed = events[:kept], self._owed or events[kept:]
         events = self.shape_events(events)
         if self._exchange.is_started:
-            self._exchange.write(events)
+            self._exchange.write(events, is_last=is_last)
         else:
-            self._start(self._answer_lines(), events)
+            self._start(self._answer_lines(), events, is_last=is_last)
 
     def finish(self, usage: Usage | None) -> None:
         """The request is over: say what it cost, if that was asked for."""
@@ -144,8 +151,9 @@ class ClientSink(Sink):
         else:
             self._start(self._headers(), _KEEPALIVE)
 
-    def _start(self, headers: bytes, first: bytes) -> None:
-        self._exchange.start_stream(headers, first, is_chunked=self._shape.is_chunked)
+    def _start(self, headers: bytes, first: bytes, *, is_last: bool = False) -> None:
+        is_chunked = self._shape.is_chunked
+        self._exchange.start_stream(headers, first, is_chunked=is_chunked, is_last=is_last)
 
     def _headers(self) -> bytes:
         end = self._end
