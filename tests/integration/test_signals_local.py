@@ -264,3 +264,24 @@ def test_sending_from_nowhere_is_no_error(folder: Path) -> None:
     line = LocalSockets(settings(folder), CELL.mark, 1, Counts())
     line.send(b"nobody is there")
     assert not line.is_up
+
+
+def test_sending_is_sure_while_the_same_peers_are_there_and_have_room(made: Path) -> None:
+    line = LocalSockets(settings(made), CELL.mark, 1, Counts())
+    assert line.send(b"to nobody, as before")
+    path = made / f"{CELL.mark:.8}-{2:016x}.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as peer:
+        peer.bind(str(path))
+        assert not line.send(b"somebody new has missed what was said before")
+        sent = [line.send(b"more") for _ in range(1000)]
+        # Until its queue is full.
+        assert sent == sorted(sent, reverse=True)
+        assert sent[0]
+        assert not sent[-1]
+        with contextlib.suppress(BlockingIOError):
+            while peer.recv(100):
+                pass
+        assert line.send(b"there is room again")
+    assert not line.send(b"it is dead")
+    assert not line.send(b"and gone")
+    assert line.send(b"to nobody, as before")

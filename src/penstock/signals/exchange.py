@@ -84,8 +84,8 @@ class _Line:
 
     def send(self, data: bytes) -> None:
         self.counts.sent += 1
-        for transport in self._transports:
-            transport.send(data)
+        arrivals = [transport.send(data) for transport in self._transports]
+        self.speaker.note_arrival(is_sure=all(arrivals))
 
     async def run(self, hear: Callable[[bytes], None], turn: Callable[[], None]) -> None:
         """Take a turn every interval until cancelled, and say at the end that it is the end."""

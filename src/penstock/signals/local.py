@@ -1,6 +1,7 @@
 """Unix datagrams between the workers and keepers of one host: a socket each, in one folder.
 
-Nothing waits: a peer whose queue is full misses a message, which the next two repeat.
+Nothing waits: a peer whose queue is full misses a message, which the next two repeat. What the
+kernel has taken is in the peer's own queue: nothing else gets lost on the way.
 """
 
 import asyncio
@@ -36,6 +37,8 @@ class LocalSockets:
         self._socket: socket.socket | None = None
         # One for each peer: what a stopped peer does not read must not use up the others' buffer.
         self._peers: dict[str, socket.socket] = {}
+        # Who was there last time. One that comes, or is back, has missed what was said before.
+        self._told: list[str] = []
         self._hear: Callable[[bytes], None] | None = None
 
     async def run(self, hear: Callable[[bytes], None]) -> None:
@@ -52,13 +55,17 @@ class LocalSockets:
                 peer.close()
             self._peers.clear()
 
-    def send(self, data: bytes) -> None:
-        """To all there are now."""
+    def send(self, data: bytes) -> bool:
+        """To all there are now. Whether they are the same as last time, and each has it."""
         if self._hear is not None and not (self._socket and self._path.exists()):
             # Somebody cleaned the folder up, or it was not there: nobody can find us.
             self._listen()
-        for name in self._find_peers():
-            self._send_to(name, data)
+        found = self._find_peers()
+        is_sure = found == self._told
+        self._told = found
+        for name in found:
+            is_sure &= self._send_to(name, data)
+        return is_sure
 
     def _listen(self) -> None:
         self._stop_listening()
@@ -112,14 +119,17 @@ class LocalSockets:
             self._forget(name)
         for _ in found[self._peers_max :]:
             self._counts.drop(Drop.TOO_MANY)
-        return found[: self._peers_max]
+        # In order, so that it is the same list while the same are there.
+        return sorted(found)[: self._peers_max]
 
-    def _send_to(self, name: str, data: bytes) -> None:
+    def _send_to(self, name: str, data: bytes) -> bool:
+        """Whether the peer that had the last message has this one."""
         try:
-            if not self._send_on(self._peers.get(name), data):
-                # Unknown, or its owner died; another may be there under the same name by now.
-                self._forget(name)
-                self._connect(name).send(data)
+            if self._send_on(self._peers.get(name), data):
+                return True
+            # Unknown, or its owner died; another may be there under the same name by now.
+            self._forget(name)
+            self._connect(name).send(data)
         except BlockingIOError:
             self._counts.drop(Drop.QUEUE_FULL)
         except ConnectionRefusedError:
@@ -129,6 +139,7 @@ class LocalSockets:
         except OSError:
             self._forget(name)
             self._counts.drop(Drop.NOT_SENT)
+        return False
 
     @staticmethod
     def _send_on(peer: socket.socket | None, data: bytes) -> bool:

@@ -50,15 +50,16 @@ class NatsLine:
             await asyncio.sleep(self._settings.nats_retry_seconds)
         raise asyncio.CancelledError
 
-    def send(self, data: bytes) -> None:
-        """To all who listen, soon."""
+    def send(self, data: bytes) -> bool:
+        """To all who listen, soon. Who has it nobody tells: it is never sure."""
         if not self.is_up:
             self._counts.drop(Drop.NOT_SENT)
-            return
+            return False
         try:
             self._outbox.put_nowait(data)
         except asyncio.QueueFull:
             self._counts.drop(Drop.QUEUE_FULL)
+        return False
 
     async def _session(self, hear: Callable[[bytes], None]) -> None:
         async def heard(message: Msg) -> None:

@@ -1,4 +1,7 @@
-"""Makes the messages of one sender: numbered, each batch of prompts in three, none too long."""
+"""Makes the messages of one sender: numbered, none too long.
+
+Each batch of prompts is in three messages, but only while some message may not have arrived.
+"""
 
 from collections import deque
 from collections.abc import Sequence
@@ -13,7 +16,8 @@ from penstock.signals.envelope import Envelope
 from penstock.signals.identity import Identity
 
 # A Unix datagram queue holds ten messages and NATS drops what it cannot deliver: what is said in
-# three messages is heard unless all three are lost.
+# three messages is heard unless all three are lost. Where it is known that nothing is, saying it
+# once takes a third of the work, the hearer's too.
 _TIMES: Final = 3
 
 
@@ -29,25 +33,34 @@ class Speaker:
         self._counts = counts
         self._number = 0
         self._batches: deque[Batch] = deque(maxlen=_TIMES)
+        # How many messages more repeat the batches of those before.
+        self._repeating = _TIMES
 
     def say(self, loads: Sequence[LoadClaim], sent: Sequence[SentPrompt]) -> bytes:
         """What a gateway worker tells."""
         number = self._next_number()
-        self._batches.appendleft(Batch(number, list(sent)))
-        batches = [batch for batch in self._batches if batch.sent]
+        batches = self._next_batches(number, sent)
         return self._seal(self._signal(number, loads=list(loads), batches=batches))
 
     def say_engines(self, engines: Sequence[EngineClaim], sent: Sequence[SentPrompt] = ()) -> bytes:
         """What a keeper tells: its engines, the flex work in them, and the prompts of that."""
         number = self._next_number()
-        self._batches.appendleft(Batch(number, list(sent)))
-        batches = [batch for batch in self._batches if batch.sent]
+        batches = self._next_batches(number, sent)
         return self._seal(self._signal(number, batches=batches, engines=list(engines)))
 
     def say_last(self) -> bytes:
         """That this sender ends: the others need not wait for it."""
         batches = [batch for batch in self._batches if batch.sent]
         return self._seal(self._signal(self._next_number(), batches=batches, is_last=True))
+
+    def note_arrival(self, *, is_sure: bool) -> None:
+        """Whether all have the last message. After one that some may lack, the next repeat."""
+        self._repeating = max(0, self._repeating - 1) if is_sure else _TIMES
+
+    def _next_batches(self, number: int, sent: Sequence[SentPrompt]) -> list[Batch]:
+        self._batches.appendleft(Batch(number, list(sent)))
+        told = self._batches if self._repeating else [self._batches[0]]
+        return [batch for batch in told if batch.sent]
 
     def _next_number(self) -> int:
         self._number = max(self._number + 1, int(self._clock.now() * 1e9))

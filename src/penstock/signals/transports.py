@@ -16,7 +16,9 @@ class Transport(Protocol):
 
     async def run(self, hear: Callable[[bytes], None]) -> None: ...
 
-    def send(self, data: bytes) -> None: ...
+    def send(self, data: bytes) -> bool:
+        """Whether it is sure that all have it who had the message before, and nobody is new."""
+        ...
 
 
 def make_transports(

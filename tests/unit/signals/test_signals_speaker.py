@@ -1,4 +1,4 @@
-"""Messages are numbered upwards, say everything three times, and never outgrow their limit."""
+"""Messages are numbered upwards, say what may get lost three times, and never outgrow a limit."""
 
 from collections.abc import Sequence
 
@@ -57,6 +57,43 @@ def test_a_quiet_turn_repeats_and_adds_nothing() -> None:
     assert len(scene.say([]).batches) == 1
     assert len(scene.say([]).batches) == 1
     assert scene.say([]).batches == []
+
+
+def test_nothing_is_repeated_once_three_messages_have_surely_arrived() -> None:
+    scene = Scene()
+    told = []
+    for number in range(6):
+        told.append(_sessions(scene.say([prompt(number)])))
+        scene.speaker.note_arrival(is_sure=True)
+    assert told == [[0], [1, 0], [2, 1, 0], [3], [4], [5]]
+
+
+def test_after_a_message_that_some_may_lack_it_is_said_twice_more() -> None:
+    scene = Scene()
+    for number in range(4):
+        scene.say([prompt(number)])
+        scene.speaker.note_arrival(is_sure=True)
+    assert _sessions(scene.say([prompt(4)])) == [4]
+    scene.speaker.note_arrival(is_sure=False)
+    told = []
+    for number in range(5, 9):
+        told.append(_sessions(scene.say([prompt(number)])))
+        scene.speaker.note_arrival(is_sure=True)
+    # Also those before it: whoever was away may have missed them, too.
+    assert told == [[5, 4, 3], [6, 5, 4], [7, 6, 5], [8]]
+
+
+def test_while_nothing_is_sure_everything_is_said_three_times() -> None:
+    scene = Scene()
+    told = []
+    for number in range(6):
+        told.append(_sessions(scene.say([prompt(number)])))
+        scene.speaker.note_arrival(is_sure=False)
+    assert told[2:] == [[2, 1, 0], [3, 2, 1], [4, 3, 2], [5, 4, 3]]
+
+
+def _sessions(signal: Signal) -> list[int]:
+    return [each.session for batch in signal.batches for each in batch.sent]
 
 
 def test_numbers_grow_within_a_nanosecond_and_across_a_restart() -> None:
