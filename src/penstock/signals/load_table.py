@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from librt.strings import read_f64_le
+
 from penstock.records.host_load import HostLoad, HostTable
 from penstock.records.replica import ReplicaId
 from penstock.signals.row_directory import NO_ROW, RowDirectory
@@ -23,8 +25,7 @@ _USE_TIMES: Final = 4
 # No honest sum is larger. Sums of damaged slots, such as NaN, are not below it.
 _SANE_MAX: Final = 1e15
 
-_put: Final = struct.Struct("7d").pack_into
-_get: Final = struct.Struct("7d").unpack_from
+_put: Final = struct.Struct("<7d").pack_into
 logger = logging.getLogger(__name__)
 
 
@@ -39,6 +40,17 @@ def open_table(settings: Settings, now: float) -> "LoadTable | None":
         logger.warning("load table not usable", extra=extra)
         return None
     return LoadTable(file, settings, now)
+
+
+class _Seen:
+    """Where the other workers' slots of a replica are, what was in them, and the sum of that."""
+
+    __slots__ = ("data", "load", "span")
+
+    def __init__(self, span: slice) -> None:
+        self.span = span
+        self.data = b""
+        self.load: HostLoad | None = None
 
 
 class LoadTable(HostTable):
@@ -60,9 +72,7 @@ class LoadTable(HostTable):
         self._idle_seconds = settings.row_idle_seconds
         self._rows: dict[ReplicaId, int] = {}
         self._others: tuple[int, ...] = ()
-        # Where the other workers' slots are in a row, and what was last seen there.
-        self._span = (0, 0)
-        self._seen: dict[int, tuple[bytes, HostLoad | None]] = {}
+        self._seen: dict[ReplicaId, _Seen] = {}
         self._own_bytes = self.column * SLOT_WORDS * 8
         # What is to be written at the next beat, because nobody reads it before.
         self._unwritten: dict[ReplicaId, HostLoad] = {}
@@ -98,23 +108,19 @@ class LoadTable(HostTable):
 
     def others(self, replica: ReplicaId) -> HostLoad | None:
         """What the other workers have there: sums, the oldest head, the last progress."""
-        others = self._others
-        if not others:
+        if not self._others:
             return None
-        row = self._rows.get(replica)
-        if row is None:
-            row = self._find_row(replica)
-        if row == NO_ROW:
-            return None
-        # Most rows are as they were: comparing their bytes takes a fifth of adding them up.
-        first, last = self._span
-        data = self._map[row * 8 + first : row * 8 + last]
-        seen = self._seen.get(row)
-        if seen is not None and seen[0] == data:
-            return seen[1]
-        load = self._sum(row, others)
-        self._seen[row] = (data, load)
-        return load
+        seen = self._seen.get(replica)
+        if seen is None:
+            seen = self._first_look(replica)
+            if seen is None:
+                return None
+        # Most rows are as they were: comparing their bytes takes a part of adding them up.
+        data = self._map[seen.span]
+        if data != seen.data:
+            seen.data = data
+            seen.load = self._sum(data)
+        return seen.load
 
     def beat(self, now: float) -> None:
         """Say that this worker lives, and see which of the others do."""
@@ -132,13 +138,13 @@ class LoadTable(HostTable):
         )
         if others != self._others:
             self._others = others
-            self._span = (others[0] * 8, (others[-1] + SLOT_WORDS) * 8) if others else (0, 0)
             self._seen.clear()
         if now - self._use_said_at >= self._idle_seconds / _USE_TIMES:
             # A worker that was stopped for a while may have lost rows: it finds them anew.
             self._use_said_at = now
             for replica in self._directory.say_use(self._rows.items(), now):
                 del self._rows[replica]
+                self._seen.pop(replica, None)
         if self._unwritten:
             # Last, when it is known which rows are still ours.
             for replica, load in self._unwritten.items():
@@ -159,6 +165,7 @@ class LoadTable(HostTable):
             if row != NO_ROW:
                 self._write(row, HostLoad())
             self._unwritten.pop(replica, None)
+            self._seen.pop(replica, None)
 
     def close(self) -> None:
         """Stop counting for the others, and free the column."""
@@ -168,30 +175,40 @@ class LoadTable(HostTable):
         self._directory.close()
         self._file.close()
 
-    def _sum(self, row: int, others: tuple[int, ...]) -> HostLoad | None:
-        floats = self._floats
+    def _first_look(self, replica: ReplicaId) -> _Seen | None:
+        row = self._rows.get(replica)
+        if row is None:
+            row = self._find_row(replica)
+        if row == NO_ROW:
+            return None
+        first, last = self._others[0], self._others[-1] + SLOT_WORDS
+        seen = self._seen[replica] = _Seen(slice((row + first) * 8, (row + last) * 8))
+        return seen
+
+    def _sum(self, data: bytes) -> HostLoad | None:
+        """`data` begins with the slot of the first of the others."""
+        first = self._others[0]
         outstanding = head_tokens = head_at = progress_at = 0.0
-        in_flight = decoding = prompt_tokens = progress = 0.0
-        for offset in others:
-            at = row + offset
-            # One number by itself is read in a sixth of the time of a slot, and most are empty.
-            if floats[at + 4]:
-                tokens, first, first_at, progress, count, decodes, prompts = _get(self._map, at * 8)
-                outstanding += tokens
+        in_flight = decoding = prompt_tokens = 0.0
+        for offset in self._others:
+            at = (offset - first) * 8
+            progress = read_f64_le(data, at + 24)
+            count = read_f64_le(data, at + 32)
+            if count:
+                outstanding += read_f64_le(data, at)
                 in_flight += count
-                decoding += decodes
-                prompt_tokens += prompts
-                if first_at and (not head_at or first_at < head_at):
-                    head_tokens, head_at = first, first_at
-            else:
-                progress = floats[at + 3]
+                decoding += read_f64_le(data, at + 40)
+                prompt_tokens += read_f64_le(data, at + 48)
+                began_at = read_f64_le(data, at + 16)
+                if began_at and (not head_at or began_at < head_at):
+                    head_tokens, head_at = read_f64_le(data, at + 8), began_at
             if progress > progress_at:  # noqa: PLR1730 - a call here costs as much as the reading
                 progress_at = progress
         total = outstanding + head_tokens + head_at + progress_at
         total += in_flight + decoding + prompt_tokens
-        least = min(outstanding, head_tokens, head_at, in_flight, decoding, prompt_tokens)
-        # A sum with NaN in it is below nothing.
-        if not (total < _SANE_MAX and least >= 0):
+        # A sum with NaN in it is below nothing. `min` would make an object of each number.
+        is_sane = total < _SANE_MAX and outstanding >= 0 and head_tokens >= 0 and head_at >= 0
+        if not (is_sane and in_flight >= 0 and decoding >= 0 and prompt_tokens >= 0):
             self.damaged += 1
             return None
         return HostLoad(
