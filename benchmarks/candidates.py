@@ -69,9 +69,15 @@ def start_pinned(
     command: list[str], core: int, environment: dict[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
     """Start a program on one core, silently. taskset becomes the program, so the pid is its own."""
+    return start_anywhere(["taskset", "-c", str(core), *command], environment)
+
+
+def start_anywhere(
+    command: list[str], environment: dict[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a program silently, on whatever cores there are."""
     quiet = subprocess.DEVNULL
-    pinned = ["taskset", "-c", str(core), *command]
-    return subprocess.Popen(pinned, stdout=quiet, stderr=quiet, env=environment)
+    return subprocess.Popen(command, stdout=quiet, stderr=quiet, env=environment)
 
 
 def stop_process(process: subprocess.Popen[bytes]) -> None:

@@ -4,6 +4,7 @@ Their folders are in the cache, outside the checkout: one venv for each, since n
 dependencies. nginx is Debian's.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,14 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from candidates import CANDIDATE_CORE, Candidate, free_ports_in_a_row, start_pinned, wait_ready
+from candidates import (
+    CANDIDATE_CORE,
+    Candidate,
+    free_ports_in_a_row,
+    start_anywhere,
+    start_pinned,
+    wait_ready,
+)
 
 ROUTER_VERSION: Final = "0.1.16"
 SGLANG_VERSION: Final = "0.3.2"
@@ -33,14 +41,16 @@ def installed(cache: Path, name: str, packages: list[str], program: str = "") ->
     return found
 
 
-def start_vllm_router(ports: list[int], cache: Path, policy: str = "consistent_hash") -> Candidate:
-    """It logs each request, as the gateway does."""
+def start_vllm_router(
+    ports: list[int], cache: Path, policy: str = "consistent_hash", workers: int = 0
+) -> Candidate:
+    """It logs each request, as the gateway does. `workers`: so many threads, on any core."""
     program = installed(cache, "vllm-router", [f"vllm-router=={ROUTER_VERSION}"])
     port = free_ports_in_a_row(2)
     command = [str(program), "--host", "127.0.0.1", "--port", str(port)]
     command += ["--prometheus-host", "127.0.0.1", "--prometheus-port", str(port + 1)]
     command += ["--policy", policy, "--worker-urls", *_urls(ports)]
-    return _started(f"vllm-router {ROUTER_VERSION}, {policy}", port, command)
+    return _started(f"vllm-router {ROUTER_VERSION}, {policy}", port, command, workers)
 
 
 def start_sglang_router(ports: list[int], cache: Path) -> Candidate:
@@ -73,8 +83,11 @@ def start_litellm(ports: list[int], cache: Path) -> Candidate:
     return candidate
 
 
-def start_nginx(ports: list[int]) -> Candidate:
-    """One worker, round robin, kept connections, no buffering: it never looks at a body."""
+def start_nginx(ports: list[int], workers: int = 0) -> Candidate:
+    """Round robin, kept connections, no buffering: it never looks at a body.
+
+    One worker on the candidates' core, or so many on any core.
+    """
     program = shutil.which("nginx") or "/usr/sbin/nginx"
     if not Path(program).exists():
         raise RuntimeError("nginx is not installed: apt-get install nginx-light")
@@ -86,7 +99,7 @@ def start_nginx(ports: list[int]) -> Candidate:
         for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     (folder / "nginx.conf").write_text(
-        f"daemon off; worker_processes 1; pid {folder}/pid; error_log /dev/null;\n"
+        f"daemon off; worker_processes {workers or 1}; pid {folder}/pid; error_log /dev/null;\n"
         "events { worker_connections 4096; }\n"
         f"http {{ access_log {folder}/access.log; {folders} client_max_body_size 64m;\n"
         "client_body_buffer_size 2m; keepalive_requests 100000000;\n"
@@ -94,16 +107,19 @@ def start_nginx(ports: list[int]) -> Candidate:
         f"server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass http://engines;\n"
         'proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off; } } }\n'
     )
-    candidate = _started(
-        "nginx", port, [program, "-p", str(folder), "-c", str(folder / "nginx.conf")]
-    )
+    command = [program, "-p", str(folder), "-c", str(folder / "nginx.conf")]
+    candidate = _started("nginx", port, command, workers)
     candidate.after_stop = lambda: shutil.rmtree(folder, ignore_errors=True)
     return candidate
 
 
-def _started(name: str, port: int, command: list[str]) -> Candidate:
-    process = start_pinned(command, CANDIDATE_CORE)
-    candidate = Candidate(name=name, port=port, process=process)
+def _started(name: str, port: int, command: list[str], workers: int = 0) -> Candidate:
+    if workers:
+        threads = {"TOKIO_WORKER_THREADS": str(workers)}
+        process = start_anywhere(command, {**os.environ, **threads})  # noqa: TID251 - a child's
+    else:
+        process = start_pinned(command, CANDIDATE_CORE)
+    candidate = Candidate(name=name, port=port, process=process, workers=workers or 1)
     wait_ready(candidate)
     return candidate
 
