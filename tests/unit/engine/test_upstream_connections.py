@@ -355,4 +355,4 @@ async def test_a_closed_connection_leaves_nothing_for_the_garbage_collector(line
 
 
 def _connections_in_memory() -> int:
-    return sum(isinstance(each, Connection) for each in gc.get_objects())
+    return sum(type(each) is Connection for each in gc.get_objects())
