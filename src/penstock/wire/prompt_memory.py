@@ -43,13 +43,16 @@ class BodyDigests:
     no GMAC, SipHash reads all of it.
     """
 
-    __slots__ = ("_address", "_body", "_gmac", "matched", "wholes")
+    __slots__ = ("_address", "_body", "_gmac", "_last", "_last_end", "matched", "wholes")
 
     def __init__(self, body: bytes, seed: int, gmac: Gmac | None) -> None:
         """At first of the first piece alone, by which it is decided whether to go on."""
         self._body = body
         self._gmac = gmac
         self._address = 0 if gmac is None else address_of(body)
+        # The quick digest that was asked for last: those near each other often end at one byte.
+        self._last = 0
+        self._last_end = -1
         # Which prompt this body begins with.
         self.matched: int | None = None
         # Each is the key of the next: none can be had without all the bytes before it.
@@ -73,7 +76,10 @@ class BodyDigests:
 
     def last_before(self, end: int) -> int:
         """Not a digest to trust: it tells for little that they are not the same."""
-        return _xxh3(self._body[max(0, end - _LAST_BYTES) : end]) & DIGEST_MAX
+        if end != self._last_end:
+            self._last = _xxh3(self._body[max(0, end - _LAST_BYTES) : end]) & DIGEST_MAX
+            self._last_end = end
+        return self._last
 
     def may_begin_with(self, remembered: "_Remembered") -> bool:
         end = remembered.boundary
