@@ -44,7 +44,7 @@ def chunk_line(data: bytes, at: int) -> tuple[int, int]:
     The size is 0 for what is left to the parser: the last chunk, a line with extensions or one that
     is not all there.
     """
-    # Digit by digit: to cut the line out and look it up costs compiled code six times as much.
+    # Digit by digit: to cut the line out and look it up costs compiled code several times as much.
     place, size = at, 0
     last = min(at + _DIGITS_MAX, len(data) - 2)
     while place < last:
