@@ -50,4 +50,6 @@ def on_second_signal(abort: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            # On a forced way out uvicorn has put others in their place by now.
+            if signal.getsignal(number) is hear:
+                signal.signal(number, handler)

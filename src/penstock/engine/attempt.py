@@ -230,7 +230,9 @@ class Attempt(Receiver):
     def on_lost(self, error: Error, *, answered: bool) -> None:
         self.was_answered = answered
         if self._stream is not None and self._stream.is_done:
-            # Lost after the stream's end mark: the caller has all there is.
+            # Lost after the stream's end mark: the caller has all there is, or gets it now.
+            if self._ready:
+                self.on_read_end()
             self._finish(None)
             return
         if answered and not isinstance(error, EngineFailed):

@@ -26,6 +26,7 @@ class ClientProtocol(BoundedConnection):
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's own signature
         super().__init__(*args, **kwargs)
         self._is_between = True  # the parser has nothing of a request that has not ended
+        self._was_read_again = False
         self._head = RepeatedHead()
         self.url, self.headers = b"", []
 
@@ -181,11 +182,13 @@ class ClientProtocol(BoundedConnection):
     def _may_read_again(self) -> bool:
         """Not CONNECT, which would be the same again; nor what is behind a last request.
 
-        A request that is read again is its connection's last: so each read has one at most.
+        Once on a connection, whose last request it is: whoever sends a read full of them must not
+        have it copied for each.
         """
         last = self.cycle
         is_after_last = last is not None and not last.response_complete and not last.keep_alive
-        return not is_after_last and self.parser.get_method() != b"CONNECT"
+        is_first = not self._was_read_again and not is_after_last
+        return is_first and self.parser.get_method() != b"CONNECT"
 
     def _ignore_upgrade(self, rest: bytes) -> None:
         """Read a request as if it had not asked for another protocol, as a server may."""
@@ -193,6 +196,7 @@ class ClientProtocol(BoundedConnection):
             # It was taken as it is, without a body.
             self.cycle.keep_alive = False
             return
+        self._was_read_again = True
         head = request_heads.without_upgrade(self.parser, self.url, self.headers)
         self.parser = request_heads.new_parser(self)
         self.data_received(head + rest)

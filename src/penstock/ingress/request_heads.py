@@ -6,7 +6,10 @@ import httptools
 
 from penstock.ingress.exchange import Headers
 
-_UPGRADE_HEADERS: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
+# What asks for it, and what else speaks of the connection: that is closed behind this request.
+_UPGRADE_HEADERS: Final = frozenset({
+    b"connection", b"proxy-connection", b"upgrade", b"http2-settings",
+})  # fmt: skip
 
 
 def new_parser(protocol: object) -> httptools.HttpRequestParser:

@@ -69,6 +69,8 @@ class Gmac:
             or self._start(self._context, cipher(), None, key, _NONCE) != _DONE
         ):
             raise OSError("OpenSSL has no AES-GCM")
+        # Whatever else it may lack must be known now, and not with the first long body.
+        self.tag(address_of(key), len(key))
 
     def tag(self, address: int, length: int) -> bytes:
         """Of the bytes there, all of which must be the caller's."""

@@ -183,3 +183,10 @@ def test_who_watches_hears_of_the_first_events_when_the_sink_has_them() -> None:
     asked.attempt.watcher = Watching()
     asked.hear(STREAM_HEAD, chunk(EVENT), chunk(EVENT))
     assert asked.sink.told == ["begin", EVENT, "first", EVENT]
+
+
+def test_what_came_with_the_end_mark_is_told_though_nonsense_came_behind_it() -> None:
+    asked = Asked()
+    told = asked.hear(STREAM_HEAD + chunk(EVENT) + chunk(DONE) + b"\r\nnonsense")
+    assert told == [EVENT + DONE, "last"]
+    asked.attempt.check()

@@ -18,9 +18,15 @@ PAGE = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
 UPGRADE = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AA\r\n"
 
 
-def post(body: bytes, *, lines: bytes = b"", target: bytes = b"/v1/chat/completions") -> bytes:
-    head = b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n%s\r\n"
-    return head % (target, len(body), lines) + body
+def post(
+    body: bytes,
+    *,
+    lines: bytes = b"",
+    target: bytes = b"/v1/chat/completions",
+    version: bytes = b"1.1",
+) -> bytes:
+    head = b"POST %s HTTP/%s\r\nhost: x\r\ncontent-length: %d\r\n%s\r\n"
+    return head % (target, version, len(body), lines) + body
 
 
 class Wire(asyncio.Transport):
@@ -166,11 +172,15 @@ def test_page_that_is_asked_for_another_protocol_gets_its_body(before: bytes) ->
     run(test)
 
 
-def test_of_many_that_ask_for_another_protocol_the_first_is_served() -> None:
+@pytest.mark.parametrize("version", [b"1.0", b"1.1", b"2.0"])
+@pytest.mark.parametrize("more", [b"", b"proxy-connection: keep-alive\r\n"])
+def test_of_many_that_ask_for_another_protocol_the_first_is_served(
+    version: bytes, more: bytes
+) -> None:
     """None is read more than twice: else a read full of them would be copied for each."""
 
     async def test(client: Client) -> None:
-        await client.send(post(b"hello", lines=UPGRADE) * 2000)
+        await client.send(post(b"hello", lines=UPGRADE + more, version=version) * 2000)
         assert client.door.bodies == [b"hello"]
         assert client.answers == 1
         assert client.wire.is_over
