@@ -14,9 +14,10 @@ import httpx
 import msgspec
 import pytest
 from tests.engine.real_cell import TEXT_MODEL
-from tests.engine.routing_cell import RoutingCell, routing_cell
+from tests.engine.routing_cell import RoutingCell, reads_slowly, routing_cell
 
-SESSIONS = 20
+# Two slow cores would read for 20 minutes what 20 of them send in the three arms.
+SESSIONS = 10 if reads_slowly() else 20
 TURNS = 6
 # A word is a little more than one token: 2,000 of a shared prompt, and 400 more in each turn.
 SHARED_WORDS = 1_900
@@ -209,7 +210,7 @@ def _homes(turns: list[Turn]) -> dict[str, int]:
 
 
 def _check_moves(turns: list[Turn]) -> None:
-    """At most one in a hundred, and each says why."""
+    """At most one in a hundred turns, or one, and each says why."""
     last: dict[int, str] = {}
     moved = 0
     for turn in turns:
@@ -218,7 +219,7 @@ def _check_moves(turns: list[Turn]) -> None:
             moved += 1
             assert turn.moved in {"load", "drain", "lost"}, turn
         last[turn.session] = turn.replica
-    assert moved <= len(turns) // 100
+    assert moved <= max(1, len(turns) // 100)
 
 
 def _text(random: Random, words: int) -> str:
