@@ -16,9 +16,8 @@ import pytest
 from tests.engine.real_cell import TEXT_MODEL
 from tests.engine.routing_cell import RoutingCell, reads_slowly, routing_cell
 
-# Two slow cores would read for 20 minutes what 20 of them send in the three arms.
-SESSIONS = 10 if reads_slowly() else 20
-TURNS = 6
+# Two slow cores read for 16 minutes what half of them send in the three arms.
+SESSIONS, TURNS = (6, 4) if reads_slowly() else (20, 6)
 # A word is a little more than one token: 2,000 of a shared prompt, and 400 more in each turn.
 SHARED_WORDS = 1_900
 TURN_WORDS = 378
@@ -112,7 +111,9 @@ def test_conversations_find_their_cache_through_two_gateways(pair: RoutingCell) 
     missed = [turn for turn in routed if turn.number > 1 and turn.cached_tokens <= shared]
     assert not missed, told
     # Each engine has its part, or it would be no feat to find every cache on one.
-    assert min(homes.get(replica.id, 0) for replica in pair.replicas) >= SESSIONS // 10, told
+    assert min(homes.get(replica.id, 0) for replica in pair.replicas) >= max(1, SESSIONS // 10), (
+        told
+    )
     _check_moves(routed)
 
 
