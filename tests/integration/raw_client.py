@@ -140,3 +140,12 @@ def post_bytes(
     }
     lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     return f"POST {path} HTTP/{version}\r\n{lines}\r\n".encode() + content
+
+
+def is_refused(port: int) -> bool:
+    """Whether nobody takes a new connection on this port."""
+    try:
+        RawClient(port).close()
+    except ConnectionRefusedError:
+        return True
+    return False

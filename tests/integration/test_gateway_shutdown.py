@@ -10,7 +10,7 @@ import pytest
 from tests.integration.gateway_answers import check_envelope
 from tests.integration.gateway_cell import CHAT, Cell, CellFactory, chat_body, prompt
 from tests.integration.gateway_process import eventually
-from tests.integration.raw_client import RawClient, post_bytes
+from tests.integration.raw_client import RawClient, is_refused, post_bytes
 
 _V1 = "/v1/chat/completions"
 _LONG = {"tokens": 1000, "interval": 0.05}
@@ -59,7 +59,7 @@ def test_streams_finish_within_the_drain_and_nothing_new_is_taken(cell: Cell) ->
         cell.gateway.terminate()
         # An idle connection is closed; a new one is refused while the stream still runs.
         assert idle.is_closed()
-        eventually(lambda: _is_refused(cell), 1.2)
+        eventually(lambda: is_refused(cell.gateway.port), 1.2)
         rest = client.read_until(b"\r\n0\r\n\r\n")
         assert rest.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
         assert b'"error"' not in rest
@@ -76,11 +76,3 @@ def test_streams_of_events_have_no_end_and_hold_up_no_drain(cell: Cell) -> None:
         client.read_until(b"\r\n0\r\n\r\n")
         assert time.monotonic() - began < 1.5
     assert cell.gateway.wait() in {0, -15}
-
-
-def _is_refused(cell: Cell) -> bool:
-    try:
-        RawClient(cell.gateway.port).close()
-    except ConnectionRefusedError:
-        return True
-    return False

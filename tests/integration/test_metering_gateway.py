@@ -20,7 +20,7 @@ from tests.integration.gateway_cell import (
 )
 from tests.integration.gateway_process import eventually
 from tests.integration.metering_lines import attempts, names_in
-from tests.integration.raw_client import RawClient, post_bytes
+from tests.integration.raw_client import RawClient, is_refused, post_bytes
 
 from penstock.metering import usd
 from penstock.store import Store
@@ -298,7 +298,7 @@ def test_gateway_that_is_told_twice_to_stop_bills_what_runs_once(
             client.read_until(b"data: ")
             pids = cell.gateway.worker_pids()
             cell.gateway.terminate()
-            eventually(lambda: _is_refused(cell))
+            eventually(lambda: is_refused(cell.gateway.port))
             for pid in pids:
                 os.kill(pid, signal.SIGINT)
             rest = client.read_to_the_end()
@@ -342,14 +342,6 @@ def test_killed_gateway_bills_between_what_came_and_what_was_sent(cells: CellFac
         assert rows_of(cell, done)[0]["outcome"] == "ok"
         eventually(lambda: len(names_in(cell.journal)) == 3)
         assert cell.gateway.metric("penstock_journals_adopted_total") == 1
-
-
-def _is_refused(cell: Cell) -> bool:
-    try:
-        RawClient(cell.gateway.port).close()
-    except ConnectionRefusedError:
-        return True
-    return False
 
 
 def _tokens_in(events: bytes) -> int:
