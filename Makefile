@@ -82,7 +82,7 @@ bench-overhead: setup
 
 # Fails where a ratio is above 1.25 times the recorded one, three times in a row: on a busy machine
 # once may be chance.
-GATE = $(BIN)/python benchmarks/overhead.py --rounds 9 --seconds 0.8 --candidates penstock,vllm-router \
+GATE = $(BIN)/python benchmarks/overhead.py --seconds 0.8 --candidates penstock,vllm-router \
 	--only small,chunk,body_300kb,body_1mb,agent --gate benchmarks/recorded_ratios.json
 bench-gate: native
 	$(GATE) || { echo "again:"; $(GATE); } || { echo "again:"; $(GATE); }

@@ -1,15 +1,19 @@
 """What the gateway costs, beside its peers and a bare upstream, in one interleaved run.
 
-`python benchmarks/overhead.py [--rounds 9] [--quick] [--only small,chunk]` pins each candidate to
-core 0, the C upstream and load generator to core 1, and measures round by round. Prints a table and
-last JSON: median ratios to vllm-router by consistent hash, and to a null meter. Needs gcc, nginx,
-two cores. `--gate FILE` fails where a ratio is above 1.25 times the one in FILE. `--candidates`
-also knows `interpreted`, the gateway without compiled modules.
+`python benchmarks/overhead.py [--starts 3] [--rounds 3] [--quick] [--only small,chunk]` pins each
+candidate to core 0, the C upstream and load generator to core 1, and measures round by round.
+Prints a table and last JSON: median ratios to vllm-router by consistent hash, and to a null meter.
+Needs gcc, nginx, two cores. `--gate FILE` fails where a ratio is above 1.25 times the one in FILE.
+`--candidates` also knows `interpreted`, the gateway without compiled modules.
+
+Everything is started anew several times: two processes of the same program differ by a tenth,
+by where their pages lie, and more rounds with the same two would only repeat that.
 """
 
 import argparse
 import os
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -55,6 +59,8 @@ _QUICK_ROUNDS = 3
 class Plan(msgspec.Struct, frozen=True):
     """How long and with whom."""
 
+    starts: int
+    # After each start.
     rounds: int
     seconds: float
     wanted: list[str]
@@ -65,9 +71,12 @@ class Plan(msgspec.Struct, frozen=True):
 
 def read_plan() -> Plan:
     parser = argparse.ArgumentParser(description="The gateway's overhead beside vllm-router's.")
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--starts", type=int, default=3, help="of every candidate, anew")
+    parser.add_argument("--rounds", type=int, default=3, help="after each start")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each run")
-    parser.add_argument("--quick", action="store_true", help="3 short rounds, to see that it works")
+    parser.add_argument(
+        "--quick", action="store_true", help="one start, 3 short rounds, to see that it works"
+    )
     parser.add_argument("--candidates", default=",".join(USUAL))
     names = ",".join(scenario.name for scenario in SCENARIOS)
     parser.add_argument("--only", default=names, help=f"of {names}")
@@ -78,6 +87,7 @@ def read_plan() -> Plan:
         if strange := set(given.split(",")) - set(known):
             parser.error(f"{', '.join(sorted(strange))}: not one of {', '.join(known)}")
     return Plan(
+        starts=1 if options.quick else min(max(options.starts, 1), 100),
         rounds=_QUICK_ROUNDS if options.quick else min(max(options.rounds, 1), 100),
         seconds=0.7 if options.quick else min(max(options.seconds, 0.5), 60.0),
         wanted=[key for key in ALL if key == BARE or key in options.candidates.split(",")],
@@ -85,6 +95,14 @@ def read_plan() -> Plan:
         cache=options.cache,
         gate=options.gate,
     )
+
+
+class Measured(msgspec.Struct):
+    """What came out: every round's costs, and each candidate's memory after each start's rounds."""
+
+    rounds: Rounds = {}
+    names: dict[str, str] = {}
+    memory: dict[str, list[float]] = {}
 
 
 def start(key: str, ports: list[int], cache: Path) -> Candidate:
@@ -109,25 +127,45 @@ def is_run(scenario: Scenario, key: str) -> bool:
     return key not in _NOT_STREAMED or scenario not in (CHUNK, AGENT)
 
 
-def measure(plan: Plan, candidates: dict[str, Candidate], loadgen: Path) -> Rounds:
-    """All rounds. The order of the candidates turns, so that none is always first."""
-    rounds: Rounds = {
-        scenario.name: {key: [] for key in candidates if is_run(scenario, key)}
-        for scenario in plan.scenarios
-    }
+def measure(plan: Plan, programs: Path) -> Measured:
+    """All rounds of all starts."""
+    measured = Measured()
+    for number in range(plan.starts):
+        upstream, ports = start_upstream(programs / "upstream")
+        candidates: dict[str, Candidate] = {}
+        try:
+            for key in plan.wanted:
+                candidates[key] = start(key, ports, plan.cache)
+                measured.names[key] = candidates[key].name
+            print(f"start {number + 1} of {plan.starts}", flush=True)
+            play(plan, candidates, programs / "loadgen", measured.rounds)
+            for key, candidate in candidates.items():
+                if candidate.process is not None:
+                    megabytes = pss_megabytes(candidate.process.pid) / candidate.workers
+                    measured.memory.setdefault(key, []).append(megabytes)
+        finally:
+            for candidate in candidates.values():
+                candidate.stop()
+            stop_process(upstream)
+    return measured
+
+
+def play(plan: Plan, candidates: dict[str, Candidate], loadgen: Path, rounds: Rounds) -> None:
+    """The rounds after one start. The candidates' order turns, so that none is always first."""
     keys = list(candidates)
     for number in range(-1, plan.rounds):
         turned = keys[number % len(keys) :] + keys[: number % len(keys)]
         for scenario in plan.scenarios:
-            for key in filter(rounds[scenario.name].__contains__, turned):
+            for key in turned:
+                if not is_run(scenario, key):
+                    continue
                 is_warm_up = number < 0
                 seconds = _WARM_UP_SECONDS if is_warm_up else plan.seconds
                 cost = run_once(scenario, candidates[key], loadgen, seconds)
                 if not is_warm_up:
-                    rounds[scenario.name][key].append(cost)
+                    rounds.setdefault(scenario.name, {}).setdefault(key, []).append(cost)
         if number >= 0:
             print(f"round {number + 1} of {plan.rounds}, load {os.getloadavg()[0]:.1f}", flush=True)
-    return rounds
 
 
 def main() -> None:
@@ -136,22 +174,7 @@ def main() -> None:
         raise SystemExit("this benchmark pins to two cores, and there is one")
     programs = plan.cache / "benchmarks"
     build(programs)
-    upstream, ports = start_upstream(programs / "upstream")
-    candidates: dict[str, Candidate] = {}
-    try:
-        for key in plan.wanted:
-            candidates[key] = start(key, ports, plan.cache)
-        rounds = measure(plan, candidates, programs / "loadgen")
-        memory = {
-            key: pss_megabytes(candidate.process.pid) / candidate.workers
-            for key, candidate in candidates.items()
-            if candidate.process is not None
-        }
-    finally:
-        for candidate in candidates.values():
-            candidate.stop()
-        stop_process(upstream)
-    ratios = report(plan, rounds, {key: candidates[key].name for key in candidates}, memory)
+    ratios = report(plan, measure(plan, programs))
     if plan.gate is not None:
         hold(ratios, msgspec.json.decode(plan.gate.read_bytes(), type=dict[str, float | None]))
 
@@ -174,12 +197,13 @@ def hold(ratios: dict[str, float | None], recorded: dict[str, float | None]) -> 
         raise SystemExit("\n".join(grown))
 
 
-def report(
-    plan: Plan, rounds: Rounds, names: dict[str, str], memory: dict[str, float]
-) -> dict[str, float | None]:
+def report(plan: Plan, measured: Measured) -> dict[str, float | None]:
     """The machine, the table, the ratios, and the line of JSON, which is also returned."""
-    print(f"\n{machine()}; {plan.rounds} rounds of {plan.seconds} s; median (quartiles)\n")
-    print(table(rounds, names, memory, BARE))
+    rounds = measured.rounds
+    memory = {key: median(values) for key, values in measured.memory.items()}
+    how = f"{plan.starts} x {plan.rounds} rounds of {plan.seconds} s"
+    print(f"\n{machine()}; {how}; median (quartiles)\n")
+    print(table(rounds, measured.names, memory, BARE))
     ratios = {
         "small_cpu_ratio": cpu_ratio(rounds, SMALL, OURS, THEIRS),
         "chunk_cpu_ratio": cpu_ratio(rounds, CHUNK, OURS, THEIRS),

@@ -13,13 +13,12 @@ import httptools
 from msgspec import Raw
 
 from penstock.errors import EngineFailed, Error, ReplicaUnreachable
-from penstock.wire.chunks import chunk_line, only_chunk
+from penstock.wire.chunks import LAST_CHUNK, chunk_line, only_chunk
 from penstock.wire.known_head import Headers, KnownHead
 
 logger = logging.getLogger(__name__)
 
 _LINE_END: Final = b"\r\n"
-_LAST_CHUNK: Final = b"0\r\n\r\n"
 _OK: Final = 200
 _OK_LINE: Final = b"HTTP/1.1 200 "
 
@@ -68,8 +67,8 @@ class Connection(asyncio.Protocol):
     """`is_usable` is false once the peer or we closed it; a usable idle one may be pooled."""
 
     __slots__ = (
-        "_answered", "_has_head", "_headers", "_is_at_chunk", "_is_paused", "_is_streamed",
-        "_known_head", "_known_stream", "_on_idle", "_parser", "_receiver", "_transport",
+        "_answered", "_has_head", "_headers", "_is_at_chunk", "_is_paused", "_known",
+        "_known_stream", "_known_whole", "_on_idle", "_parser", "_receiver", "_transport",
         "_unparsed", "idle_since", "is_usable",
     )  # fmt: skip
 
@@ -79,9 +78,10 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._receiver: Receiver | None = None
         self._headers: Headers = []
-        self._known_head = KnownHead()
+        self._known_whole = KnownHead()
         self._known_stream = KnownHead(is_chunked=True)
-        self._is_streamed = False
+        # That of the answer that is awaited.
+        self._known = self._known_whole
         # The head of the answer that is coming, as long as the parser has seen nothing of it.
         self._unparsed = b""
         self._answered = False
@@ -110,7 +110,7 @@ class Connection(asyncio.Protocol):
         self._answered = False
         self._has_head = False
         self._is_at_chunk = False
-        self._is_streamed = is_streamed
+        self._known = self._known_stream if is_streamed else self._known_whole
         self._unparsed = b""
         self._headers = []
         first = pieces[0]
@@ -228,10 +228,8 @@ class Connection(asyncio.Protocol):
     def _read(self, receiver: Receiver, data: bytes) -> bytes:
         """Hand on what can be known without the parser; it is given the rest."""
         is_first, self._answered = not self._answered, True
-        if is_first and self._is_streamed:
-            data = self._take_beginning(receiver, data)
-        elif is_first:
-            data = self._take_whole(receiver, data)
+        if is_first:
+            data = self._take_known(receiver, data)
         elif self._is_at_chunk:
             data = self._take_chunks(receiver, data)
         if data:
@@ -244,41 +242,34 @@ class Connection(asyncio.Protocol):
 
     def _learn(self, data: bytes) -> None:
         """From the first read of an answer that is not like those before it."""
-        if self._is_streamed:
-            if self._has_head:
-                self._known_stream.learn(data, self._headers)
-        elif self._receiver is None:
-            self._known_head.learn(data, self._headers)
+        known = self._known
+        is_enough = self._has_head if known.is_chunked else self._receiver is None
+        if is_enough:
+            known.learn(data, self._headers)
 
-    def _take_whole(self, receiver: Receiver, data: bytes) -> bytes:
-        """Hand on an answer that is all there, with a head like the last one's; else it is left.
+    def _take_known(self, receiver: Receiver, data: bytes) -> bytes:
+        """Hand on what comes with a head like the last one's; else it is left to the parser.
 
-        The parser stands between two answers, and cannot tell that it did not see this one.
+        A whole answer must be all there: the parser stands between two answers, and cannot tell
+        that it did not see this one. Of a stream any part may be, and if all of it is chunks as
+        they usually come, the parser hears nothing of it either.
         """
-        start = self._known_head.body_at(data)
+        known = self._known
+        start = known.body_at(data)
         if start < 0:
             return data
         self._has_head = True
-        receiver.on_head(_OK, self._known_head.headers)
+        if known.is_chunked:
+            self._headers = known.headers
+            self._unparsed = data[:start]
+            receiver.on_head(_OK, known.headers)
+            self._is_at_chunk = True
+            return self._take_chunks(receiver, data[start:])
+        receiver.on_head(_OK, known.headers)
         if start < len(data):
             self.on_body(data[start:])
         self._complete()
         return b""
-
-    def _take_beginning(self, receiver: Receiver, data: bytes) -> bytes:
-        """Hand on what is there of a stream, with a head like the last one's; else it is left.
-
-        If all of it is chunks as they usually come, the parser hears nothing of this answer.
-        """
-        start = self._known_stream.body_at(data)
-        if start < 0:
-            return data
-        self._has_head = True
-        self._headers = self._known_stream.headers
-        self._unparsed = data[:start]
-        receiver.on_head(_OK, self._headers)
-        self._is_at_chunk = True
-        return self._take_chunks(receiver, data[start:])
 
     def _parse_head(self) -> None:
         """Bring the parser to where we are: behind the head, or behind any chunk after it."""
@@ -306,7 +297,7 @@ class Connection(asyncio.Protocol):
             receiver.on_body(data[start:stop])
             at = stop + 2
         rest = data[at:] if at else data
-        if rest == _LAST_CHUNK and self._unparsed and self._receiver is receiver:
+        if rest == LAST_CHUNK and self._unparsed and self._receiver is receiver:
             self._unparsed = b""
             self._complete()
             return b""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
-from penstock.wire.chunks import chunk
+from penstock.wire.chunks import LAST_CHUNK, chunk, last_chunks
 from penstock.wire.decimals import whole
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ Headers = list[tuple[bytes, bytes]]
 
 STATUS_LINES: Final = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode() for s in HTTPStatus}
 _OK_LINE: Final = STATUS_LINES[200]
-_LAST_CHUNK: Final = b"0\r\n\r\n"
 JSON: Final = b"content-type: application/json\r\n"
 EVENT_STREAM: Final = (
     b"content-type: text/event-stream; charset=utf-8\r\n"
@@ -150,7 +149,7 @@ class Exchange:
         if self.disconnected or self.response_complete:
             return
         if self._is_chunked and not self._is_ended:
-            self.transport.write(_LAST_CHUNK)
+            self.transport.write(LAST_CHUNK)
         self._complete()
 
     def when_drained(self, resume: Callable[[], None]) -> None:
@@ -187,7 +186,7 @@ class Exchange:
         if not is_last:
             return chunk(data)
         self._is_ended = True
-        return chunk(data) + _LAST_CHUNK
+        return last_chunks(data)
 
     def _complete(self) -> None:
         self.response_complete = True

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+LAST_CHUNK: Final = b"0\r\n\r\n"
 _LINE_END: Final = b"\r\n"
 # A token's event has a few hundred bytes. To format its length would cost as much as all the rest.
 _LINES: Final = tuple([b"%x\r\n" % size for size in range(4096)])
@@ -21,6 +22,11 @@ def chunk(data: bytes) -> bytes:
     size = len(data)
     line = _LINES[size] if size < len(_LINES) else b"%x\r\n" % size
     return b"%s%s\r\n" % (line, data)
+
+
+def last_chunks(data: bytes) -> bytes:
+    """The data as one chunk, and the end of the body behind it."""
+    return chunk(data) + LAST_CHUNK
 
 
 def only_chunk(data: bytes) -> bytes | None:

@@ -37,10 +37,10 @@ class KnownHead:
     Either of whole answers, which have a length, or of streamed ones, which come in chunks.
     """
 
-    __slots__ = ("_fixed", "_is_chunked", "_misses", "_variable", "headers")
+    __slots__ = ("_fixed", "_misses", "_variable", "headers", "is_chunked")
 
     def __init__(self, *, is_chunked: bool = False) -> None:
-        self._is_chunked = is_chunked
+        self.is_chunked = is_chunked
         # By their names in small letters. Whoever is given these reads them at once: the next head
         # is written into the same list.
         self.headers: Headers = []
@@ -85,7 +85,7 @@ class KnownHead:
                 places += (at + len(line) - len(value), at + len(line))
                 self._variable.append(index)
             at += len(line) + 2
-        is_certain = self._is_chunked or len(data) == end + len(_END) + length
+        is_certain = self.is_chunked or len(data) == end + len(_END) + length
         if not is_certain or len(self._variable) > _VARIABLE_MAX:
             return
         places.append(end + len(_END))
@@ -100,13 +100,13 @@ class KnownHead:
         """
         framings, length = 0, -1
         for name, value in headers:
-            if self._is_chunked and name == _FRAMING and value == _CHUNKED:
+            if self.is_chunked and name == _FRAMING and value == _CHUNKED:
                 framings += 1
-            elif name in _UNUSUAL or (name == _LENGTH and self._is_chunked):
+            elif name in _UNUSUAL or (name == _LENGTH and self.is_chunked):
                 return -1
             elif name == _LENGTH:
                 length = number_of(value)
-        if self._is_chunked:
+        if self.is_chunked:
             return 0 if framings == 1 else -1
         return length
 
@@ -132,7 +132,7 @@ class KnownHead:
             at = end + len(fixed)
             if data[end:at] != fixed:
                 return -1
-        return at if self._is_chunked or len(data) == at + length else -1
+        return at if self.is_chunked or len(data) == at + length else -1
 
 
 def changed_in(headers: Headers, last: Headers, variable: list[int]) -> list[int]:

@@ -22,7 +22,9 @@ case "$*" in
   *make_tiny_vision.py*) mkdir -p "$3"; touch "$3/model.safetensors" ;;
 esac
 """
-STEPS = ["environment", "torch", "libraries", "vllm", "smollm2", "torchvision", "tiny_vision"]
+STEPS = [
+    "environment", "torch", "libraries", "vllm", "smollm2", "torchvision", "tiny_vision", "options",
+]  # fmt: skip
 
 
 class Machine:
@@ -73,6 +75,13 @@ def test_each_step_is_one_line_with_its_time(machine: Machine) -> None:
     assert run.returncode == 0, run.stderr
     assert steps_of(run) == STEPS
     assert run.stdout.splitlines()[-1] == f"cpu engine is ready in {machine.home}"
+
+
+def test_numbers_are_of_the_kind_that_this_cpu_is_quick_with(machine: Machine) -> None:
+    machine.install()
+    flags = Path("/proc/cpuinfo").read_text().split()
+    kind = "bfloat16" if {"avx512_bf16", "amx_bf16"} & set(flags) else "float32"
+    assert (machine.home / "options.yaml").read_text() == f"dtype: {kind}\n"
 
 
 def test_finished_install_is_recognised_and_left_alone(machine: Machine) -> None:

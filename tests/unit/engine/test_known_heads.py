@@ -80,7 +80,7 @@ class Line:
         self.pool = _Pool()
         self.transport = _Transport()
         self.connection = Connection(self.pool)
-        self.connection._known_head = known
+        self.connection._known_whole = known
         self.connection.connection_made(cast("asyncio.BaseTransport", self.transport))
 
     def begin(self) -> _Receiver:
@@ -193,4 +193,4 @@ def test_an_engine_whose_heads_differ_each_time_is_not_learned_for_ever() -> Non
     line = Line(KnownHead())
     for number in range(20):
         line.ask(answer(b"{}", more=b"x-%d: 1\r\n" % number))
-    assert line.connection._known_head.body_at(answer(b"{}", more=b"x-19: 1\r\n")) < 0
+    assert line.connection._known_whole.body_at(answer(b"{}", more=b"x-19: 1\r\n")) < 0
