@@ -37,10 +37,11 @@ test: unit integration
 unit: setup
 	$(BIN)/python -m pytest -q tests/unit $(AGAIN) tests/unit; }
 
-# On the compiled package, which is what operators run; `make unit` is on the sources.
+# On the compiled package, which is what operators run; `make unit` is on the sources. They wait
+# more than they work, so there is one run of them for each core.
 integration: native
 	export PYTHONPATH=$$($(BIN)/python deploy/native/build.py); \
-	$(BIN)/python -m pytest -q tests/integration $(AGAIN) tests/integration; }
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile tests/integration $(AGAIN) tests/integration; }
 
 # The hot modules compiled; minutes when they have changed. Prints the folder, for PYTHONPATH.
 native: setup
@@ -77,6 +78,7 @@ docs: setup
 site: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+# What a request costs beside vllm-router, sglang-router, LiteLLM and nginx: 20 minutes.
 bench-overhead: setup
 	$(BIN)/python benchmarks/overhead.py
 
@@ -126,7 +128,7 @@ chaos-metering: setup
 soak: setup
 	$(BIN)/python benchmarks/soak.py $(if $(MINUTES),--minutes $(MINUTES))
 
-# CPU per request of one gateway worker and of two, in one interleaved run: 3 minutes.
+# CPU per request of one gateway worker and of two, in one interleaved run: 10 minutes.
 bench-workers: setup
 	$(BIN)/python benchmarks/soak_workers.py
 

@@ -73,7 +73,7 @@ def read_plan() -> Plan:
     parser = argparse.ArgumentParser(description="The gateway's overhead beside vllm-router's.")
     parser.add_argument("--starts", type=int, default=3, help="of every candidate, anew")
     parser.add_argument("--rounds", type=int, default=3, help="after each start")
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each run")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each run")
     parser.add_argument(
         "--quick", action="store_true", help="one start, 3 short rounds, to see that it works"
     )

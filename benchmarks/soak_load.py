@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -30,12 +31,20 @@ _WORKFLOWS = ("-h", "x-penstock-workflow", "-x", "20")
 _SLICE_SECONDS_MIN = 1.0
 
 
+class Kind(StrEnum):
+    """What is sent. Times of different kinds have nothing to do with each other."""
+
+    WHOLE = "whole"
+    STREAM = "stream"
+    AGENT = "agent"
+
+
 class Slice(msgspec.Struct, frozen=True):
     """One run of the load generator; times are from the soak's beginning."""
 
     began: float
     ended: float
-    is_stream: bool
+    kind: Kind
     report: Report
 
 
@@ -49,10 +58,10 @@ class SoakLoad:
         self._seconds = seconds
         self._slice_seconds = slice_seconds
         self._shapes = (
-            ("-k", gateway.free_key, *_WHOLE, *_SESSIONS),
-            ("-k", gateway.limited_key, *_WHOLE, *_WORKFLOWS),
-            ("-k", gateway.free_key, *_STREAM, *_SHORT, *_WORKFLOWS),
-            ("-k", gateway.limited_key, *_STREAM, *_AGENT, *_SESSIONS),
+            (Kind.WHOLE, ("-k", gateway.free_key, *_WHOLE, *_SESSIONS)),
+            (Kind.WHOLE, ("-k", gateway.limited_key, *_WHOLE, *_WORKFLOWS)),
+            (Kind.STREAM, ("-k", gateway.free_key, *_STREAM, *_SHORT, *_WORKFLOWS)),
+            (Kind.AGENT, ("-k", gateway.limited_key, *_STREAM, *_AGENT, *_SESSIONS)),
         )
         self._is_over = threading.Event()
         self._threads = ThreadPoolExecutor(len(self._shapes))
@@ -66,7 +75,7 @@ class SoakLoad:
         """All that was sent, once it has ended."""
         return [each for run in self._runs for each in run.result()]
 
-    def _run(self, shape: tuple[str, ...]) -> list[Slice]:
+    def _run(self, kind: Kind, shape: tuple[str, ...]) -> list[Slice]:
         slices = []
         while not self._is_over.is_set():
             began = time.monotonic() - self.began
@@ -76,12 +85,12 @@ class SoakLoad:
             command = [*self._steady, *shape, "-d", f"{seconds:.2f}"]
             run = subprocess.run(command, stdout=subprocess.PIPE, check=False)
             report = msgspec.json.decode(run.stdout, type=Report)
-            slices.append(Slice(began, time.monotonic() - self.began, "-s" in shape, report))
+            slices.append(Slice(began, time.monotonic() - self.began, kind, report))
         return slices
 
     def __enter__(self) -> Self:
         self.began = time.monotonic()
-        self._runs = [self._threads.submit(self._run, shape) for shape in self._shapes]
+        self._runs = [self._threads.submit(self._run, *shape) for shape in self._shapes]
         return self
 
     def __exit__(

@@ -9,7 +9,7 @@ from statistics import fmean, linear_regression, median
 
 import msgspec
 
-from soak_load import Slice
+from soak_load import Kind, Slice
 from soak_watch import Look
 
 _WARM_UP_SECONDS = 300.0
@@ -123,6 +123,8 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     latency_p50_us: Change
     first_token_p50_us: Change
     chunk_delay_p50_us: Change
+    agent_first_token_p50_us: Change
+    agent_chunk_delay_p50_us: Change
     is_worker_lost: bool
     is_slope_judged: bool
     faults: list[str]
@@ -132,8 +134,10 @@ def show(seen: Seen) -> Shown:
     """All figures, with those that are not as they should be."""
     plan = seen.plan
     reports = [each.report for each in seen.slices]
-    whole = [each for each in seen.slices if not each.is_stream]
-    streams = [each for each in seen.slices if each.is_stream]
+    whole, streams, agents = (
+        [each for each in seen.slices if each.kind is kind]
+        for kind in (Kind.WHOLE, Kind.STREAM, Kind.AGENT)
+    )
     begin, first_end, last_begin, end = seen.marks
     cpu = _change(begin.microseconds_to(first_end), last_begin.microseconds_to(end))
     loops = _medians(plan, seen.loops)
@@ -154,8 +158,10 @@ def show(seen: Seen) -> Shown:
         calibration_us=loops,
         cpu_ratio=round(cpu.ratio / loops.ratio, 3),
         latency_p50_us=_medians(plan, [(_at(s), s.report.latency_us.p50) for s in whole]),
-        first_token_p50_us=_medians(plan, [(_at(s), s.report.first_token_us.p50) for s in streams]),
-        chunk_delay_p50_us=_medians(plan, [(_at(s), s.report.chunk_delay_us.p50) for s in streams]),
+        first_token_p50_us=_first_tokens(plan, streams),
+        chunk_delay_p50_us=_chunk_delays(plan, streams),
+        agent_first_token_p50_us=_first_tokens(plan, agents),
+        agent_chunk_delay_p50_us=_chunk_delays(plan, agents),
         is_worker_lost=seen.is_worker_lost,
         is_slope_judged=plan.is_judged,
         faults=[],
@@ -195,6 +201,14 @@ def _worker(plan: Plan, looks: list[Look]) -> WorkerShown:
         growth_percent_per_30_minutes=round(slope * 1800 / fmean(kilobytes) * 100, 2),
         files=_medians(plan, [(look.at, look.files) for look in looks]),
     )
+
+
+def _first_tokens(plan: Plan, slices: list[Slice]) -> Change:
+    return _medians(plan, [(_at(each), each.report.first_token_us.p50) for each in slices])
+
+
+def _chunk_delays(plan: Plan, slices: list[Slice]) -> Change:
+    return _medians(plan, [(_at(each), each.report.chunk_delay_us.p50) for each in slices])
 
 
 def _at(each: Slice) -> float:

@@ -32,7 +32,12 @@ async def hand_out(snapshot: Callable[[], Snapshot], folder: Path) -> asyncio.Se
             await writer.drain()
         writer.close()
 
-    return await asyncio.start_unix_server(answer, folder / f"{os.getpid()}.sock")
+    path = folder / f"{os.getpid()}.sock"
+    # Under another name until somebody can connect: one that is bound, and no more, looks dead.
+    unready = path.with_suffix(".new")
+    server = await asyncio.start_unix_server(answer, unready)
+    unready.rename(path)
+    return server
 
 
 def collect(folder: Path) -> list[Snapshot]:

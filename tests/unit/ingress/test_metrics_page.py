@@ -3,7 +3,9 @@
 import asyncio
 import http.client
 import socket
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +45,26 @@ async def test_worker_that_died_is_left_out_and_its_socket_removed(tmp_path: Pat
     server.close()
 
 
+async def test_worker_that_is_just_starting_is_not_taken_for_a_dead_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its socket is bound a moment before anybody can connect to it."""
+    real = asyncio.start_unix_server
+    seen: list[list[Snapshot]] = []
+
+    async def start_slowly(answer: Callable[..., Any], path: Path) -> asyncio.Server:
+        server = await real(answer, path, start_serving=False)
+        seen.append(await asyncio.to_thread(collect, tmp_path))
+        await server.start_serving()
+        return server
+
+    monkeypatch.setattr(asyncio, "start_unix_server", start_slowly)
+    server = await hand_out(lambda: snapshot(1), tmp_path)
+    assert seen == [[]]
+    assert await asyncio.to_thread(collect, tmp_path) == [snapshot(1)]
+    server.close()
+
+
 @pytest.mark.parametrize("answer", [b"", b"not json", b"{}", b'{"rows":1}'])
 async def test_worker_that_talks_nonsense_is_left_out(tmp_path: Path, answer: bytes) -> None:
     good = await hand_out(lambda: snapshot(1), tmp_path)
@@ -62,7 +84,7 @@ async def test_page_adds_up_the_workers(tmp_path: Path) -> None:
     page.start()
 
     def ask(path: str) -> tuple[int, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=30)
         connection.request("GET", path)
         answer = connection.getresponse()
         text = answer.read().decode()
