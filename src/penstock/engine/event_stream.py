@@ -26,6 +26,7 @@ _LINE_END: Final = ord("\n")
 _OPENING_BRACE: Final = ord("{")
 _CLOSING_BRACE: Final = ord("}")
 _FINISHED: Final = b'"finish_reason":"'
+_FINGERPRINT_KEY: Final = b',"system_fingerprint":"'
 _FINGERPRINT: Final = re.compile(rb',"system_fingerprint":"(?:[^"\\]|\\.)*"')
 # Three digits: `n` is at most 128, and int() fails on thousands of them.
 _INDEX: Final = re.compile(rb'"choices":\[\{"index":(\d{1,3})')
@@ -41,8 +42,14 @@ _scanner = json.JSONDecoder()
 
 def _end_of_usage(event: bytes, start: int) -> int:
     end = event.find(b"}", start) + 1
-    if event.find(b"{", start + len(_USAGE), end) < 0:
+    inner = event.find(b"{", start + len(_USAGE), end)
+    if inner < 0:
         return end
+    # One object in it, vLLM's details, is what all streams end with: a pattern takes ten times as
+    # long to find out where.
+    outer = event.find(b"}", end) + 1
+    if outer and event.find(b"{", inner + 1, outer) < 0:
+        return outer
     match = _NESTED_USAGE.match(event, start)
     return match.end() if match is not None else _end_of_object(event, start + _USAGE_KEY)
 
@@ -220,7 +227,9 @@ class EventStream(AnswerStream):
 
     def _stamp(self, event: bytes) -> bytes:
         mark = self._fingerprint.raw
-        if not mark or _FINISHED not in event or _FINGERPRINT.search(event):
+        if not mark or event.find(_FINISHED) < 0:
+            return event
+        if event.find(_FINGERPRINT_KEY) >= 0 and _FINGERPRINT.search(event):
             return event
         end = event.rfind(b"}")
         return event[:end] + mark + event[end:]
