@@ -88,6 +88,7 @@ def start_penstock(
         port = free_ports_in_a_row(2)
         settings = {
             "PENSTOCK_STORE_DSN": dsn,
+            "PENSTOCK_STORE_OBJECTS_URL": f"file:{folder}/objects",
             "PENSTOCK_CATALOGUE_FOLDER": str(folder / "models"),
             "PENSTOCK_INGRESS_PORT": str(port),
             "PENSTOCK_INGRESS_METRICS_PORT": str(port + 1),

@@ -63,6 +63,7 @@ class SoakGateway:
         self.port = free_ports_in_a_row(2)
         settings = {
             "STORE_DSN": self.dsn,
+            "STORE_OBJECTS_URL": f"file:{self._folder}/objects",
             "CATALOGUE_FOLDER": str(self._folder / "models"),
             "INGRESS_PORT": str(self.port),
             "INGRESS_METRICS_PORT": str(self.port + 1),
