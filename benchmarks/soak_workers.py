@@ -26,7 +26,7 @@ import msgspec
 
 from candidates import Candidate, start_upstream, stop_process
 from compiled_package import cache_folder
-from figures import spread
+from figures import Spread, spread
 from native_programs import build
 from peers import start_nginx, start_vllm_router
 from scenarios import CHUNK, SMALL, Scenario, run_once
@@ -58,12 +58,9 @@ class Load(msgspec.Struct, frozen=True):
     scenario: Scenario
 
 
-class Ratio(msgspec.Struct, frozen=True):
+class Ratio(Spread, frozen=True):
     """Over the rounds: two workers beside something else."""
 
-    low: float
-    median: float
-    high: float
     beside_us: float
     two_us: float
 
@@ -85,7 +82,7 @@ def main() -> None:
                 stack.callback(stop_process, upstream)
                 started = _start(ports, stack)
                 for scenario in (SMALL, CHUNK):
-                    rounds[scenario.name] += _play(started, scenario, programs, options)
+                    rounds[scenario.name] += _play(started, scenario, programs / "loadgen", options)
     _report(rounds, options)
 
 
@@ -113,10 +110,9 @@ def _start_one(name: str, ports: list[int], workers: int, stack: ExitStack) -> C
 
 
 def _play(
-    started: Sequence[Program], scenario: Scenario, programs: Path, options: argparse.Namespace
+    started: Sequence[Program], scenario: Scenario, loadgen: Path, options: argparse.Namespace
 ) -> list[Costs]:
     """The rounds after one start."""
-    loadgen = programs / "loadgen"
     half = _halved(scenario)
     ways: dict[tuple[str, str], list[Load]] = {}
     for each in started:
@@ -185,13 +181,9 @@ def _table(result: dict[str, dict[str, Ratio]]) -> list[str]:
     columns = list(result[_OURS])
     rows = [f"| | {' | '.join(columns)} |", f"|---|{'--:|' * len(columns)}"]
     for name, ratios in result.items():
-        cells = [_shown(ratios.get(column)) for column in columns]
+        cells = [ratios[column].shown(2) if column in ratios else "-" for column in columns]
         rows.append(f"| {name} | {' | '.join(cells)} |")
     return rows
-
-
-def _shown(ratio: Ratio | None) -> str:
-    return f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})" if ratio else "-"
 
 
 if __name__ == "__main__":
