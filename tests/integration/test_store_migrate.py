@@ -48,6 +48,39 @@ async def test_a_failing_migration_leaves_nothing_behind(empty_dsn: str, tmp_pat
     assert row == ("good", None)
 
 
+async def test_a_migration_that_waits_for_a_lock_lets_others_pass_and_tries_again(
+    empty_dsn: str, tmp_path: Path
+) -> None:
+    (tmp_path / "0001_busy.sql").write_text("create table busy (n int);")
+    await migrate(empty_dsn, tmp_path)
+    (tmp_path / "0002_wider.sql").write_text("alter table busy add column m int;")
+    async with await psycopg.AsyncConnection.connect(empty_dsn) as holder:
+        await holder.execute("select count(*) from busy")
+        migrating = asyncio.ensure_future(migrate(empty_dsn, tmp_path))
+        await asyncio.sleep(1.0)
+        async with await psycopg.AsyncConnection.connect(empty_dsn) as other:
+            # It queues behind the migration, which gives up its place after 2 seconds.
+            await asyncio.wait_for(other.execute("select count(*) from busy"), 3.0)
+        assert not migrating.done()
+        await holder.rollback()
+        assert await migrating == ["0002_wider.sql"]
+
+
+async def test_a_file_without_transaction_may_create_an_index_concurrently(
+    empty_dsn: str, tmp_path: Path
+) -> None:
+    (tmp_path / "0001_table.sql").write_text("create table wide (n int);")
+    (tmp_path / "0002_index.sql").write_text(
+        "-- no transaction\n"
+        "drop index concurrently if exists wide_n;\n"
+        "create index concurrently wide_n on wide (n);\n"
+    )
+    assert await migrate(empty_dsn, tmp_path) == ["0001_table.sql", "0002_index.sql"]
+    with psycopg.connect(empty_dsn) as connection:
+        query = "select indisvalid from pg_index where indexrelid = 'wide_n'::regclass"
+        assert connection.execute(query).fetchone() == (True,)
+
+
 async def test_older_code_leaves_newer_migrations_alone(empty_dsn: str, tmp_path: Path) -> None:
     await migrate(empty_dsn)
     folder = tmp_path / "migrations"

@@ -3,8 +3,14 @@
 Each file of `migrations/` is applied once, in order, in its own transaction, and is recorded with
 its hash. A file that was applied is never edited again: a changed one is refused. Names that this
 version does not know are left alone, so that older code runs beside newer tables.
+
+A migration never stops a running cell. A statement that changes a table waits at most 2 seconds for
+its lock, because every other statement on that table queues behind it; then the migration gives up
+and tries again. A file whose first line is `-- no transaction` runs statement by statement, for
+`create index concurrently`; if it fails half way, all of it is run again.
 """
 
+import asyncio
 import hashlib
 import re
 from collections.abc import AsyncIterator
@@ -23,6 +29,11 @@ _NAME = re.compile(r"\d{4}_[a-z0-9_]+\.sql")
 _CONNECT_SECONDS = 10
 # How long one process waits for another that is migrating.
 _WAIT_SECONDS = 120
+# How long a statement of a migration waits for its lock, and how long all tries take together.
+_LOCK_SECONDS = 2
+_TRIES_SECONDS = 120
+_PAUSE_SECONDS = 1.0
+_NO_TRANSACTION = b"-- no transaction\n"
 # Any number, as long as no other use of this database's advisory locks takes the same.
 _LOCK_KEY = 0x70656E73746F636B
 
@@ -99,9 +110,43 @@ def _missing(migrations: list[_Migration], applied: dict[str, str]) -> list[_Mig
 
 
 async def _apply(connection: Connection, migration: _Migration) -> None:
+    """Apply one migration; while other transactions hold its locks, try again and again."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _TRIES_SECONDS
+    while True:
+        try:
+            if migration.text.startswith(_NO_TRANSACTION):
+                await _run_statements(connection, migration)
+            else:
+                await _run_transaction(connection, migration)
+        except psycopg.errors.LockNotAvailable as locked:
+            if loop.time() > deadline:
+                raise errors.StoreUnavailable(
+                    f"{migration.name} found its tables locked by other transactions for"
+                    f" {_TRIES_SECONDS} s. End those and run `penstock migrate` again."
+                ) from locked
+            await asyncio.sleep(_PAUSE_SECONDS)
+        else:
+            return
+
+
+async def _run_transaction(connection: Connection, migration: _Migration) -> None:
     async with connection.transaction():
+        await connection.execute(f"set local lock_timeout = '{_LOCK_SECONDS}s'")
         await connection.execute(migration.text)
-        await connection.execute(
-            "insert into schema_migrations (name, sha256) values (%s, %s)",
-            (migration.name, migration.sha256),
-        )
+        await _record(connection, migration)
+
+
+async def _run_statements(connection: Connection, migration: _Migration) -> None:
+    # The statements that need this form lock out no reader or writer: they may wait for long.
+    for statement in migration.text.split(b";\n"):
+        if statement.strip():
+            await connection.execute(statement)
+    await _record(connection, migration)
+
+
+async def _record(connection: Connection, migration: _Migration) -> None:
+    await connection.execute(
+        "insert into schema_migrations (name, sha256) values (%s, %s)",
+        (migration.name, migration.sha256),
+    )
