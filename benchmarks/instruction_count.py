@@ -1,17 +1,23 @@
-"""Instructions per request, function by function: the same on a busy machine as on a quiet one.
+"""Counts instructions per request or chunk: the same on a busy machine as on a quiet one.
 
-`python benchmarks/instruction_count.py [--only small] [--seconds 6]` runs the compiled gateway in
-valgrind's callgrind, under the bench's own load. Time on a shared machine moves by a quarter; these
-counts move by a percent, so they tell what a change is worth. They say nothing of the kernel, and
-what runs by the clock weighs too much: under callgrind requests are fifty times slower.
+`python benchmarks/instruction_count.py [--only small,chunk] [--seconds 6] [--functions]` runs the
+compiled gateway in valgrind's callgrind, under the bench's own load. Time on a shared machine moves
+by a quarter; these counts move by a percent, so they show what a change costs. They leave out the
+kernel, and what runs by the clock weighs too much: under callgrind requests are fifty times slower.
+
+Prints last one line of JSON: instructions by scenario. `--gate FILE` fails where a count is above
+1.1 times the one in FILE. `--functions` prints what each compiled function costs.
 """
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from callgrind import Profile, read_profile
 from candidates import LOAD_CORE, Candidate, start_upstream, stop_process
@@ -19,33 +25,54 @@ from native_programs import build, run_load
 from penstock_candidate import start_penstock
 from scenarios import SCENARIOS, Scenario, units_of
 
+_GATE: Final = 1.1
 _WARM_UP_SECONDS: Final = 4.0
 _ROWS_MAX: Final = 100
 _COMPILED: Final = "CPyDef_"
+_VALGRIND: Final = ("valgrind", "--tool=callgrind", "--trace-children=yes", "--instr-atstart=no")
 
 
-def count(scenario: Scenario, folder: Path, seconds: float) -> tuple[Profile, int]:
-    """One gateway, looked at after it is warm; what was counted, and for how many units."""
+class Counted(msgspec.Struct, frozen=True):
+    """One scenario: its profile, and how many requests or events the profile is of."""
+
+    profile: Profile
+    units: int
+
+    @property
+    def instructions(self) -> int:
+        return round(self.profile.total / self.units)
+
+
+def count(scenarios: list[Scenario], folder: Path, seconds: float) -> dict[str, Counted]:
+    """Load one gateway with one scenario after the other, each measured once it is warm."""
     build(folder)
     upstream, ports = start_upstream(folder / "upstream")
+    out = folder / "callgrind"
     try:
-        out = folder / "callgrind"
-        under = ["valgrind", "--tool=callgrind", "--trace-children=yes", "--instr-atstart=no"]
-        gateway = start_penstock(ports, under=[*under, f"--callgrind-out-file={out}"])
+        gateway = start_penstock(ports, under=[*_VALGRIND, f"--callgrind-out-file={out}"])
         try:
-            _load(scenario, gateway, folder, _WARM_UP_SECONDS)
-            assert gateway.process is not None, "it was started just now"
-            pid = str(gateway.process.pid)
-            _control("-i", "on", pid)
-            units = _load(scenario, gateway, folder, seconds)
-            _control("-i", "off", pid)
-            _control("-d", pid)
+            units = [_measure(scenario, gateway, folder, seconds) for scenario in scenarios]
         finally:
             gateway.stop()
     finally:
         stop_process(upstream)
-    with out.with_suffix(".1").open() as lines:
-        return read_profile(lines), units
+    # callgrind numbers its dumps, one for each scenario.
+    return {
+        scenario.name: Counted(_read(out.with_suffix(f".{number}")), units[number - 1])
+        for number, scenario in enumerate(scenarios, 1)
+    }
+
+
+def _measure(scenario: Scenario, gateway: Candidate, folder: Path, seconds: float) -> int:
+    """Leave one dump of callgrind behind; returns how many requests or events it counts."""
+    assert gateway.process is not None, "it was started just now"
+    pid = str(gateway.process.pid)
+    _load(scenario, gateway, folder, _WARM_UP_SECONDS)
+    _control("-i", "on", pid)
+    units = _load(scenario, gateway, folder, seconds)
+    _control("-i", "off", pid)
+    _control("-d", pid)
+    return units
 
 
 def _load(scenario: Scenario, gateway: Candidate, folder: Path, seconds: float) -> int:
@@ -57,8 +84,14 @@ def _control(*arguments: str) -> None:
     subprocess.run(["callgrind_control", *arguments], check=True, capture_output=True)
 
 
-def _table(profile: Profile, units: int) -> list[str]:
-    rows = [f"{profile.total / units:,.0f} instructions each, of {units}", "", "with calls |  own"]
+def _read(dump: Path) -> Profile:
+    with dump.open() as lines:
+        return read_profile(lines)
+
+
+def _functions(counted: Counted) -> list[str]:
+    profile, units = counted.profile, counted.units
+    rows = ["with calls |  own"]
     ours = [name for name in profile.inclusive if name.startswith(_COMPILED)]
     for name in sorted(ours, key=lambda name: -profile.inclusive[name])[:_ROWS_MAX]:
         cost, own = profile.inclusive[name] / units, profile.own[name] / units
@@ -67,15 +100,40 @@ def _table(profile: Profile, units: int) -> list[str]:
     return rows
 
 
+def grown(counts: dict[str, int], recorded: dict[str, int]) -> list[str]:
+    """What is above the gate, in words; a scenario that was not measured is not judged."""
+    return [
+        f"{name}: {counts[name]:,} instructions are above {_GATE} x {before:,}"
+        for name, before in recorded.items()
+        if name in counts and counts[name] > _GATE * before
+    ]
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Count instructions, function by function.")
-    parser.add_argument("--only", default="small", help="one of the bench's scenarios")
+    parser = argparse.ArgumentParser(description="Count instructions by scenario and function.")
+    names = {scenario.name: scenario for scenario in SCENARIOS}
+    parser.add_argument("--only", default="small", help=f"of {','.join(names)}")
     parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--functions", action="store_true", help="print each function's cost")
+    parser.add_argument("--gate", type=Path, help="JSON with recorded counts to be held")
     options = parser.parse_args()
-    scenario = {each.name: each for each in SCENARIOS}[options.only]
+    if shutil.which(_VALGRIND[0]) is None:
+        parser.error("valgrind is not installed (Debian: apt-get install valgrind)")
+    if strange := set(options.only.split(",")) - set(names):
+        parser.error(f"{', '.join(sorted(strange))}: not one of {', '.join(names)}")
+    wanted = [names[name] for name in options.only.split(",")]
     with tempfile.TemporaryDirectory(prefix="penstock-count-") as folder:
-        profile, units = count(scenario, Path(folder), options.seconds)
-    sys.stdout.write("\n".join(_table(profile, units)) + "\n")
+        found = count(wanted, Path(folder), options.seconds)
+    for name, counted in found.items():
+        print(f"{name}: {counted.instructions:,} instructions each, of {counted.units}")
+        if options.functions:
+            print("\n".join(_functions(counted)))
+    counts = {name: counted.instructions for name, counted in found.items()}
+    print(msgspec.json.encode(counts).decode(), flush=True)
+    if options.gate is not None:
+        recorded = msgspec.json.decode(options.gate.read_bytes(), type=dict[str, int])
+        if faults := grown(counts, recorded):
+            sys.exit("\n".join(faults))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ _CALL_SECONDS = 60.0
 
 
 class ClientCell:
-    """Made by the fixtures `scripted_cell` and `real_cell`; the latter has no scripted engines."""
+    """Made by `running_cell`; around a cell with real engines it has no scripted ones."""
 
     def __init__(self, up: Cell, engines: tuple[ScriptedEngine, ...] = ()) -> None:
         self.url = up.base_url
@@ -81,7 +81,7 @@ class ClientCell:
 
 @contextlib.contextmanager
 def running_cell(folder: Path, contexts: Mapping[str, int]) -> Iterator[ClientCell]:
-    """`penstock up` before one scripted engine for each model; the laptop's model if there is none.
+    """Start `penstock up` with one scripted engine for each model of `contexts`.
 
     `contexts` has how many tokens each model takes.
     """

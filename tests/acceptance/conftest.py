@@ -1,4 +1,4 @@
-"""The two cells that real clients are run against, each started once and only if it is needed."""
+"""The cell that real clients run against. Each pytest process starts its own, on first use."""
 
 from collections.abc import Iterator
 
@@ -12,13 +12,6 @@ from penstock.clock import new_id
 def scripted_cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientCell]:
     """Engines that do as the prompt says: for what is about the protocol."""
     with running_cell(tmp_path_factory.mktemp("scripted"), SCRIPTED_CONTEXT_TOKENS) as cell:
-        yield cell
-
-
-@pytest.fixture(scope="session")
-def real_cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientCell]:
-    """vLLM on the CPU with SmolLM2: real weights, too small to be right or to call tools."""
-    with running_cell(tmp_path_factory.mktemp("real"), {}) as cell:
         yield cell
 
 

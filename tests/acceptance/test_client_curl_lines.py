@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.acceptance.client_cell import KIMI, LLAMA, SMOLLM, ClientCell
+from tests.acceptance.client_cell import KIMI, LLAMA, ClientCell
 from tests.acceptance.client_checks import (
     TOO_LONG,
     UNKNOWN_MODEL,
@@ -151,15 +151,3 @@ def test_mistakes_have_a_status_and_a_code(
     answer, status = printed.rsplit("\n", 1)
     assert int(status) == statuses[line]
     assert json.loads(answer)["error"]["code"] == code
-
-
-def test_real_model_answers_and_streams_with_usage(real_cell: ClientCell) -> None:
-    wanted: dict[str, Any] = {"model": SMOLLM, "max_tokens": 8}
-    whole = curl(real_cell, OPENAI, [user("Say hello.")], **wanted)
-    check_usage(read(whole["usage"]))
-    wanted |= {"stream": True, "stream_options": {"include_usage": True}}
-    printed = typed(real_cell, OPENAI, [user("Say hello.")], **wanted)
-    *events, end = [text.removeprefix("data: ") for text in printed.split("\n\n") if text]
-    assert end == "[DONE]"
-    assert any(chunk["delta"].get("content") for e in events for chunk in json.loads(e)["choices"])
-    check_usage(read(json.loads(events[-1])["usage"]))

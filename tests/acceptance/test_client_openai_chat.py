@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.acceptance.client_cell import SMOLLM, ClientCell
+from tests.acceptance.client_cell import ClientCell
 from tests.acceptance.client_checks import (
     TOO_LONG,
     UNKNOWN_MODEL,
@@ -70,22 +70,3 @@ def test_mistakes_are_the_clients_own_errors(
     told = run(scripted_cell, "error", **mistake)
     assert (told["raised"], told["code"]) == (raised, code)
     assert says in told["text"]
-
-
-def test_real_model_answers(real_cell: ClientCell) -> None:
-    told = run(real_cell, "text", model=SMOLLM)
-    assert told["text"]
-    check_usage(told["usage"])
-
-
-def test_real_model_streams(real_cell: ClientCell) -> None:
-    told = run(real_cell, "stream", model=SMOLLM)
-    assert len(told["pieces"]) > 1
-    assert told["usage"]["output"] <= 16
-    check_usage(told["usage"])
-
-
-def test_real_model_says_what_was_cached(real_cell: ClientCell, session: str) -> None:
-    first, second = run(real_cell, "conversation", model=SMOLLM, session=session)
-    assert first["cached"] == 0
-    assert second["cached"] > 0

@@ -1,13 +1,17 @@
-"""A whole Penstock with real engines: `penstock up` in an empty folder, as the README says."""
+"""A whole Penstock with real engines: `penstock up` in a folder, as the README says."""
 
 from collections.abc import Iterator
 
 import pytest
 from tests.engine.real_cell import Cell, running_up
+from tests.engine.vectors_model import add_vectors_model
 
 
 @pytest.fixture(scope="session")
 def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cell]:
-    models = ("--model", "smollm2", "--model", "tiny-vision")
-    with running_up(tmp_path_factory.mktemp("up"), *models) as started:
+    """One cell for the whole suite: text, vision and vectors."""
+    folder = tmp_path_factory.mktemp("up")
+    add_vectors_model(folder)
+    models = ("--model", "smollm2", "--model", "tiny-vision", "--model", "vectors")
+    with running_up(folder, *models) as started:
         yield started

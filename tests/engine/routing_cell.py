@@ -26,7 +26,7 @@ _KV_GIB = 4
 # Engines, gateways and the test share two cores: a healthy engine may be late to say that it is.
 _PROBE_SECONDS = 10
 # Of vLLM's cache on a CPU; on a GPU it is 16, which is the setting's default.
-_BLOCK_TOKENS = 128
+BLOCK_TOKENS = 128
 
 
 class RoutingCell(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ workers = {_WORKERS}
 [engine]
 probe_timeout_seconds = {_PROBE_SECONDS}
 [routing]
-block_tokens = {_BLOCK_TOKENS}
+block_tokens = {BLOCK_TOKENS}
 [signals]
 folder = "{signals}"
 [catalogue]
@@ -95,7 +95,7 @@ def _second_gateway(folder: Path, cell: Cell, catalogue: Path, signals: Path) ->
         "store.dsn": EmbeddedPostgres(Path(cell.state) / "postgres").dsn,
         "ingress.workers": _WORKERS,
         "engine.probe_timeout_seconds": _PROBE_SECONDS,
-        "routing.block_tokens": _BLOCK_TOKENS,
+        "routing.block_tokens": BLOCK_TOKENS,
         "signals.folder": str(signals),
         "catalogue.folder": str(catalogue),
         "metering.journal_folder": str(folder / "journal"),
