@@ -20,7 +20,8 @@ export NATIVE_OPTIMISE ?= $(if $(filter wheel soak bench-%,$(filter-out bench-co
 export MYPY_CACHE_DIR := $(CACHE)/mypy
 
 .PHONY: setup check test unit integration native wheel simulation engine acceptance up docs site clean pin bench-overhead bench-gate bench-profile bench-count bench-routing bench-queue \
-	bench-flex bench-pressure bench-workers chaos chaos-metering soak nightly summary
+	bench-flex bench-pressure bench-workers chaos chaos-metering soak nightly summary \
+	verify-release
 
 setup: .venv/.ready
 
@@ -130,6 +131,12 @@ chaos: setup
 # Kills and outages of metering, about 5 minutes; SHORT=1 for the form that CI runs, ONLY=a for one part.
 chaos-metering: setup
 	$(BIN)/python -m tests.chaos.metering $(if $(SHORT),--short) $(if $(ONLY),--only $(ONLY))
+
+# Gateways of an earlier commit and of this checkout side by side on one database, under load, with
+# the migrations in between: BASE=v0.1.0 or any commit. Needs git.
+BASE ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse HEAD~1)
+verify-release: setup
+	$(BIN)/python -m tests.chaos.release --base $(BASE)
 
 # Does a gateway grow under 64 streams and 200 requests/s? Half an hour, or so many MINUTES.
 soak: setup

@@ -69,7 +69,7 @@ class Cell:
         catalogue = folder / "catalogue"
         catalogue.mkdir()
         for number, model in enumerate(_ENTRIES):
-            (catalogue / f"{number}.toml").write_text(_entry(model))
+            (catalogue / f"{number}.toml").write_text(entry_of(model))
         self.journal = folder / "journal"
         places = {"catalogue.folder": str(catalogue), "metering.journal_folder": str(self.journal)}
         self.gateway = GatewayProcess(folder, {"store.dsn": dsn, **places, **settings})
@@ -231,7 +231,7 @@ async def _add_operator(store: Store) -> str:
     return secret
 
 
-def _entry(model: str) -> str:
+def entry_of(model: str) -> str:
     family, capabilities, accounts = _ENTRIES[model]
     name = model.rsplit("/", 1)[1]
     field = "reasoning_content" if model == THINKER else "reasoning"

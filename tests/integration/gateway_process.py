@@ -45,10 +45,15 @@ Settings = Mapping[str, object]
 
 
 class GatewayProcess:
-    """`settings` are `room.name` to value; `folder` takes its log and its workers' sockets."""
+    """`settings` are `room.name` to value; `folder` takes its log and its workers' sockets.
 
-    def __init__(self, folder: Path, settings: Settings) -> None:
+    `sources` has the package that it runs, unless that is the one that the tests run.
+    """
+
+    def __init__(self, folder: Path, settings: Settings, sources: Path | None = None) -> None:
         self._folder = folder
+        package = {} if sources is None else {"PYTHONPATH": str(sources)}
+        self._child_environment = {**CHILD_ENVIRONMENT, **package}
         self._settings = {**_QUICK, **settings}
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
@@ -81,7 +86,7 @@ class GatewayProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**CHILD_ENVIRONMENT, **_environment(settings)},
+                env={**self._child_environment, **_environment(settings)},
                 cwd=self._folder,
             )
         try:
