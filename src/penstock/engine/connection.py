@@ -19,6 +19,8 @@ from penstock.wire.known_head import Headers, KnownHead
 logger = logging.getLogger(__name__)
 
 _LINE_END: Final = b"\r\n"
+# The colon, the space and the line's end.
+_AROUND_HEADER: Final = 4
 _OK: Final = 200
 _OK_LINE: Final = b"HTTP/1.1 200 "
 
@@ -67,13 +69,16 @@ class Connection(asyncio.Protocol):
     """`is_usable` is false once the peer or we closed it; a usable idle one may be pooled."""
 
     __slots__ = (
-        "_answered", "_has_head", "_headers", "_is_at_chunk", "_is_paused", "_known",
-        "_known_stream", "_known_whole", "_on_idle", "_parser", "_receiver", "_transport",
-        "_unparsed", "idle_since", "is_usable",
+        "_answered", "_has_head", "_head_bytes", "_head_bytes_max", "_headers", "_is_at_chunk",
+        "_is_paused", "_known", "_known_stream", "_known_whole", "_on_idle", "_parser",
+        "_receiver", "_transport", "_unparsed", "idle_since", "is_usable",
     )  # fmt: skip
 
-    def __init__(self, on_idle: IdleCallback) -> None:
+    def __init__(self, on_idle: IdleCallback, head_bytes_max: int) -> None:
         self._on_idle = on_idle
+        self._head_bytes_max = head_bytes_max
+        # Bytes that the parser has read since the answer's last body byte, or since its beginning.
+        self._head_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._receiver: Receiver | None = None
@@ -109,6 +114,7 @@ class Connection(asyncio.Protocol):
         self._receiver = receiver
         self._answered = False
         self._has_head = False
+        self._head_bytes = 0
         self._is_at_chunk = False
         self._known = self._known_stream if is_streamed else self._known_whole
         self._unparsed = b""
@@ -164,7 +170,9 @@ class Connection(asyncio.Protocol):
         if self._is_at_chunk and data and not data.endswith(_LINE_END):
             # Behind the chunk came a part of the next one's line, which no callback tells.
             self._is_at_chunk = False
-        if self._receiver is receiver:
+        if self._head_bytes > self._head_bytes_max and self._receiver is receiver:
+            self._refuse_head()
+        elif self._receiver is receiver:
             receiver.on_read_end()
         elif self.is_usable:
             self._rest()
@@ -191,6 +199,9 @@ class Connection(asyncio.Protocol):
         self._headers.append((name if name.islower() else name.lower(), value))
 
     def on_headers_complete(self) -> None:
+        if self._head_bytes > self._head_bytes_max and self._headers_size() > self._head_bytes_max:
+            self._refuse_head()
+            return
         status = self._parser.get_status_code()
         if status >= 200 and self._receiver is not None:
             if not self._has_head:
@@ -207,6 +218,7 @@ class Connection(asyncio.Protocol):
         self._is_at_chunk = True
 
     def on_body(self, data: bytes) -> None:
+        self._head_bytes = 0
         if self._receiver is not None:
             self._receiver.on_body(data)
 
@@ -235,6 +247,7 @@ class Connection(asyncio.Protocol):
         if data:
             if self._unparsed:
                 self._parse_head()
+            self._head_bytes += len(data)
             self._parser.feed_data(data)
             if is_first and self.is_usable and data.startswith(_OK_LINE):
                 self._learn(data)
@@ -308,6 +321,15 @@ class Connection(asyncio.Protocol):
         if self._is_paused:
             self.resume_reading()
         self._on_idle.idle(self)
+
+    def _headers_size(self) -> int:
+        return sum(len(name) + len(value) + _AROUND_HEADER for name, value in self._headers)
+
+    def _refuse_head(self) -> None:
+        """End an answer whose head, trailers or chunk lines exceed `engine.head_bytes_max`."""
+        self.is_usable = False
+        self._lose(EngineFailed("The answer's head is larger than `engine.head_bytes_max`."))
+        self.abort()
 
     def _ends_with_close(self) -> bool:
         """Whether the answer has neither length nor chunks, so that closing is how it ends."""

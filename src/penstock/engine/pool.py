@@ -56,7 +56,10 @@ class ConnectionPool(IdleCallback):
             # Not wait_for: before Python 3.12 it can swallow a cancel, and the engine would run on.
             async with asyncio.timeout(self._settings.connect_seconds):
                 _, connection = await loop.create_connection(
-                    lambda: Connection(self), self._host, self._port, ssl=self._ssl
+                    lambda: Connection(self, self._settings.head_bytes_max),
+                    self._host,
+                    self._port,
+                    ssl=self._ssl,
                 )
         except (OSError, TimeoutError) as failure:
             # The reason holds the engine's address: it is for our log, not for the caller.

@@ -27,6 +27,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idle_connections_max: Annotated[int, Meta(ge=0, le=65536)] = 1024
     # The largest answer that is not streamed.
     answer_bytes_max: Annotated[int, Meta(ge=1024, le=2**31)] = 64 * 2**20
+    # The largest head of an answer, with interim ones; also the largest trailers or chunk line.
+    head_bytes_max: Annotated[int, Meta(ge=1024, le=2**26)] = 64 * 1024
     # The largest single event of a stream.
     event_bytes_max: Annotated[int, Meta(ge=1024, le=2**31)] = 4 * 2**20
     # How much of an answer may wait for a slow client before reading from the engine pauses.

@@ -17,6 +17,8 @@ from penstock.records.usage import Usage
 from penstock.testing.manual_clock import ManualClock
 from penstock.wire.json_body import read_fields
 
+HEAD_BYTES_MAX = Settings().head_bytes_max
+
 MODEL = Model(
     id=ModelId("@cf/x/y"),
     family=Family.OPENAI,

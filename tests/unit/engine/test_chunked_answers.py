@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.engine.engine_line import HEAD_BYTES_MAX
 
 from penstock.engine.connection import Connection, IdleCallback, Receiver
 from penstock.errors import EngineFailed, Error
@@ -78,7 +79,7 @@ class Asked:
     def __init__(self) -> None:
         self.pool = _Pool()
         self.transport = _Transport()
-        self.connection = Connection(self.pool)
+        self.connection = Connection(self.pool, HEAD_BYTES_MAX)
         self.connection.connection_made(cast("asyncio.BaseTransport", self.transport))
         self.ask()
 
@@ -178,7 +179,7 @@ class _Crashing(_Receiver):
 def test_a_receiver_that_crashes_is_told_the_end(caplog: pytest.LogCaptureFixture) -> None:
     asked = Asked()
     asked.receiver = _Crashing()
-    asked.connection = Connection(asked.pool)
+    asked.connection = Connection(asked.pool, HEAD_BYTES_MAX)
     asked.connection.connection_made(cast("asyncio.BaseTransport", asked.transport))
     asked.connection.send([b"GET / HTTP/1.1\r\n\r\n"], asked.receiver)
     asked.connection.data_received(HEAD)

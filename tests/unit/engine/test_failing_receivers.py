@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 import uvloop
+from tests.unit.engine.engine_line import HEAD_BYTES_MAX
 
 from penstock.engine.connection import Connection, IdleCallback, Receiver
 from penstock.errors import EngineFailed, Error
@@ -63,7 +64,9 @@ def test_a_receiver_that_fails_is_told_that_its_answer_is_lost(where: str) -> No
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(lambda: Connection(_Pool()), "127.0.0.1", port)
+        _, connection = await loop.create_connection(
+            lambda: Connection(_Pool(), HEAD_BYTES_MAX), "127.0.0.1", port
+        )
         receiver = _Failing(where)
         connection.send([b"GET / HTTP/1.1\r\n\r\n"], receiver)
         async with asyncio.timeout(5):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.engine.engine_line import HEAD_BYTES_MAX
 
 from penstock.engine.connection import Connection, IdleCallback, Receiver
 from penstock.errors import Error
@@ -79,7 +80,7 @@ class Line:
     def __init__(self, known: KnownHead) -> None:
         self.pool = _Pool()
         self.transport = _Transport()
-        self.connection = Connection(self.pool)
+        self.connection = Connection(self.pool, HEAD_BYTES_MAX)
         self.connection._known_whole = known
         self.connection.connection_made(cast("asyncio.BaseTransport", self.transport))
 

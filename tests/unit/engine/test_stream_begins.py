@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from tests.unit.engine.engine_line import Collector, Notes
+from tests.unit.engine.engine_line import HEAD_BYTES_MAX, Collector, Notes
 from tests.unit.engine.tiny_engine import STREAM_HEAD
 
 from penstock.clock import TimerWheel
@@ -70,7 +70,7 @@ class Asked:
         )
         self.sink = _Sink()
         self.attempt = Attempt(line, Api.CHAT, self.sink, Notes(), stream)
-        self.connection = connection or Connection(_Pool())
+        self.connection = connection or Connection(_Pool(), HEAD_BYTES_MAX)
         if connection is None:
             self.connection.connection_made(cast("asyncio.BaseTransport", _Transport()))
         self.finish = self.attempt.start(self.connection, [b"POST / HTTP/1.1\r\n\r\n"])
