@@ -290,8 +290,6 @@ def test_gateway_that_is_told_twice_to_stop_bills_what_runs_once(
     with cells.open(settings) as cell:
         cell.set_up(CHAT)
         slow = chat_body(script={"tokens": 1000, "interval": 0.02}, stream=True)
-        # The next one finds a connection to its engine, and becomes no task.
-        cell.chat(chat_body())
         with RawClient(cell.gateway.port) as client:
             client.send(post_bytes(_V1, slow, cell.key))
             request_id = client.read_head()[2]["x-request-id"]

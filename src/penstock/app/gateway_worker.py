@@ -14,7 +14,6 @@ from starlette.applications import Starlette
 from penstock.admission import Gate, Limits, release_holder
 from penstock.app import heap
 from penstock.app.job_rooms import desk_rooms
-from penstock.app.second_signal import on_second_signal
 from penstock.catalogue import load_catalogue
 from penstock.clock import Clock, SystemClock, TimerWheel, new_id
 from penstock.config import Config, load
@@ -31,6 +30,7 @@ from penstock.ingress.model_pages import ModelPages
 from penstock.ingress.pages import Pages, build_pages
 from penstock.ingress.reading import RequestReader
 from penstock.ingress.routing_pages import RoutingPages
+from penstock.ingress.server import abort_on_second_interrupt
 from penstock.ingress.usage_pages import UsagePages
 from penstock.metering import Drain, Journal, Ledger, Metering, PriceBook, Refusals
 from penstock.metering.journal_folder import claim_folder
@@ -303,7 +303,7 @@ def gateway(meters: Meters | None = None) -> Starlette:
                 heap.keep_between_requests()
                 server = await hand_out(worker.snapshot, Path(config.ingress.run_folder))
                 try:
-                    with on_second_signal(worker.door.abort):
+                    with abort_on_second_interrupt(worker.door.abort):
                         yield WorkerState(door=worker.door)
                 finally:
                     server.close()

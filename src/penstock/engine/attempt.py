@@ -4,6 +4,7 @@ It owns the timeouts and says, by the class of the error it ends with, whether a
 be tried: ReplicaUnreachable (nothing was answered), or an Interrupted one (work began).
 """
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,7 +14,6 @@ from penstock.clock import Clock, Timer, TimerWheel
 from penstock.engine.answer_stream import AnswerStream
 from penstock.engine.connection import Connection, Receiver
 from penstock.engine.refusal import error_for
-from penstock.engine.running import Finish
 from penstock.engine.settings import Settings
 from penstock.engine.sink import Sink
 from penstock.errors import DeadlinePassed, EngineFailed, EngineLost, Error, ReplicaUnreachable
@@ -69,11 +69,13 @@ class Attempt(Receiver):
     __slots__ = (
         "_all", "_api", "_begins", "_body", "_connection", "_done", "_ends_at", "_error",
         "_is_event_stream", "_is_sent_told", "_line", "_ready", "_sink", "_size", "_status",
-        "_stream", "_tally", "_timer", "first_data_at", "load", "usage", "was_answered", "watcher",
+        "_stream", "_tally", "_timer", "first_data_at", "is_over", "load", "usage", "was_answered",
+        "watcher",
     )  # fmt: skip
 
-    # Armed by `start`, not before: a connection that never opens must leave no timer behind.
+    # Both are made by `start`: a connection that never opens must leave no timer behind.
     _timer: Timer
+    _done: "asyncio.Future[None]"
 
     def __init__(
         self, line: Line, api: Api, sink: Sink, tally: Tally, stream: AnswerStream | None
@@ -94,9 +96,10 @@ class Attempt(Receiver):
         # Events that this read has brought: the first, and all if there are more, which is rare.
         self._ready = b""
         self._all: list[bytes] | None = None
-        self._done = Finish()
         self._error: Error | None = None
         self._ends_at = line.monotonic() + line.total_seconds
+        # Not to be told by `_done`: cancelling whoever waits for it cancels it too.
+        self.is_over = False
         self.was_answered = False
         self.first_data_at: float | None = None
         self.usage: Usage | None = None
@@ -109,8 +112,9 @@ class Attempt(Receiver):
         """Whether the engine reported an error of its own inside the stream."""
         return self._stream is not None and self._stream.has_error
 
-    def start(self, connection: Connection, pieces: list[bytes | Raw]) -> Finish:
+    def start(self, connection: Connection, pieces: list[bytes | Raw]) -> "asyncio.Future[None]":
         """Send. Await what is given back, then call `stop` whatever came, and then `check`."""
+        self._done = asyncio.get_running_loop().create_future()
         self._connection = connection
         self._timer = self._first_timer()
         connection.send(pieces, self, is_streamed=self._stream is not None)
@@ -127,7 +131,7 @@ class Attempt(Receiver):
     def stop(self) -> None:
         """Before its end: the connection is dropped, and the engine stops."""
         self._timer.cancel()
-        if self._connection is not None and not self._done.is_set:
+        if self._connection is not None and not self.is_over:
             self._connection.abort()
         if self.usage is None and self._stream is not None:
             self.usage = self._stream.usage()
@@ -148,7 +152,7 @@ class Attempt(Receiver):
         if self.was_answered or not isinstance(self._error, ReplicaUnreachable):
             return False
         self._error = None
-        self._done = Finish()
+        self.is_over = False
         return True
 
     # Receiver
@@ -218,7 +222,7 @@ class Attempt(Receiver):
             self._sink.when_drained(self._resume)
 
     def on_complete(self) -> None:
-        if self._done.is_set:
+        if self.is_over:
             return
         if self._status != 200:
             self._finish(error_for(self._status, b"".join(self._body)))
@@ -296,7 +300,7 @@ class Attempt(Receiver):
             self._tally.note_uncounted()
 
     def _resume(self) -> None:
-        if self._connection is not None and not self._done.is_set:
+        if self._connection is not None and not self.is_over:
             line = self._line
             now = line.monotonic()
             self._timer.deadline = min(now + line.between_bytes_seconds, self._ends_at)
@@ -319,8 +323,10 @@ class Attempt(Receiver):
         self._finish(error)
 
     def _finish(self, error: Error | None) -> None:
-        if not self._done.is_set:
+        if not self.is_over:
             # Where one read brought a head and what it fails by: the caller's stream has begun.
             self._begin()
             self._error = error
-            self._done.set()
+            self.is_over = True
+            if not self._done.done():
+                self._done.set_result(None)

@@ -6,7 +6,6 @@ from urllib.parse import urlsplit
 
 from penstock.clock import Clock
 from penstock.engine.connection import Connection, IdleCallback
-from penstock.engine.running import InTask
 from penstock.engine.settings import Settings
 from penstock.errors import ReplicaUnreachable
 
@@ -50,7 +49,6 @@ class ConnectionPool(IdleCallback):
 
     async def connect(self) -> Connection:
         """A new connection, within the connect timeout."""
-        await InTask()
         loop = asyncio.get_running_loop()
         try:
             # Not wait_for: before Python 3.12 it can swallow a cancel, and the engine would run on.

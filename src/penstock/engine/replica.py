@@ -125,11 +125,7 @@ class ReplicaClient:
             pieces = self._pieces(request)
             connection = self._pool.take_idle()
             if connection is not None:
-                # Not by `_run_on`: a coroutine more for each request would cost as much as this.
-                try:
-                    await attempt.start(connection, pieces)
-                finally:
-                    attempt.stop()
+                await self._run_on(connection, attempt, pieces)
             else:
                 attempt.tell_sent()
             # A kept connection may have been closed by the engine just as we wrote to it.

@@ -27,7 +27,6 @@ class BoundedConnection(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         door: HotDoor = self.app_state["door"]
         self._door, self._settings = door, door.settings
-        door.runs = self.tasks
         self._patience = Patience(
             door.settings, door.clock.monotonic, door.wheel, self._on_patience_end
         )
@@ -151,7 +150,7 @@ class BoundedConnection(HttpToolsProtocol):
         if self._body_reader is not None:
             self._body_reader.drop()
         self._door.forget_body(exchange)
-        if exchange.run is not None or self.pipeline or self.transport.is_closing():
+        if exchange.task is not None or self.pipeline or self.transport.is_closing():
             # A request before this one is being served: its answer cannot be told from a refusal.
             self._close()
             return

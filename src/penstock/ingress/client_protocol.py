@@ -9,7 +9,6 @@ from typing import Any, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from penstock.engine.running import Run
 from penstock.errors import HeadersTooLarge, InvalidRequest, Overloaded
 from penstock.ingress import request_heads
 from penstock.ingress.body_reader import LONG_BYTES, BodyReader
@@ -118,7 +117,7 @@ class ClientProtocol(BoundedConnection):
             return
         exchange.is_whole = True
         if exchange.is_active and not exchange.response_complete:
-            self._launch_later(exchange)
+            self._launch(exchange)
 
     # uvicorn's seams
 
@@ -129,7 +128,7 @@ class ClientProtocol(BoundedConnection):
             return
         cycle.is_active = True
         if cycle.is_whole:
-            self._launch_later(cycle)
+            self._launch(cycle)
         else:
             # Nothing was read while it was behind another request: its time begins now.
             self._patience.restart_body(0)
@@ -162,7 +161,7 @@ class ClientProtocol(BoundedConnection):
         elif exchange.body_bytes == head.body_bytes:
             exchange.is_whole = True
             self._patience.await_nothing()
-            self._launch(exchange).start()
+            self._launch(exchange)
         else:
             self._patience.await_body(exchange.body_bytes)
             self._long_bodies().begin(exchange, head.body_bytes)
@@ -229,17 +228,19 @@ class ClientProtocol(BoundedConnection):
                 self.parser = request_heads.new_parser(self)
             self.on_message_complete()
 
-    def _launch_later(self, exchange: Exchange) -> None:
-        """Not within the parser, whose read may hold more, nor within the answer before."""
-        self.loop.call_soon(self._launch(exchange).start)
-
-    def _launch(self, exchange: Exchange) -> Run:
+    def _launch(self, exchange: Exchange) -> None:
         if exchange.body_bytes >= LONG_BYTES:
             # The next one on this connection will be as long.
             self._long_bodies().read_next()
         self._served = exchange
         exchange.is_full = self._patience.is_unread
-        return self._door.launch(exchange, self.loop)
+        self._door.forget_body(exchange)
+        # No TaskGroup: uvicorn waits for the tasks of this set when it drains, and cancels those
+        # that are late.
+        task = exchange.task = self.loop.create_task(self._door.serve(exchange), name="request")
+        for tasks in (self.tasks, self._door.tasks):
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
 
     def _long_bodies(self) -> BodyReader:
         self._body_reader = self._body_reader or BodyReader(self, self._door)

@@ -14,7 +14,6 @@ from penstock.wire.chunks import LAST_CHUNK, chunk, last_chunks
 from penstock.wire.decimals import whole
 
 if TYPE_CHECKING:
-    from penstock.engine.running import Run
     from penstock.ingress.caller_headers import CallerHeaders
 
 Headers = list[tuple[bytes, bytes]]
@@ -50,7 +49,7 @@ class Exchange:
     __slots__ = (
         "_body", "_is_chunked", "_is_ended", "_on_drained", "_protocol", "body_bytes", "caller",
         "disconnected", "headers", "is_active", "is_full", "is_length_checked", "is_started",
-        "is_whole", "keep_alive", "response_complete", "run", "speaks_chunked", "status", "target",
+        "is_whole", "keep_alive", "response_complete", "speaks_chunked", "status", "target", "task",
         "transport",
     )  # fmt: skip
     message_event: ClassVar = _NobodyWaits()
@@ -78,7 +77,7 @@ class Exchange:
         self.keep_alive = True
         self.speaks_chunked = True
         self.status = 0
-        self.run: Run | None = None
+        self.task: asyncio.Task[None] | None = None
 
     def add_body(self, data: bytes) -> None:
         if data:
@@ -173,11 +172,11 @@ class Exchange:
         self.disconnected = True
         self._on_drained = None
         # This object may wait long to be collected. It must not hold what may be large: a body
-        # that was refused or never complete, and by the run's frames one that was served.
+        # that was refused or never complete, and by the task's frames one that was served.
         self._body.clear()
-        run, self.run = self.run, None
-        if run is not None and not self.response_complete:
-            run.cancel()
+        task, self.task = self.task, None
+        if task is not None and not self.response_complete:
+            task.cancel()
 
     def _framed(self, data: bytes, *, is_last: bool) -> bytes:
         # An empty chunk would be the end of the body.

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from msgspec import UNSET
 
 from penstock.clock import Clock, TimerWheel, new_id
-from penstock.engine.running import InTask, Run
 from penstock.errors import Aborted, BodyTooLarge, Error, InternalError, Overloaded
 from penstock.ingress import error_response
 from penstock.ingress.asked import Asked, Wish
@@ -116,26 +115,15 @@ class HotDoor:
         self.body_bytes = 0
         # Places kept for bodies that are coming. Those are not full, so this refuses nobody.
         self.announced_bytes = 0
-        # All that is served by this worker: runs, and the tasks of pages. The set is uvicorn's.
-        self.runs: set[Any] = set()
+        # The tasks of the requests that this worker serves.
+        self.tasks: set[asyncio.Task[None]] = set()
         # Called when this worker takes nothing new: once for each of its connections.
         self.on_drain: Callable[[], None] = lambda: None
 
-    def launch(self, exchange: Exchange, loop: asyncio.AbstractEventLoop) -> Run:
-        """To be started. uvicorn waits for these when it drains, and cancels those that are late.
-
-        Start it where nothing else is under way on its connection: with a thousand short requests
-        in one read, each answer would else begin the next request inside of it.
-        """
-        self.forget_body(exchange)
-        run = exchange.run = Run(self.serve(exchange), self.runs.discard, loop)
-        self.runs.add(run)
-        return run
-
     def abort(self) -> None:
-        """Let nothing go on, as uvicorn does when `drain_seconds` have passed."""
-        for run in list(self.runs):
-            run.cancel()
+        """Cancel all requests, as uvicorn does when `drain_seconds` have passed."""
+        for task in self.tasks:
+            task.cancel()
 
     async def serve(self, exchange: Exchange) -> None:
         """Serve one request to its end, whatever that is."""
@@ -145,11 +133,9 @@ class HotDoor:
         try:
             route = find_route(exchange.target)
             headers = exchange.caller or CallerHeaders(exchange.headers)
-            key = self._reader.find_key(headers) or await self._authenticate(headers)
+            key = self._reader.find_key(headers) or await self._reader.authenticate(headers)
             asked = self._reader.open(route, headers, key, exchange.take_body())
             wish = asked.wish
-            if wish is not None:
-                await InTask()
             if wish is not None and wish in _QUEUED:
                 body = await self._queue.serve(call.id, asked, headers)
                 own = self._headers(call.id, exchange, headers.caller_request_id())
@@ -182,11 +168,6 @@ class HotDoor:
             self._endings.finish(call.id, exchange.target, call.request, end)
             if not end.attempts and end.outcome is _FAILED:
                 self._endings.count_refusal(key, end)
-
-    async def _authenticate(self, headers: CallerHeaders) -> "Key":
-        """A key that is not known here: Postgres may know it."""
-        await InTask()
-        return await self._reader.authenticate(headers)
 
     def refuse(self, exchange: Exchange, error: Error) -> None:
         """Answer a request that could not even be read."""

@@ -1,8 +1,13 @@
 """Runs the gateway's workers under uvicorn: one process each, one listening socket for all."""
 
+import asyncio
+import contextlib
 import shutil
+import signal
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 from uvicorn.supervisors import Multiprocess
@@ -48,6 +53,38 @@ def run_gateway(application: str, settings: Settings, run_folder: Path) -> None:
     finally:
         if metrics is not None:
             metrics.stop()
+
+
+@contextlib.contextmanager
+def abort_on_second_interrupt(abort: Callable[[], None]) -> Iterator[None]:
+    """Call `abort` on the first SIGINT that comes while this worker is stopping already.
+
+    uvicorn would leave at once: the application's end is skipped, and a worker beside others then
+    dies of its parent's SIGTERM before asyncio can cancel a task. With all requests aborted
+    uvicorn's own shutdown has nothing to wait for. The next SIGINT is uvicorn's again.
+    """
+    loop = asyncio.get_running_loop()
+    uvicorns = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    is_stopping = is_aborted = False
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal is_stopping, is_aborted
+        if is_stopping and not is_aborted and number == signal.SIGINT:
+            is_aborted = True
+            loop.call_soon_threadsafe(abort)
+            return
+        is_stopping = True
+        handler = uvicorns[signal.Signals(number)]
+        if callable(handler):
+            handler(number, frame)
+
+    for number in uvicorns:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, handler in uvicorns.items():
+            signal.signal(number, handler)
 
 
 class _Workers(Multiprocess):

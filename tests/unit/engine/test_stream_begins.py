@@ -81,7 +81,7 @@ class Asked:
         return self.sink.told
 
     def error(self) -> type[Error]:
-        assert self.finish.is_set
+        assert self.finish.done()
         with pytest.raises(Error) as raised:
             self.attempt.check()
         return raised.type
@@ -91,7 +91,7 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
-def test_a_head_alone_is_told_at_once() -> None:
+async def test_a_head_alone_is_told_at_once() -> None:
     asked = Asked()
     assert asked.hear(STREAM_HEAD) == ["begin"]
     assert asked.hear(chunk(EVENT)) == ["begin", EVENT]
@@ -99,33 +99,33 @@ def test_a_head_alone_is_told_at_once() -> None:
     asked.attempt.check()
 
 
-def test_a_head_with_half_an_event_is_told_at_once() -> None:
+async def test_a_head_with_half_an_event_is_told_at_once() -> None:
     asked = Asked()
     assert asked.hear(STREAM_HEAD + chunk(EVENT)[:20]) == ["begin"]
     assert asked.hear(chunk(EVENT)[20:]) == ["begin", EVENT]
 
 
-def test_events_that_come_with_the_head_are_told_with_it() -> None:
+async def test_events_that_come_with_the_head_are_told_with_it() -> None:
     asked = Asked()
     assert asked.hear(STREAM_HEAD + chunk(EVENT) + chunk(EVENT)) == [EVENT + EVENT]
     assert asked.hear(chunk(DONE) + LAST) == [EVENT + EVENT, DONE, "last"]
     asked.attempt.check()
 
 
-def test_a_head_in_two_reads_is_told_when_it_is_there() -> None:
+async def test_a_head_in_two_reads_is_told_when_it_is_there() -> None:
     asked = Asked()
     assert asked.hear(STREAM_HEAD[:30]) == []
     assert asked.hear(STREAM_HEAD[30:]) == ["begin"]
 
 
 @pytest.mark.parametrize("bad", [b"nonsense\r\n", chunk(b"data: " + b"x" * 2000)])
-def test_a_stream_that_fails_with_its_first_read_has_begun(bad: bytes) -> None:
+async def test_a_stream_that_fails_with_its_first_read_has_begun(bad: bytes) -> None:
     asked = Asked()
     assert asked.hear(STREAM_HEAD + bad) == ["begin"]
     assert asked.error() is EngineFailed
 
 
-def test_an_engine_that_dies_behind_its_head_or_its_end() -> None:
+async def test_an_engine_that_dies_behind_its_head_or_its_end() -> None:
     asked = Asked()
     asked.hear(STREAM_HEAD)
     asked.connection.connection_lost(None)
@@ -135,7 +135,7 @@ def test_an_engine_that_dies_behind_its_head_or_its_end() -> None:
     assert asked.error() is EngineLost
 
 
-def test_what_is_no_stream_begins_none() -> None:
+async def test_what_is_no_stream_begins_none() -> None:
     asked = Asked()
     told = asked.hear(
         b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
@@ -145,7 +145,7 @@ def test_what_is_no_stream_begins_none() -> None:
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-def test_the_last_events_are_told_as_such_when_the_answer_has_ended_with_them(
+async def test_the_last_events_are_told_as_such_when_the_answer_has_ended_with_them(
     is_known: bool,
 ) -> None:
     asked = Asked()
@@ -156,14 +156,14 @@ def test_the_last_events_are_told_as_such_when_the_answer_has_ended_with_them(
     asked.attempt.check()
 
 
-def test_an_end_that_comes_alone_is_not_waited_for() -> None:
+async def test_an_end_that_comes_alone_is_not_waited_for() -> None:
     asked = Asked()
     assert asked.hear(STREAM_HEAD + chunk(EVENT) + chunk(DONE)) == [EVENT + DONE]
     assert asked.hear(LAST) == [EVENT + DONE]
     asked.attempt.check()
 
 
-def test_an_end_without_its_mark_may_yet_be_an_error() -> None:
+async def test_an_end_without_its_mark_may_yet_be_an_error() -> None:
     asked = Asked()
     assert asked.hear(STREAM_HEAD + chunk(EVENT) + LAST) == [EVENT]
     assert asked.error() is EngineLost
@@ -174,7 +174,7 @@ def test_an_end_without_its_mark_may_yet_be_an_error() -> None:
     assert asked.attempt.said_error
 
 
-def test_who_watches_hears_of_the_first_events_when_the_sink_has_them() -> None:
+async def test_who_watches_hears_of_the_first_events_when_the_sink_has_them() -> None:
     class Watching(Watcher):
         def first(self, now: float) -> None:
             asked.sink.told.append("first")
@@ -185,7 +185,7 @@ def test_who_watches_hears_of_the_first_events_when_the_sink_has_them() -> None:
     assert asked.sink.told == ["begin", EVENT, "first", EVENT]
 
 
-def test_what_came_with_the_end_mark_is_told_though_nonsense_came_behind_it() -> None:
+async def test_what_came_with_the_end_mark_is_told_though_nonsense_came_behind_it() -> None:
     asked = Asked()
     told = asked.hear(STREAM_HEAD + chunk(EVENT) + chunk(DONE) + b"\r\nnonsense")
     assert told == [EVENT + DONE, "last"]
