@@ -46,31 +46,13 @@ class Line:
         self.reads = 0
 
 
-class Watcher:
-    """Hears how an attempt goes on. A class and not two callables: so compiled code calls it.
-
-    What it does then is done while the engine works, or while the caller reads.
-    """
-
-    __slots__ = ()
-
-    def sent(self) -> None:
-        """The request is out, or waits for a connection; told once, before anything is awaited."""
-        raise NotImplementedError
-
-    def first(self, now: float) -> None:
-        """The first data line of a stream has gone to the sink; told once."""
-        raise NotImplementedError
-
-
 class Attempt(Receiver):
     """The receiving side of one try. It ends once, with None or with an error."""
 
     __slots__ = (
         "_all", "_api", "_begins", "_body", "_connection", "_done", "_ends_at", "_error",
-        "_is_event_stream", "_is_sent_told", "_line", "_ready", "_sink", "_size", "_status",
-        "_stream", "_tally", "_timer", "first_data_at", "is_over", "load", "usage", "was_answered",
-        "watcher",
+        "_is_event_stream", "_line", "_ready", "_sink", "_size", "_status", "_stream", "_tally",
+        "_timer", "first_data_at", "is_over", "load", "on_first_data", "usage", "was_answered",
     )  # fmt: skip
 
     # Both are made by `start`: a connection that never opens must leave no timer behind.
@@ -104,8 +86,8 @@ class Attempt(Receiver):
         self.first_data_at: float | None = None
         self.usage: Usage | None = None
         self.load: bytes = b""
-        self.watcher: Watcher | None = None
-        self._is_sent_told = False
+        # Called once, when the first data line of a stream has gone to the sink.
+        self.on_first_data: Callable[[float], None] | None = None
 
     @property
     def said_error(self) -> bool:
@@ -118,15 +100,7 @@ class Attempt(Receiver):
         self._connection = connection
         self._timer = self._first_timer()
         connection.send(pieces, self, is_streamed=self._stream is not None)
-        self.tell_sent()
         return self._done
-
-    def tell_sent(self) -> None:
-        """Behind the send; or before it where a connection must be waited for."""
-        if not self._is_sent_told:
-            self._is_sent_told = True
-            if self.watcher is not None:
-                self.watcher.sent()
 
     def stop(self) -> None:
         """Before its end: the connection is dropped, and the engine stops."""
@@ -208,13 +182,10 @@ class Attempt(Receiver):
         if is_first:
             self.first_data_at = now
         self._count()
-        if self._is_over():
-            self._sink.push_last(events)
-        else:
-            self._sink.push(events)
+        self._sink.push(events)
         self._begins = False
-        if is_first and self.watcher is not None:
-            self.watcher.first(now)
+        if is_first and self.on_first_data is not None:
+            self.on_first_data(now)
         if self._sink.is_full and self._connection is not None:
             # The caller is slow, not the engine: while reading is paused only the total runs on.
             self._timer.deadline = self._ends_at
@@ -272,13 +243,6 @@ class Attempt(Receiver):
         self._tally.settle(self.usage)
         self._sink.whole(shaped, self.usage)
         return None
-
-    def _is_over(self) -> bool:
-        """Whether this read has brought the end mark and the end: nothing can fail any more."""
-        stream, connection = self._stream, self._connection
-        if stream is None or not stream.is_done or stream.has_error:
-            return False
-        return connection is not None and not connection.is_answering
 
     def _begin(self) -> None:
         if self._begins:

@@ -97,11 +97,6 @@ class Connection(asyncio.Protocol):
         self.is_usable = False
         self.idle_since = 0.0
 
-    @property
-    def is_answering(self) -> bool:
-        """Whether more is to come of the answer."""
-        return self._receiver is not None
-
     def send(
         self, pieces: list[bytes | Raw], receiver: Receiver, *, is_streamed: bool = False
     ) -> None:

@@ -126,8 +126,6 @@ class ReplicaClient:
             connection = self._pool.take_idle()
             if connection is not None:
                 await self._run_on(connection, attempt, pieces)
-            else:
-                attempt.tell_sent()
             # A kept connection may have been closed by the engine just as we wrote to it.
             if connection is None or attempt.restart():
                 await self._run_on(await self._pool.connect(), attempt, pieces)

@@ -28,9 +28,6 @@ class Sink:
         """Call `resume` once, when the reader has caught up."""
         raise NotImplementedError
 
-    def prepare(self) -> None:
-        """The engine has the request: what is known of the answer can be made while it works."""
-
     def begin(self) -> None:
         """The engine took the request and will stream; nothing of the answer is known yet.
 
@@ -41,10 +38,6 @@ class Sink:
     def push(self, events: bytes) -> None:
         """One or more whole events of a stream."""
         raise NotImplementedError
-
-    def push_last(self, events: bytes) -> None:
-        """The same, where the engine has said that these are the last and has ended its answer."""
-        self.push(events)
 
     def shape(self, answer: bytes) -> bytes:
         """A whole answer as the caller wants it; EngineFailed if it has no known shape."""

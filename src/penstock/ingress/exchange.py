@@ -10,7 +10,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
-from penstock.wire.chunks import LAST_CHUNK, chunk, last_chunks
+from penstock.wire.chunks import LAST_CHUNK, chunk
 from penstock.wire.decimals import whole
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Exchange:
     """`response_complete`, `disconnected`, `keep_alive` and `message_event` are uvicorn's names."""
 
     __slots__ = (
-        "_body", "_is_chunked", "_is_ended", "_on_drained", "_protocol", "body_bytes", "caller",
+        "_body", "_is_chunked", "_on_drained", "_protocol", "body_bytes", "caller",
         "disconnected", "headers", "is_active", "is_full", "is_length_checked", "is_started",
         "is_whole", "keep_alive", "response_complete", "speaks_chunked", "status", "target", "task",
         "transport",
@@ -59,8 +59,6 @@ class Exchange:
         self._body: list[bytes] = []
         self._on_drained: Callable[[], None] | None = None
         self._is_chunked = True
-        # Whether the last chunk is out.
-        self._is_ended = False
         self.transport: asyncio.Transport = protocol.transport
         self.target = target
         self.headers = headers
@@ -111,9 +109,7 @@ class Exchange:
         )
         self._complete()
 
-    def start_stream(
-        self, headers: bytes, first: bytes, *, is_chunked: bool, is_last: bool = False
-    ) -> None:
+    def start_stream(self, headers: bytes, first: bytes, *, is_chunked: bool) -> None:
         """The head of a streamed answer, and what there is of it: the client wakes once for both.
 
         HTTP/1.0 has no chunks: it ends by closing.
@@ -134,20 +130,19 @@ class Exchange:
                 headers,
                 b"transfer-encoding: chunked\r\n" if is_chunked else b"",
                 b"" if self.keep_alive else b"connection: close\r\n",
-                self._framed(first, is_last=is_last),
+                self._framed(first),
             )
         )
 
-    def write(self, data: bytes, *, is_last: bool = False) -> None:
-        """The next of a stream. The last may say so: its end then goes out with it."""
-        if self.disconnected or self._is_ended or not data:
-            return
-        self.transport.write(self._framed(data, is_last=is_last))
+    def write(self, data: bytes) -> None:
+        """The next part of a stream."""
+        if not self.disconnected and data:
+            self.transport.write(self._framed(data))
 
     def end_stream(self) -> None:
         if self.disconnected or self.response_complete:
             return
-        if self._is_chunked and not self._is_ended:
+        if self._is_chunked:
             self.transport.write(LAST_CHUNK)
         self._complete()
 
@@ -178,14 +173,9 @@ class Exchange:
         if task is not None and not self.response_complete:
             task.cancel()
 
-    def _framed(self, data: bytes, *, is_last: bool) -> bytes:
+    def _framed(self, data: bytes) -> bytes:
         # An empty chunk would be the end of the body.
-        if not self._is_chunked or not data:
-            return data
-        if not is_last:
-            return chunk(data)
-        self._is_ended = True
-        return last_chunks(data)
+        return chunk(data) if self._is_chunked and data else data
 
     def _complete(self) -> None:
         self.response_complete = True

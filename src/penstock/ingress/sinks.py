@@ -53,14 +53,12 @@ class Shape:
 class ClientSink(Sink):
     """OpenAI's shape: bytes go through as they are."""
 
-    __slots__ = ("_end", "_exchange", "_lines", "_owed", "_shape", "keepalive")
+    __slots__ = ("_end", "_exchange", "_owed", "_shape", "keepalive")
 
     def __init__(self, exchange: Exchange, shape: Shape, end: RequestEnd) -> None:
         self._exchange = exchange
         self._shape = shape
         self._end = end
-        # What `_answer_lines` gives, once the request is with an engine.
-        self._lines = b""
         self._owed = b""
         self.keepalive: Timer | None = None
 
@@ -79,27 +77,15 @@ class ClientSink(Sink):
 
     def add_headers(self, lines: bytes) -> None:
         self._shape.headers += lines
-        self._lines = b""
 
     def when_drained(self, resume: Callable[[], None]) -> None:
         self._exchange.when_drained(resume)
-
-    def prepare(self) -> None:
-        # Of this try, also where an earlier one at another replica has failed.
-        self._lines = self._headers() + route_headers(self._end)
 
     def begin(self) -> None:
         if not self._exchange.is_started:
             self._start(self._answer_lines(), b"")
 
     def push(self, events: bytes) -> None:
-        self._push(events, is_last=False)
-
-    def push_last(self, events: bytes) -> None:
-        # Where the cost is to be told, that comes behind these.
-        self._push(events, is_last=not self._shape.tells_cost)
-
-    def _push(self, events: bytes, *, is_last: bool) -> None:
         if self.keepalive is not None:
             self.keepalive.cancel()
             self.keepalive = None
@@ -111,9 +97,9 @@ class ClientSink(Sink):
             events, self._owed = events[:kept], self._owed or events[kept:]
         events = self.shape_events(events)
         if self._exchange.is_started:
-            self._exchange.write(events, is_last=is_last)
+            self._exchange.write(events)
         else:
-            self._start(self._answer_lines(), events, is_last=is_last)
+            self._start(self._answer_lines(), events)
 
     def finish(self, usage: Usage | None) -> None:
         """The request is over: say what it cost, if that was asked for."""
@@ -151,9 +137,8 @@ class ClientSink(Sink):
         else:
             self._start(self._headers(), _KEEPALIVE)
 
-    def _start(self, headers: bytes, first: bytes, *, is_last: bool = False) -> None:
-        is_chunked = self._shape.is_chunked
-        self._exchange.start_stream(headers, first, is_chunked=is_chunked, is_last=is_last)
+    def _start(self, headers: bytes, first: bytes) -> None:
+        self._exchange.start_stream(headers, first, is_chunked=self._shape.is_chunked)
 
     def _headers(self) -> bytes:
         end = self._end
@@ -163,7 +148,7 @@ class ClientSink(Sink):
         return self._shape.headers + limit_headers(end.standings, end.warnings, now)
 
     def _answer_lines(self) -> bytes:
-        return self._lines or self._headers() + route_headers(self._end)
+        return self._headers() + route_headers(self._end)
 
     def _cost(self, usage: Usage) -> bytes:
         return usd_bytes(cost_nanousd(usage, self._shape.price))

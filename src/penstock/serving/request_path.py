@@ -9,11 +9,12 @@ others.
 """
 
 import asyncio
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from penstock.admission import Gate, Hold
 from penstock.clock import Clock
-from penstock.engine.attempt import Attempt, Watcher
+from penstock.engine.attempt import Attempt
 from penstock.engine.sink import Sink
 from penstock.errors import (
     Aborted,
@@ -27,7 +28,6 @@ from penstock.errors import (
     OutOfCapacity,
     ReplicaUnreachable,
 )
-from penstock.records.model import ModelId
 from penstock.records.replica import Replica, ReplicaId
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd
 from penstock.records.tally import Tally
@@ -79,17 +79,12 @@ class RequestPath:
 
     async def run(self, request: InferenceRequest, sink: Sink, end: RequestEnd) -> None:
         """Serve the request into `sink`. Facts go into `end` on every way out."""
-        # What it may use at most is held before it waits, and settled with what it used.
+        # What the request may use at most is held before it waits, and settled with what it used.
         hold = self._limits.reserve(request) or await self._limits.lease(request)
         try:
             if hold.limits:
                 end.standings, end.warnings = hold.standings, hold.warnings
-            started = self._monotonic()
-            self._budget.note_request(started)
-            model = request.model.id
-            if not self._gate.has_room(model):
-                await self._gate.wait(model, reject_if_busy=request.reject_if_busy)
-                end.waited_seconds = self._monotonic() - started
+            await self._wait(request, end)
             tried: list[ReplicaId] = []
             failure: Error | None = None
             while (route := self._pick(request, tried)) is not None:
@@ -114,11 +109,21 @@ class RequestPath:
                 requests = 1 if end.attempts else 0
                 hold.settle(requests=requests, tokens=end.tokens, nanousd=end.charge_nanousd)
 
+    async def _wait(self, request: InferenceRequest, end: RequestEnd) -> None:
+        """Wait until some replica of the model has a free slot."""
+        started = self._monotonic()
+        self._budget.note_request(started)
+        model = request.model.id
+        if not self._gate.has_room(model):
+            await self._gate.wait(model, reject_if_busy=request.reject_if_busy)
+            end.waited_seconds = self._monotonic() - started
+
     def _pick(self, request: InferenceRequest, tried: list[ReplicaId]) -> Route | None:
+        """The next replica to try; None when all were tried."""
         try:
             return self._router.pick(request, tried, self._monotonic())
         except NoReplica:
-            # Let in, and takes no slot: whoever waits behind must be told the same.
+            # This request takes no slot, so the next one that waits must be let on in its place.
             self._gate.let_next(request.model.id)
             if not tried:
                 raise
@@ -139,10 +144,14 @@ class RequestPath:
         end.session_moved, end.cache_break = route.moved, route.cache_break
         meter = self._open_meter(request, hold, end)
         attempt = client.attempt(request, sink, meter)
-        started = self._monotonic()
-        attempt.watcher = _Watcher(self._router, self._gate, route, model, sink, started)
+        # Not a lambda: compiled, it would hold this coroutine, and with it the attempt itself.
+        attempt.on_first_data = partial(self._router.first_token, route)
         outcome, error = _FAILED, _CRASHED
+        started = self._monotonic()
+        # Before anything is awaited: the next decision must see what is under way.
+        self._router.sent(route, started)
         try:
+            self._gate.let_next(model)
             await client.run(request, attempt)
             if attempt.said_error:
                 # The engine told the caller itself, inside the stream.
@@ -159,8 +168,6 @@ class RequestPath:
             outcome, error = _LEFT if sink.is_gone else _ABORTED
             raise
         finally:
-            # If it came to nothing before: the router must hear of both, or of none.
-            attempt.tell_sent()
             now = self._monotonic()
             is_failed = bool(error) and error in _REPLICA_FAILURES
             self._router.finished(route, attempt.usage, now, is_failed=is_failed)
@@ -199,37 +206,6 @@ class RequestPath:
 
     def _may_retry(self, tried: list[ReplicaId]) -> bool:
         return len(tried) <= self._settings.retries_max and self._budget.allow_retry()
-
-
-class _Watcher(Watcher):
-    """Tells the rooms how one try goes on, when nobody has to wait for that."""
-
-    __slots__ = ("_gate", "_model", "_route", "_router", "_sink", "_started")
-
-    def __init__(
-        self,
-        router: Router,
-        gate: Gate,
-        route: Route,
-        model: ModelId,
-        sink: Sink,
-        started: float,
-    ) -> None:
-        self._router = router
-        self._gate = gate
-        self._route = route
-        self._model = model
-        self._sink = sink
-        self._started = started
-
-    def sent(self) -> None:
-        # In the turn in which the route was picked: the next one sees that this is under way.
-        self._router.sent(self._route, self._started)
-        self._gate.let_next(self._model)
-        self._sink.prepare()
-
-    def first(self, now: float) -> None:
-        self._router.first_token(self._route, now)
 
 
 # Bound once: a member of an enum is looked up in its class each time that it is named.

@@ -24,11 +24,6 @@ def chunk(data: bytes) -> bytes:
     return b"%s%s\r\n" % (line, data)
 
 
-def last_chunks(data: bytes) -> bytes:
-    """The data as one chunk, and the end of the body behind it."""
-    return chunk(data) + LAST_CHUNK
-
-
 def only_chunk(data: bytes) -> bytes | None:
     """What is in the chunk that data is: one whole, with two or three digits, and nothing else.
 

@@ -7,7 +7,7 @@ from tests.unit.engine.engine_line import HEAD_BYTES_MAX, Collector, Notes
 from tests.unit.engine.tiny_engine import STREAM_HEAD
 
 from penstock.clock import TimerWheel
-from penstock.engine.attempt import Attempt, Line, Watcher
+from penstock.engine.attempt import Attempt, Line
 from penstock.engine.connection import Connection, IdleCallback
 from penstock.engine.event_stream import EventStream, Fingerprint
 from penstock.engine.settings import Settings
@@ -52,13 +52,13 @@ class _Sink(Collector):
         self.told.append(events)
 
     def push_last(self, events: bytes) -> None:
-        self.told += [events, "last"]
+        self.told += [events]
 
 
 class Asked:
     """A streamed request on a connection, whose answer the test says."""
 
-    def __init__(self, connection: Connection | None = None) -> None:
+    def __init__(self) -> None:
         clock = ManualClock()
         line = Line(Settings(event_bytes_max=1024), TimerWheel(clock), clock)
         stream = EventStream(
@@ -70,9 +70,8 @@ class Asked:
         )
         self.sink = _Sink()
         self.attempt = Attempt(line, Api.CHAT, self.sink, Notes(), stream)
-        self.connection = connection or Connection(_Pool(), HEAD_BYTES_MAX)
-        if connection is None:
-            self.connection.connection_made(cast("asyncio.BaseTransport", _Transport()))
+        self.connection = Connection(_Pool(), HEAD_BYTES_MAX)
+        self.connection.connection_made(cast("asyncio.BaseTransport", _Transport()))
         self.finish = self.attempt.start(self.connection, [b"POST / HTTP/1.1\r\n\r\n"])
 
     def hear(self, *reads: bytes) -> list[object]:
@@ -95,7 +94,7 @@ async def test_a_head_alone_is_told_at_once() -> None:
     asked = Asked()
     assert asked.hear(STREAM_HEAD) == ["begin"]
     assert asked.hear(chunk(EVENT)) == ["begin", EVENT]
-    assert asked.hear(chunk(DONE) + LAST) == ["begin", EVENT, DONE, "last"]
+    assert asked.hear(chunk(DONE) + LAST) == ["begin", EVENT, DONE]
     asked.attempt.check()
 
 
@@ -108,7 +107,7 @@ async def test_a_head_with_half_an_event_is_told_at_once() -> None:
 async def test_events_that_come_with_the_head_are_told_with_it() -> None:
     asked = Asked()
     assert asked.hear(STREAM_HEAD + chunk(EVENT) + chunk(EVENT)) == [EVENT + EVENT]
-    assert asked.hear(chunk(DONE) + LAST) == [EVENT + EVENT, DONE, "last"]
+    assert asked.hear(chunk(DONE) + LAST) == [EVENT + EVENT, DONE]
     asked.attempt.check()
 
 
@@ -144,18 +143,6 @@ async def test_what_is_no_stream_begins_none() -> None:
     assert asked.error() is EngineFailed
 
 
-@pytest.mark.parametrize("is_known", [False, True])
-async def test_the_last_events_are_told_as_such_when_the_answer_has_ended_with_them(
-    is_known: bool,
-) -> None:
-    asked = Asked()
-    if is_known:
-        asked.hear(STREAM_HEAD + chunk(DONE) + LAST)
-        asked = Asked(asked.connection)
-    assert asked.hear(STREAM_HEAD + chunk(EVENT) + chunk(DONE) + LAST) == [EVENT + DONE, "last"]
-    asked.attempt.check()
-
-
 async def test_an_end_that_comes_alone_is_not_waited_for() -> None:
     asked = Asked()
     assert asked.hear(STREAM_HEAD + chunk(EVENT) + chunk(DONE)) == [EVENT + DONE]
@@ -175,12 +162,8 @@ async def test_an_end_without_its_mark_may_yet_be_an_error() -> None:
 
 
 async def test_who_watches_hears_of_the_first_events_when_the_sink_has_them() -> None:
-    class Watching(Watcher):
-        def first(self, now: float) -> None:
-            asked.sink.told.append("first")
-
     asked = Asked()
-    asked.attempt.watcher = Watching()
+    asked.attempt.on_first_data = lambda _: asked.sink.told.append("first")
     asked.hear(STREAM_HEAD, chunk(EVENT), chunk(EVENT))
     assert asked.sink.told == ["begin", EVENT, "first", EVENT]
 
@@ -188,5 +171,5 @@ async def test_who_watches_hears_of_the_first_events_when_the_sink_has_them() ->
 async def test_what_came_with_the_end_mark_is_told_though_nonsense_came_behind_it() -> None:
     asked = Asked()
     told = asked.hear(STREAM_HEAD + chunk(EVENT) + chunk(DONE) + b"\r\nnonsense")
-    assert told == [EVENT + DONE, "last"]
+    assert told == [EVENT + DONE]
     asked.attempt.check()

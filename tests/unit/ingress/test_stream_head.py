@@ -126,49 +126,25 @@ def test_nothing_is_written_for_a_client_that_left() -> None:
     assert caller.transport.writes == []
 
 
-@pytest.mark.parametrize("is_begun", [False, True])
-def test_the_last_events_take_the_end_with_them(is_begun: bool) -> None:
-    caller = Caller()
-    if is_begun:
-        caller.sink.push(EVENT)
-    caller.sink.push_last(EVENT)
-    assert caller.heads_and_bodies()[-1] == (not is_begun, CHUNK + b"0\r\n\r\n")
-    was_complete = caller.exchange.response_complete
-    # Nothing may follow the end, whatever happens before the request is over.
-    caller.exchange.write(b"data: an error\n\n")
-    caller.sink.finish(None)
-    assert (was_complete, caller.exchange.response_complete) == (False, True)
-    assert len(caller.transport.writes) == 1 + is_begun
-
-
 def test_the_end_waits_for_the_cost() -> None:
     caller = Caller(tells_cost=True)
-    caller.sink.push_last(EVENT + b"data: [DONE]\n\n")
+    caller.sink.push(EVENT + b"data: [DONE]\n\n")
     caller.sink.finish(Usage(1, 1, 0))
     assert b"".join(caller.transport.writes).endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
     assert b": cost-usd " in caller.transport.writes[1]
 
 
-def test_last_events_of_which_nothing_is_left_are_followed_by_the_end() -> None:
+def test_a_stream_of_which_nothing_is_left_has_a_head_and_an_end() -> None:
     caller = Caller(NativeSink)
-    caller.sink.push_last(b"data: {}\n\n")
+    caller.sink.push(b"data: {}\n\n")
     caller.sink.finish(None)
     assert caller.heads_and_bodies() == [(True, b""), (False, b"0\r\n\r\n")]
 
 
-def test_last_events_over_http_1_0() -> None:
-    caller = Caller(speaks_chunked=False)
-    caller.sink.push_last(EVENT)
-    caller.sink.finish(None)
-    assert caller.heads_and_bodies() == [(True, EVENT)]
-    assert caller.transport.is_closed
-
-
-def test_what_was_prepared_is_of_the_last_try() -> None:
+def test_the_head_names_the_replica_of_the_last_try() -> None:
     caller = Caller()
     for replica in ("one", "two"):
         caller.end.replica = ReplicaId(replica)
-        caller.sink.prepare()
     caller.sink.add_headers(b"x-more: 1\r\n")
     caller.sink.push(EVENT)
     assert b"x-penstock-replica: two\r\n" in caller.transport.writes[0]

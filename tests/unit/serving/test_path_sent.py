@@ -1,8 +1,4 @@
-"""When the router hears that a request is out: in the turn of its send, and always before its end.
-
-The engine has the request first, and the bookkeeping is done while it works; but the next decision
-must see what is under way, and the journal must have it before anything is sent.
-"""
+"""The order of one try: the journal has it and the router counts it before the engine gets it."""
 
 import pytest
 from tests.unit.engine.test_replica_client import answer_stream, answer_whole
@@ -11,7 +7,6 @@ from tests.unit.serving.small_fleet import Fleet
 
 from penstock.engine.connection import Connection
 from penstock.engine.replica import ReplicaClient
-from penstock.engine.sink import Sink
 
 
 async def test_a_request_is_counted_while_it_waits_for_a_connection(fleet: Fleet) -> None:
@@ -35,7 +30,7 @@ async def test_a_request_is_counted_while_it_waits_for_a_connection(fleet: Fleet
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-async def test_on_a_kept_connection_it_is_sent_first_and_counted_in_the_same_turn(
+async def test_on_a_kept_connection_it_is_written_down_and_counted_before_it_is_sent(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, is_stream: bool
 ) -> None:
     told: list[str] = []
@@ -53,10 +48,9 @@ async def test_on_a_kept_connection_it_is_sent_first_and_counted_in_the_same_tur
     monkeypatch.setattr(Connection, "send", note("send", send))
     monkeypatch.setattr(fleet.router, "sent", note("counted", sent))
     monkeypatch.setattr(fleet.journal, "open", note("journal", opened))
-    monkeypatch.setattr(Sink, "prepare", note("prepare", Sink.prepare))
     visit = fleet.start(is_stream=is_stream)
     await visit.done()
-    assert told == ["journal", "send", "counted", "prepare"]
+    assert told == ["journal", "counted", "send"]
     assert visit.end.attempts == 1
 
 
@@ -75,11 +69,11 @@ async def test_what_fails_before_it_is_sent_is_not_left_counted(
     await fleet.start().done()
 
 
-async def test_what_fails_behind_the_send_leaves_nothing_to_come(
+async def test_what_fails_between_the_count_and_the_send_sends_nothing(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
-        raise KeyError("sent")
+        raise KeyError("gate")
 
     engine = await fleet.add(answer_stream)
     await fleet.start(is_stream=True).done()
@@ -88,7 +82,8 @@ async def test_what_fails_behind_the_send_leaves_nothing_to_come(
     with pytest.raises(KeyError):
         await visit.done()
     monkeypatch.undo()
-    assert fleet.clients.to(fleet.replicas[0])._pool.open_connections <= 1
     assert visit.sink.events == []
+    assert len(engine.calls) == 1
+    assert fleet.router.in_flight() == 0
     await fleet.start(is_stream=True).done()
-    assert engine.accepted == 2, "the connection was dropped, with the answer that was coming"
+    assert engine.accepted == 1
