@@ -30,7 +30,7 @@ def worker() -> object:
 
 def main() -> None:
     config = load().config
-    log.set_up(config.telemetry)
+    log.set_up_service(config.telemetry)
     folder = make_run_folder()
     export({"ingress.run_folder": str(folder)})
     try:

@@ -56,6 +56,8 @@ class GatewayProcess:
         self._child_environment = {**CHILD_ENVIRONMENT, **package}
         self._settings = {**_QUICK, **settings}
         self._process: subprocess.Popen[bytes] | None = None
+        # Where its log goes instead of into `log_file`: a descriptor.
+        self.stderr: int | None = None
         self.port = 0
         self.metrics_port = 0
 
@@ -85,7 +87,7 @@ class GatewayProcess:
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
-                stderr=log,
+                stderr=log if self.stderr is None else self.stderr,
                 env={**self._child_environment, **_environment(settings)},
                 cwd=self._folder,
             )

@@ -55,6 +55,7 @@ from penstock.signals import (
 from penstock.store import Objects, Store
 from penstock.telemetry import log
 from penstock.telemetry.counters import Metrics
+from penstock.telemetry.log_writer import LogWriter
 from penstock.telemetry.metrics import Gauges, Snapshot
 from penstock.telemetry.request_log import RequestLog
 
@@ -76,9 +77,12 @@ class WorkerState(TypedDict):
 class GatewayWorker:
     """All the rooms of one gateway worker, built once."""
 
-    def __init__(self, config: Config, clock: Clock, meters: Meters | None = None) -> None:
+    def __init__(
+        self, config: Config, clock: Clock, log_writer: LogWriter, meters: Meters | None = None
+    ) -> None:
         """`meters` takes the journal's place where a benchmark leaves metering out."""
         self.config = config
+        self.log_writer = log_writer
         self.catalogue = load_catalogue(config.catalogue)
         self.store = Store(config.store)
         self.keys = KeyMirror(self.store, clock, config.policy)
@@ -92,7 +96,7 @@ class GatewayWorker:
         self.gate = Gate(self.router, config.admission, self.wheel)
         self.prober = Prober(self.router, self.clients, clock)
         self.metrics = Metrics(config.telemetry.label_pairs_max)
-        self.request_log = RequestLog(is_on=config.telemetry.log_requests)
+        self.request_log = RequestLog(log_writer.put, is_on=config.telemetry.log_requests)
         holder = new_id()
         self.limits = Limits(self.store, clock, config.admission, holder)
         self.journal = Journal(Path(config.metering.journal_folder), holder, config.metering)
@@ -255,6 +259,7 @@ class GatewayWorker:
 
     def _sums(self) -> dict[str, int]:
         return {
+            "penstock_log_lines_dropped_total": self.log_writer.lines_dropped,
             "penstock_event_streams": self.events.feed.streams,
             "penstock_leases_held": self.limits.leases_held,
             "penstock_lease_round_trips_total": self.limits.lease_round_trips,
@@ -292,8 +297,8 @@ def _by_kind(counts: Mapping[tuple[Scope, Measure, Period], int]) -> dict[str, i
 def gateway(meters: Meters | None = None) -> Starlette:
     """What each gateway worker runs: uvicorn calls this in the worker's own process."""
     config = load().config
-    log.set_up(config.telemetry)
-    worker = GatewayWorker(config, SystemClock(), meters)
+    log_writer = log.set_up_service(config.telemetry)
+    worker = GatewayWorker(config, SystemClock(), log_writer, meters)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[WorkerState]:

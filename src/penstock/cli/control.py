@@ -19,7 +19,7 @@ def control(context: typer.Context, parent_pid: ParentOption = 0) -> None:
     """Tend the queue, tell of events, give up what is lost. Run several: one leads, others wait."""
     config = invocation(context).load().config
     require_dsn(config)
-    log.set_up(config.telemetry)
+    log.set_up_service(config.telemetry)
     asyncio.run(_run(config, parent_pid))
 
 

@@ -32,7 +32,7 @@ def main() -> None:
 
 def _start() -> None:
     config = load().config
-    log.set_up(config.telemetry)
+    log.set_up_service(config.telemetry)
     # uvicorn sends itself the signal again at its end: without these, it would end us unswept.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)

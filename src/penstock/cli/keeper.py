@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Annotated
+from typing import IO, Annotated, cast
 
 import typer
+from rich.console import Console
 
 from penstock.app import keeper_parts
 from penstock.cli.keeper_metrics import serve_metrics
@@ -22,6 +23,7 @@ from penstock.fleet.reconcile import Keeper
 from penstock.puller.station import Station
 from penstock.store import Objects, Store
 from penstock.telemetry import log
+from penstock.telemetry.log_writer import LogWriter, WrittenText
 
 
 def keeper(
@@ -36,14 +38,30 @@ def keeper(
     """Keep the replicas of this host. They outlive it, unless --stop-replicas is given."""
     config = invocation(context).load().config
     require_dsn(config)
-    log.set_up(config.telemetry)
-    with ProgressLine(error_console(), SystemClock()) as line:
+    writer = log.set_up_service(config.telemetry)
+    with ProgressLine(_console(writer), SystemClock()) as line:
         on_progress = _print_progress if json else line.take
-        asyncio.run(_keep(config, on_progress, stop_replicas=stop_replicas, parent_pid=parent_pid))
+        keeping = _keep(
+            config, on_progress, writer, stop_replicas=stop_replicas, parent_pid=parent_pid
+        )
+        asyncio.run(keeping)
+
+
+def _console(writer: LogWriter) -> Console:
+    """Standard error; if that is no terminal, by way of the log writer, which never blocks."""
+    console = error_console()
+    if not console.is_terminal:
+        console.file = cast("IO[str]", WrittenText(writer))
+    return console
 
 
 async def _keep(
-    config: Config, on_progress: OnProgress, *, stop_replicas: bool, parent_pid: int
+    config: Config,
+    on_progress: OnProgress,
+    writer: LogWriter,
+    *,
+    stop_replicas: bool,
+    parent_pid: int,
 ) -> None:
     signals = StopSignals()
     clock = SystemClock()
@@ -60,7 +78,9 @@ async def _keep(
             keeping = kept.run(stop_replicas=stop_replicas, announce=announce)
             running = group.create_task(keeping)
             pulling = group.create_task(_pull(station))
-            showing = group.create_task(serve_metrics(config.fleet, kept, station, clock))
+            showing = group.create_task(
+                serve_metrics(config.fleet, kept, station, clock, lambda: writer.lines_dropped)
+            )
             leaving = group.create_task(_leave(signals.asked, station, pulling, kept))
 
             def abandon() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 import msgspec
 
@@ -21,7 +22,11 @@ logger = logging.getLogger(__name__)
 
 
 async def serve_metrics(
-    settings: Settings, kept: Keeper, station: Station | None, clock: Clock
+    settings: Settings,
+    kept: Keeper,
+    station: Station | None,
+    clock: Clock,
+    log_lines_dropped: Callable[[], int],
 ) -> None:
     """For ever. A port that is taken is no reason for a keeper to leave its replicas."""
     if not settings.metrics_port:
@@ -42,7 +47,9 @@ async def serve_metrics(
             # Made here and only read by the server's thread.
             taken = take_snapshot(kept.claims(clock.monotonic()), station)
             gpu_use = await asyncio.to_thread(gpus.read)
-            snapshot = msgspec.structs.replace(taken, gpus=gpu_use)
+            snapshot = msgspec.structs.replace(
+                taken, gpus=gpu_use, log_lines_dropped=log_lines_dropped()
+            )
             await asyncio.sleep(_LOOK_SECONDS)
     finally:
         await asyncio.to_thread(server.stop)

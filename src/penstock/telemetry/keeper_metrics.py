@@ -27,6 +27,9 @@ KEEPER_METRICS: Final = {
         "Tokens of jobs that succeeded: prompt, cached (a part of the prompt), output."
     ),
     "penstock_flex_failures_total": "Loops and jobs that failed by a fault of the puller's own.",
+    "penstock_keeper_log_lines_dropped_total": (
+        "Log lines dropped because standard error was not read or could not be written."
+    ),
     "penstock_gpu_use": "The share of the last moments in which a GPU worked.",
     "penstock_gpu_memory_used_bytes": "Memory of a GPU that is in use.",
     "penstock_gpu_memory_bytes": "Memory of a GPU.",
@@ -68,6 +71,7 @@ class KeeperSnapshot(msgspec.Struct, frozen=True):
     # By kind.
     tokens: dict[str, int] = {}
     gpus: tuple[GpuUse, ...] = ()
+    log_lines_dropped: int = 0
 
 
 def render_keeper(snapshot: KeeperSnapshot) -> bytes:
@@ -92,8 +96,9 @@ class _Page:
         yield self._of_engines("penstock_flex_allowed", "allowed")
         yield self._counted("penstock_flex_jobs_total", "outcome", self._snapshot.jobs)
         yield self._counted("penstock_flex_tokens_total", "kind", self._snapshot.tokens)
-        name = "penstock_flex_failures_total"
-        yield CounterMetricFamily(name, KEEPER_METRICS[name], value=self._snapshot.failures)
+        yield _single("penstock_flex_failures_total", self._snapshot.failures)
+        name = "penstock_keeper_log_lines_dropped_total"
+        yield _single(name, self._snapshot.log_lines_dropped)
         yield self._of_gpus("penstock_gpu_use", "use")
         yield self._of_gpus("penstock_gpu_memory_used_bytes", "memory_used_bytes")
         yield self._of_gpus("penstock_gpu_memory_bytes", "memory_bytes")
@@ -115,3 +120,7 @@ class _Page:
         for row in self._snapshot.gpus:
             family.add_metric([row.gpu], float(getattr(row, field)))
         return family
+
+
+def _single(name: str, value: int) -> Metric:
+    return CounterMetricFamily(name, KEEPER_METRICS[name], value=value)

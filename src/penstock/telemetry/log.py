@@ -6,16 +6,33 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from penstock.telemetry.log_writer import LogWriter, standard_error
 from penstock.telemetry.settings import Settings
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "color_message"}
 
 
+_FLUSH_SECONDS = 1.0
+
+
 def set_up(settings: Settings) -> None:
-    """Send all log lines of this process to standard error, in the wanted form."""
-    handler = logging.StreamHandler(sys.stderr)
+    """Send all log lines of this process to standard error, for commands that end soon."""
+    _install(logging.StreamHandler(sys.stderr), settings)
+
+
+def set_up_service(settings: Settings) -> LogWriter:
+    """Send all log lines to standard error by a thread, for processes that must never block."""
+    writer = LogWriter(standard_error(), settings.log_buffer_bytes)
+    _install(WrittenLines(writer), settings)
+    return writer
+
+
+def _install(handler: logging.Handler, settings: Settings) -> None:
     handler.setFormatter(JsonLines() if settings.log_format == "json" else TextLines())
     root = logging.getLogger()
+    for before in root.handlers:
+        if isinstance(before, WrittenLines):
+            before.close()
     root.handlers[:] = [handler]
     root.setLevel(settings.log_level.upper())
     # uvicorn has its own words for start-up; its access log is replaced by ours.
@@ -27,6 +44,25 @@ def set_up(settings: Settings) -> None:
 def fields_of(record: logging.LogRecord) -> dict[str, object]:
     """The `extra` fields of a record."""
     return {k: v for k, v in record.__dict__.items() if k not in _STANDARD}
+
+
+class WrittenLines(logging.Handler):
+    """Hands lines to a `LogWriter`. `logging` itself flushes and closes it when Python ends."""
+
+    def __init__(self, writer: LogWriter) -> None:
+        super().__init__()
+        self._writer = writer
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = f"{self.format(record)}\n"
+        self._writer.put(line.encode(errors="backslashreplace"), 1)
+
+    def flush(self) -> None:
+        self._writer.flush(_FLUSH_SECONDS)
+
+    def close(self) -> None:
+        self._writer.close()
+        super().close()
 
 
 class JsonLines(logging.Formatter):

@@ -97,6 +97,9 @@ METRICS: Final = {
     "penstock_flex_started_soon_ratio": "Of the jobs, the share begun within five minutes.",
     "penstock_webhook_tries_total": "Webhooks that were sent, by how the try ended.",
     "penstock_webhook_oldest_seconds": "Age of the oldest webhook that is still to be delivered.",
+    "penstock_log_lines_dropped_total": (
+        "Log lines of workers dropped because standard error was not read or could not be written."
+    ),
     "penstock_event_streams": "Open streams of events.",
 }
 

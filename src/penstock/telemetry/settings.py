@@ -15,5 +15,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log_format: Literal["json", "text"] = "json"
     # Whether each request leaves one line at its end.
     log_requests: bool = True
+    # Log lines that wait while standard error is not read; further lines are dropped and counted.
+    log_buffer_bytes: Annotated[int, Meta(ge=2**16, le=2**30)] = 2**20
     # Pairs of model and account that metrics tell apart; further ones count as account `other`.
     label_pairs_max: Annotated[int, Meta(ge=1, le=10**6)] = 2000

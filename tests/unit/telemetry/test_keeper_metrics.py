@@ -18,6 +18,7 @@ _SNAPSHOT = KeeperSnapshot(
     jobs={"started": 9, "succeeded": 6},
     failures=1,
     gpus=(GpuUse("0", 0.75, 1000, 2000),),
+    log_lines_dropped=4,
 )
 
 
@@ -27,6 +28,7 @@ def test_the_page_has_every_declared_metric_and_no_other() -> None:
     assert helps == KEEPER_METRICS
     assert 'penstock_flex_in_flight{model="m",replica="r"} 3.0' in page
     assert 'penstock_flex_jobs_total{outcome="started"} 9.0' in page
+    assert "penstock_keeper_log_lines_dropped_total 4.0" in page
     assert 'penstock_gpu_use{gpu="0"} 0.75' in page
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.telemetry.log import JsonLines, TextLines, fields_of, set_up
+from penstock.telemetry.log import JsonLines, TextLines, fields_of, set_up, set_up_service
 from penstock.telemetry.settings import Settings
 
 
@@ -156,3 +156,15 @@ def test_set_up_sends_lines_of_the_wanted_form_to_standard_error(
     assert captured.err.count("\n") == 1
     assert "seen" in captured.err
     assert captured.out == ""
+
+
+def test_a_service_writes_the_same_lines_by_a_thread(
+    root_logger: logging.Logger, capfd: pytest.CaptureFixture[str]
+) -> None:
+    set_up_service(Settings(log_level="warning"))
+    writer = set_up_service(Settings(log_level="warning"))
+    logging.getLogger("penstock.y").warning("seen", extra={"action": "seen"})
+    writer.close(5)
+    (line,) = capfd.readouterr().err.splitlines()
+    assert json.loads(line)["action"] == "seen"
+    assert len(root_logger.handlers) == 1
