@@ -221,8 +221,8 @@ class Rebinding:
         self.answers = list(answers)
         self.asked = 0
 
-    async def addresses(self, host: str, port: int) -> Sequence[str]:
-        del host, port
+    async def addresses(self, account: str, host: str, port: int) -> Sequence[str]:
+        del account, host, port
         self.asked += 1
         return [self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]]
 
@@ -233,10 +233,10 @@ async def test_the_address_that_was_judged_is_the_one_connected_to(receiver: Rec
     names = Rebinding("127.0.0.1", "127.0.0.2")
     sender = Sender(settings, names)
     url = f"http://hooks.example:{receiver.port}/"
-    assert (await sender.post(url, [("webhook-id", "evt_1")], b"{}")).status == 200
+    assert (await sender.post("acme", url, [("webhook-id", "evt_1")], b"{}")).status == 200
     assert names.asked == 1
     assert receiver.received[0].headers["host"] == f"hooks.example:{receiver.port}"
-    refused = await sender.post(url, [("webhook-id", "evt_1")], b"{}")
+    refused = await sender.post("acme", url, [("webhook-id", "evt_1")], b"{}")
     assert (refused.status, refused.is_taken) == (None, False)
     assert len(receiver.received) == 1
 
@@ -260,10 +260,10 @@ async def test_a_certificate_must_be_the_names_whatever_address_it_has(certifica
     settings = msgspec.structs.replace(QUICK, ca_file=str(certificate), timeout_seconds=0.9)
     sender = Sender(settings, Rebinding("127.0.0.1"))
     async with receiving(tls) as receiver:
-        sent = await sender.post(f"https://hooks.example:{receiver.port}/", [], b"{}")
+        sent = await sender.post("acme", f"https://hooks.example:{receiver.port}/", [], b"{}")
         assert sent.status == 200
         assert receiver.received[0].headers["host"] == f"hooks.example:{receiver.port}"
-        refused = await sender.post(f"https://other.example:{receiver.port}/", [], b"{}")
+        refused = await sender.post("acme", f"https://other.example:{receiver.port}/", [], b"{}")
         assert refused.status is None
         assert refused.problem.startswith("TLS")
     assert len(receiver.received) == 1
@@ -273,7 +273,7 @@ async def test_a_name_that_leads_inside_is_never_connected_to(receiver: Receiver
     sender = Sender(msgspec.structs.replace(QUICK, allowed_networks=()))
     for host in ("localhost", "127.0.0.1", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]"):
         for scheme in ("http", "https"):
-            sent = await sender.post(f"{scheme}://{host}:{receiver.port}/", [], b"{}")
+            sent = await sender.post("acme", f"{scheme}://{host}:{receiver.port}/", [], b"{}")
             assert sent.status is None
     assert receiver.received == []
 

@@ -66,7 +66,7 @@ class Deliverer:
     async def _deliver(self, delivery: Delivery) -> None:
         try:
             headers = signed_headers(delivery.event, delivery.body, delivery.secrets, self._now())
-            sent = await self._sender.post(delivery.url, headers, delivery.body)
+            sent = await self._sender.post(delivery.account, delivery.url, headers, delivery.body)
             await self._note(delivery, sent)
         except StoreUnavailable:
             # It is due again when its lease has run out.

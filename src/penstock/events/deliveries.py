@@ -44,7 +44,7 @@ with busy as (
     returning d.*
 )
 select c.id, c.endpoint, c.event, c.body, c.attempts, e.url, e.secret,
-    case when e.old_secret_until > now() then e.old_secret end
+    case when e.old_secret_until > now() then e.old_secret end, e.account
 from claimed c join webhook_endpoints e on e.id = c.endpoint
 """
 _COUNT: Final = """
@@ -71,6 +71,7 @@ class Delivery(msgspec.Struct, frozen=True):
     attempts: int
     url: str
     secrets: tuple[bytes, ...]
+    account: str
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -117,7 +118,8 @@ async def claim(transaction: Transaction, want: Claim) -> list[Delivery]:
             body=row[3].encode(),
             attempts=row[4],
             url=row[5],
-            secrets=tuple(bytes(secret) for secret in row[6:] if secret is not None),
+            secrets=tuple(bytes(secret) for secret in row[6:8] if secret is not None),
+            account=row[8],
         )
         for row in rows
     ]

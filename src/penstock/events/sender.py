@@ -7,7 +7,7 @@ and the Host header keep the name. No redirect is followed and nothing but the s
 import asyncio
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
@@ -19,6 +19,7 @@ from penstock.events.settings import WebhookSettings
 from penstock.events.target import Target, read_target
 
 _HEAD_LINES_MAX: Final = 200
+LookUp = Callable[[str, int], list[str]]
 _FAILURES: Final = (OSError, ValueError, EOFError, asyncio.LimitOverrunError)
 
 
@@ -33,22 +34,63 @@ class Sent(msgspec.Struct, frozen=True):
         return self.status is not None and 200 <= self.status < 300
 
 
+def look_up_addresses(host: str, port: int) -> list[str]:
+    """The addresses that the machine's resolver gives; blocks until it does."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]
+
+
 class Resolver(Protocol):
     """A port: the addresses of a name, best first. OSError if it has none."""
 
-    async def addresses(self, host: str, port: int) -> Sequence[str]: ...
+    async def addresses(self, account: str, host: str, port: int) -> Sequence[str]: ...
 
 
 class SystemResolver:
-    """The machine's own resolver, on threads of its own: names that hang hold up only names."""
+    """The machine's own resolver, on threads of its own, a bounded number of them per account.
+
+    A lookup cannot be cancelled: a name that hangs keeps its thread after its caller has timed
+    out. So an account's share counts running lookups and not waiting callers.
+    """
+
+    def __init__(
+        self, at_once_max: int, per_account_max: int, look_up: LookUp = look_up_addresses
+    ) -> None:
+        self._threads = ThreadPoolExecutor(at_once_max, "webhook-names")
+        self._per_account_max = per_account_max
+        self._look_up = look_up
+        self._shares: dict[str, _Share] = {}
+
+    async def addresses(self, account: str, host: str, port: int) -> Sequence[str]:
+        share = self._shares.setdefault(account, _Share(self._per_account_max))
+        share.users += 1
+        try:
+            await share.free.acquire()
+        except BaseException:
+            self._leave(account, share)
+            raise
+        loop = asyncio.get_running_loop()
+        lookup = loop.run_in_executor(self._threads, self._look_up, host, port)
+        lookup.add_done_callback(lambda _: self._release(account, share))
+        found = await asyncio.shield(lookup)
+        return list(dict.fromkeys(found))
+
+    def _release(self, account: str, share: "_Share") -> None:
+        share.free.release()
+        self._leave(account, share)
+
+    def _leave(self, account: str, share: "_Share") -> None:
+        share.users -= 1
+        if not share.users:
+            del self._shares[account]
+
+
+class _Share:
+    """One account's lookups: how many more may run, and how many run or wait."""
 
     def __init__(self, at_once_max: int) -> None:
-        self._threads = ThreadPoolExecutor(at_once_max, "webhook-names")
-
-    async def addresses(self, host: str, port: int) -> Sequence[str]:
-        loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._threads, _look_up, host, port)
-        return list(dict.fromkeys(found))
+        self.free = asyncio.Semaphore(at_once_max)
+        self.users = 0
 
 
 class Sender:
@@ -57,16 +99,20 @@ class Sender:
     def __init__(self, settings: WebhookSettings, resolver: Resolver | None = None) -> None:
         self._timeout = settings.timeout_seconds
         self._ca_file = settings.ca_file
-        self._resolver = resolver or SystemResolver(settings.lookups_at_once_max)
+        self._resolver = resolver or SystemResolver(
+            settings.lookups_at_once_max, settings.lookups_per_account_max
+        )
         self._tls: ssl.SSLContext | None = None
         self.guard = Guard(settings.allowed_networks)
 
-    async def post(self, url: str, headers: Sequence[tuple[str, str]], body: bytes) -> Sent:
-        """Post once. Whatever goes wrong out there is a `Sent` with a problem."""
+    async def post(
+        self, account: str, url: str, headers: Sequence[tuple[str, str]], body: bytes
+    ) -> Sent:
+        """Post once, for an account. Whatever goes wrong out there is a `Sent` with a problem."""
         try:
             target = read_target(url)
             async with asyncio.timeout(self._timeout):
-                address = await self._address(target)
+                address = await self._address(account, target)
                 if address is None:
                     return Sent(problem="the address is not one that webhooks may reach")
                 return Sent(await self._exchange(target, address, headers, body))
@@ -79,8 +125,8 @@ class Sender:
         except _FAILURES as failure:
             return Sent(problem=f"no connection or no HTTP answer ({type(failure).__name__})")
 
-    async def _address(self, target: Target) -> str | None:
-        found = await self._resolver.addresses(target.host, target.port)
+    async def _address(self, account: str, target: Target) -> str | None:
+        found = await self._resolver.addresses(account, target.host, target.port)
         permitted = (
             each for each in found if self.guard.permits(each, target.port, is_tls=target.is_tls)
         )
@@ -115,11 +161,6 @@ class Sender:
         if self._tls is None:
             self._tls = ssl.create_default_context(cafile=self._ca_file or None)
         return self._tls
-
-
-def _look_up(host: str, port: int) -> list[str]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(address[0]) for *_, address in found]
 
 
 async def _read_status(reader: asyncio.StreamReader) -> int:

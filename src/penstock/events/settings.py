@@ -67,6 +67,8 @@ class WebhookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     keep_hours: Annotated[float, Meta(ge=1, le=8760)] = 336.0
     # Names that are looked up at once.
     lookups_at_once_max: Annotated[int, Meta(ge=1, le=256)] = 16
+    # Names of one account that are looked up at once; its other deliveries wait for their turn.
+    lookups_per_account_max: Annotated[int, Meta(ge=1, le=256)] = 4
 
     def __post_init__(self) -> None:
         if self.lease_seconds <= self.timeout_seconds:

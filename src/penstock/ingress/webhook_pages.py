@@ -160,7 +160,7 @@ class WebhookPages:
             raise Overloaded("Too many webhook endpoints are being tested.", retry_after_seconds=5)
         self._tests += 1
         try:
-            sent = await self._sender.post(endpoint.url, headers, body)
+            sent = await self._sender.post(endpoint.account, endpoint.url, headers, body)
         finally:
             self._tests -= 1
         if sent.status is None:
