@@ -95,8 +95,9 @@ class GatewayWorker:
         self.clients = FleetClients(config.engine, self.wheel, clock)
         self.gate = Gate(self.router, config.admission, self.wheel)
         self.prober = Prober(self.router, self.clients, clock)
-        self.metrics = Metrics(config.telemetry.label_pairs_max)
-        self.request_log = RequestLog(log_writer.put, is_on=config.telemetry.log_requests)
+        telemetry = config.telemetry
+        self.metrics = Metrics(telemetry.label_pairs_max, telemetry.labels_per_account_max)
+        self.request_log = RequestLog(log_writer.put, is_on=telemetry.log_requests)
         holder = new_id()
         self.limits = Limits(self.store, clock, config.admission, holder)
         self.journal = Journal(Path(config.metering.journal_folder), holder, config.metering)

@@ -112,19 +112,29 @@ class LabelCounters:
 
 
 class Labels:
-    """Counters by an account's label, bounded; labels beyond the bound count as `other`."""
+    """Counters by an account's label, bounded in all and per account.
 
-    def __init__(self, rows_max: int) -> None:
+    Labels beyond an account's share count as `other` of that account; when all rows are taken,
+    every new label counts as `other` of the account `other`.
+    """
+
+    def __init__(self, rows_max: int, per_account_max: int) -> None:
         self._counters: dict[tuple[str, str], LabelCounters] = {}
+        self._rows_of: dict[str, int] = {}
         self._rows_max = rows_max
+        self._per_account_max = per_account_max
 
     def of(self, account: str, label: str) -> LabelCounters:
         place = (account, label)
         counters = self._counters.get(place)
         if counters is not None:
             return counters
+        taken = self._rows_of.get(account, 0)
+        if taken >= self._per_account_max and label != OTHER:
+            return self.of(account, OTHER)
         if len(self._counters) >= self._rows_max and place != (OTHER, OTHER):
             return self.of(OTHER, OTHER)
+        self._rows_of[account] = taken + 1
         counters = self._counters[place] = LabelCounters(account, label)
         return counters
 
@@ -135,11 +145,11 @@ class Labels:
 class Metrics:
     """Counters by model and account, bounded; accounts beyond the bound count as `other`."""
 
-    def __init__(self, label_pairs_max: int) -> None:
+    def __init__(self, label_pairs_max: int, labels_per_account_max: int) -> None:
         self._counters: dict[tuple[str, str], ModelCounters] = {}
         self._label_pairs_max = label_pairs_max
-        self.workflows = Labels(label_pairs_max)
-        self.families = Labels(label_pairs_max)
+        self.workflows = Labels(label_pairs_max, labels_per_account_max)
+        self.families = Labels(label_pairs_max, labels_per_account_max)
         self.turns = Turns(label_pairs_max)
 
     def of(self, model: str, account: str) -> ModelCounters:

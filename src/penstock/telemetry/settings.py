@@ -19,3 +19,5 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log_buffer_bytes: Annotated[int, Meta(ge=2**16, le=2**30)] = 2**20
     # Pairs of model and account that metrics tell apart; further ones count as account `other`.
     label_pairs_max: Annotated[int, Meta(ge=1, le=10**6)] = 2000
+    # Workflows, and prompt families, that metrics tell apart in one account; others are `other`.
+    labels_per_account_max: Annotated[int, Meta(ge=1, le=10**6)] = 100

@@ -25,7 +25,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.out = io.BytesIO()
-        self.metrics = Metrics(10)
+        self.metrics = Metrics(10, 10)
         self.log = RequestLog(lambda data, _: self.out.write(data))
         store = Store(StoreSettings(dsn="host=127.0.0.1"))
         self.refusals = Refusals(store, 10)

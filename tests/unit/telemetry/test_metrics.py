@@ -15,7 +15,7 @@ from penstock.telemetry.metrics import (
 
 
 def test_row_is_made_once_and_kept() -> None:
-    metrics = Metrics(10)
+    metrics = Metrics(10, 10)
     row = metrics.of("m", "a")
     row.in_flight += 1
     assert metrics.of("m", "a") is row
@@ -25,7 +25,7 @@ def test_row_is_made_once_and_kept() -> None:
 
 
 def test_rows_do_not_share_their_tables() -> None:
-    metrics = Metrics(10)
+    metrics = Metrics(10, 10)
     first, second = metrics.of("m", "a"), metrics.of("m", "b")
     first.outcomes["ok"] = 1
     first.first_token.add(0.01)
@@ -34,7 +34,7 @@ def test_rows_do_not_share_their_tables() -> None:
 
 
 def test_accounts_beyond_the_bound_count_as_other() -> None:
-    metrics = Metrics(3)
+    metrics = Metrics(3, 10)
     for number in range(100):
         metrics.of("m", f"account-{number}").prompt_tokens += 1
     rows = {row.account: row.prompt_tokens for row in metrics.rows()}
@@ -42,7 +42,7 @@ def test_accounts_beyond_the_bound_count_as_other() -> None:
 
 
 def test_row_that_was_there_before_the_bound_is_kept_beyond_it() -> None:
-    metrics = Metrics(1)
+    metrics = Metrics(1, 10)
     row = metrics.of("m", "first")
     metrics.of("m", "second")
     assert metrics.of("m", "first") is row
@@ -53,7 +53,7 @@ def test_row_that_was_there_before_the_bound_is_kept_beyond_it() -> None:
     st.integers(1, 6), st.lists(st.tuples(st.sampled_from("mno"), st.text(max_size=2)), max_size=60)
 )
 def test_rows_are_bounded_and_nothing_is_lost(bound: int, pairs: list[tuple[str, str]]) -> None:
-    metrics = Metrics(bound)
+    metrics = Metrics(bound, 10)
     for model, account in pairs:
         metrics.of(model, account).retries += 1
     assert sum(row.retries for row in metrics.rows()) == len(pairs)
@@ -94,7 +94,7 @@ def test_histogram_counts_every_value_once_and_in_order(values: list[float]) -> 
 
 
 def test_snapshot_has_every_number_and_does_not_change_afterwards() -> None:
-    metrics = Metrics(10)
+    metrics = Metrics(10, 10)
     counters = metrics.of("m", "a")
     names = [name for name in ModelCounters.__slots__ if isinstance(getattr(counters, name), int)]
     for number, name in enumerate(names, start=1):

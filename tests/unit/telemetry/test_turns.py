@@ -36,14 +36,21 @@ def test_memory_is_bounded_whatever_sessions_are_named(
         assert turns.remembered() <= bound + 1
 
 
-@given(st.integers(1, 5), st.lists(st.tuples(st.sampled_from("ab"), st.text("xyz", max_size=3))))
-def test_labels_beyond_the_bound_count_as_other_and_nothing_is_lost(
-    bound: int, asked: list[tuple[str, str]]
+@given(
+    st.integers(1, 5),
+    st.integers(1, 3),
+    st.lists(st.tuples(st.sampled_from("ab"), st.text("xyz", max_size=3))),
+)
+def test_labels_beyond_a_bound_count_as_other_and_nothing_is_lost(
+    bound: int, share: int, asked: list[tuple[str, str]]
 ) -> None:
-    labels = Labels(bound)
+    labels = Labels(bound, share)
     for account, label in asked:
         labels.of(account, label).prompt_tokens += 1
     assert sum(row.prompt_tokens for row in labels.rows()) == len(asked)
     assert len(labels.rows()) <= bound + 1
     if len(labels.rows()) > bound:
         assert (OTHER, OTHER) in {(row.account, row.label) for row in labels.rows()}
+    for account in "ab":
+        own = [row for row in labels.rows() if row.account == account and row.label != OTHER]
+        assert len(own) <= share
