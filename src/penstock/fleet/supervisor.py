@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any
 
 from penstock.fleet.processes import boot_id, group_is_ours, signal_group, start_ticks
+from penstock.telemetry.log_file import open_log
 
 _TURN_SECONDS = 0.25
 _SWEEP_SECONDS = 5.0
@@ -66,7 +67,7 @@ class Supervisor:
         state.update(boot=boot_id(), supervisor_pid=os.getpid())
         state["supervisor_started"] = start_ticks(os.getpid())
         try:
-            with self._log.open("ab") as log:
+            with open_log(self._log) as log:
                 self._engine = subprocess.Popen(  # noqa: S603 - the catalogue's own command
                     state["argv"],
                     env=self._environment(),
@@ -184,7 +185,7 @@ def _pass(_number: int, _frame: FrameType | None) -> None:
 
 def _copy(source: Path, target: Path) -> None:
     """shutil would do it too, and load four compression libraries for it."""
-    with source.open("rb") as reader, target.open("wb") as writer:
+    with source.open("rb") as reader, open_log(target, is_new=True) as writer:
         while block := reader.read(1 << 20):
             writer.write(block)
 

@@ -23,6 +23,7 @@ import psycopg
 
 from penstock import errors
 from penstock.store.system_user import SystemUser, let_in, system_user_for
+from penstock.telemetry.log_file import open_log
 
 logger = logging.getLogger(__name__)
 
@@ -198,7 +199,7 @@ class EmbeddedPostgres:
         # One old log is kept, for it may say why the server ended.
         if self._log_file.exists():
             self._log_file.replace(self._log_file.with_suffix(".log.1"))
-        with self._log_file.open("wb") as log:
+        with open_log(self._log_file, is_new=True) as log:
             return subprocess.Popen(  # noqa: S603 - our own binaries, no text of a caller's
                 command,
                 stdin=subprocess.PIPE,

@@ -23,6 +23,7 @@ from penstock.cli.up.state import UpState
 from penstock.config import CACHE_VARIABLE, PREFIX, cpu_engine_folder, environment_for, toml
 from penstock.errors import ReplicaUnreachable
 from penstock.fleet.replica_files import StateFolder
+from penstock.telemetry.log_file import open_log
 
 _STOP_SECONDS: Final = 90.0
 _TAIL_LINES: Final = 3
@@ -54,7 +55,7 @@ async def demo_cell(plan: DemoPlan, engines: tuple[str, ...]) -> AsyncIterator[D
     try:
         settings = folder / "penstock.toml"
         settings.write_text(_settings(plan, engines))
-        with (folder / "up.log").open("wb") as log:
+        with open_log(folder / "up.log") as log:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "penstock.cli.demo.cell_process", str(os.getpid())),
                 *("--config", str(settings), "up", "--state", str(folder / "state")),

@@ -17,6 +17,7 @@ import msgspec
 
 from penstock.cli.exit_codes import ExitCode
 from penstock.clock import Clock
+from penstock.telemetry.log_file import open_log
 
 _PAUSE_FIRST_SECONDS = 0.5
 _PAUSE_SECONDS_MAX = 30.0
@@ -106,7 +107,7 @@ class Child:
 
     async def _run_once(self) -> int:
         plan = self.plan
-        with plan.log.open("ab") as log:
+        with open_log(plan.log) as log:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "penstock", *plan.arguments),
                 env=plan.environment,
@@ -161,5 +162,6 @@ def _bound(log: Path) -> None:
     """The child appends, so that cutting the file under it loses at most a moment's lines."""
     with contextlib.suppress(OSError):
         if log.stat().st_size > _LOG_BYTES_MAX:
-            shutil.copyfile(log, log.with_suffix(".log.1"))
+            with log.open("rb") as full, open_log(log.with_suffix(".log.1"), is_new=True) as kept:
+                shutil.copyfileobj(full, kept)
             os.truncate(log, 0)

@@ -70,8 +70,10 @@ class UpState:
         self.root.mkdir(mode=0o711, parents=True, exist_ok=True)
         # It holds a key, and stands where people keep their code.
         (self.root / ".gitignore").write_text("*\n")
-        for folder in (self.models, self.logs):
-            folder.mkdir(exist_ok=True)
+        self.models.mkdir(exist_ok=True)
+        self.logs.mkdir(mode=0o700, exist_ok=True)
+        # A folder that an earlier version made lets others in.
+        self.logs.chmod(0o700)
         lock = os.open(self.root / "up.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             self._take(lock)

@@ -30,6 +30,7 @@ from penstock.fleet.replica_files import ReplicaFile, StateFolder
 from penstock.fleet.settings import Settings
 from penstock.records.model import ModelId, Recipe
 from penstock.records.replica import ReplicaId
+from penstock.telemetry.log_file import open_log
 
 NAME = "process"
 _SUPERVISOR_START_SECONDS_MAX = 30.0
@@ -161,7 +162,7 @@ def _leave_supervisor(state_file: Path) -> None:
 
     If that fails, the state file says so or says nothing, and the replica is observed as ended.
     """
-    with state_file.with_name("supervisor.log").open("wb") as log:
+    with open_log(state_file.with_name("supervisor.log"), is_new=True) as log:
         try:
             subprocess.run(  # noqa: S603 - our own program, with a path of our own making
                 [sys.executable, "-P", "-m", "penstock.fleet.supervisor", str(state_file)],
