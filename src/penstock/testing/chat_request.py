@@ -8,6 +8,7 @@ from penstock.testing.engine_request import (
     EngineRequest,
     RequestRefusedError,
     Served,
+    check_least,
     check_limit,
     check_model,
     check_prompt,
@@ -123,7 +124,9 @@ def _checked(
             "stream_options",
         )
     limit = body.max_completion_tokens or body.max_tokens
-    left = served.max_model_len - max(map(count_tokens, prompts))
+    if limit is None:
+        limit = served.max_model_len - max(map(count_tokens, prompts))
+    check_least(body.min_tokens, limit)
     response_format = body.response_format or {}
     return EngineRequest(
         prompts=prompts,
@@ -132,7 +135,7 @@ def _checked(
         include_usage=bool(options.include_usage),
         continuous_usage=bool(options.include_usage and options.continuous_usage_stats),
         n=body.n or 1,
-        token_limit=limit if limit is not None else left,
+        token_limit=limit,
         min_tokens=body.min_tokens,
         ignore_eos=body.ignore_eos,
         stop=[body.stop] if isinstance(body.stop, str) else body.stop or [],

@@ -145,6 +145,17 @@ def check_prompt(prompt: bytes, served: Served) -> None:
     )
 
 
+def check_least(min_tokens: int, limit: int) -> None:
+    """`limit` is `max_tokens`, or what the prompt leaves of the context."""
+    if min_tokens < 0:
+        message = f"min_tokens must be greater than or equal to 0, got {min_tokens}."
+    elif min_tokens > limit:
+        message = f"min_tokens must be less than or equal to max_tokens={limit}, got {min_tokens}."
+    else:
+        return
+    raise RequestRefusedError(400, message)
+
+
 def check_limit(name: str, limit: int | None, served: Served) -> None:
     """`name` is what the API calls its limit of output tokens."""
     if limit is None:

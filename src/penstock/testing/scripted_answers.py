@@ -19,6 +19,8 @@ _WORDS = (
     "channel", "level", "日本", "sluice", "wheel", "dam", "“quoted”", "spill", "🌊", "intake",
     "tunnel", "head", "\\path", "\"loss\"",
 )  # fmt: skip
+# Made once: an answer of 100,000 words holds 100,000 references and not as many strings.
+_SPACED_WORDS = tuple(f" {word}" for word in _WORDS)
 _PIECES = re.compile(r"\s*\S+|\s+$")
 _CALL = re.compile(r"CALL ([A-Za-z0-9_.:-]+) ?")
 _json_object = json.JSONDecoder()
@@ -166,15 +168,17 @@ def _pieces(request: EngineRequest, script: Script, index: int) -> list[str]:
     count = 8 + seed % 17 if script.tokens is None else script.tokens - 1
     if request.ignore_eos and request.token_limit is not None and script.tokens is None:
         count = request.token_limit
-    return _words(seed, max(count, request.min_tokens - 1, 0))
+    count = max(count, request.min_tokens - 1, 0)
+    # What is beyond the limit would be cut again: a script's `tokens` may be any number.
+    return _words(seed, count if request.token_limit is None else min(count, request.token_limit))
 
 
 def _words(seed: int, count: int) -> list[str]:
     words = []
     for position in range(count):
         seed = (seed * 1103515245 + 12345) & 0x7FFFFFFF
-        word = _WORDS[(seed >> 16) % len(_WORDS)]
-        words.append(f" {word}" if position else word)
+        choice = (seed >> 16) % len(_WORDS)
+        words.append(_SPACED_WORDS[choice] if position else _WORDS[choice])
     return words
 
 
