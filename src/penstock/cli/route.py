@@ -21,6 +21,7 @@ app = typer.Typer(help="See how requests are routed.", no_args_is_help=True)
 
 _PATH = "/v1/routing/explain"
 _TITLES = ("", "replica", "cached", "wait", "own", "harm", "full", "cost", "in flight", "")
+_RATIO_TITLES = ("", "replica", "cached", "cost", "load", "")
 
 
 @app.command()
@@ -39,7 +40,10 @@ def explain(  # noqa: PLR0913 - each is an option of the command line
     state: StateOption = DEFAULT_STATE,
     json: JsonOption = False,
 ) -> None:
-    """Show where a request would go now: each candidate's cost, part by part, and the choice."""
+    """Show where a request would go now: what each candidate costs, and the choice.
+
+    A runtime key sees costs and loads as ratios; an operator key sees seconds, part by part.
+    """
     config = invocation(context).load().config
     body = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     caller = HttpCaller(api_keys={"*": read_secret(key_file, state)})
@@ -54,7 +58,9 @@ def explain(  # noqa: PLR0913 - each is an option of the command line
 
 def print_routing(answer: RoutingAnswer) -> None:
     """A table of the candidates, cheapest first, and the choice in words."""
-    print_table(_TITLES, (_row(answer, each) for each in answer.candidates))
+    is_absolute = any(each.cost_seconds is not None for each in answer.candidates)
+    titles = _TITLES if is_absolute else _RATIO_TITLES
+    print_table(titles, (_row(answer, each) for each in answer.candidates))
     out = console()
     out.print()
     out.print(Text.assemble((answer.replica, "bold"), f" ({answer.why}): {answer.reason}"))
@@ -70,18 +76,23 @@ def print_routing(answer: RoutingAnswer) -> None:
 
 def _row(answer: RoutingAnswer, each: Candidate) -> tuple[str | Text, ...]:
     is_chosen = each.replica == answer.replica
-    terms = (each.wait_seconds, each.own_seconds, each.harm_seconds, each.full_seconds)
     notes = ["last"] if each.replica == answer.last_replica else []
     notes += ["near"] if each.is_near else []
     return (
         Text("→" if is_chosen else "", style="bold green"),
         each.replica,
         f"{each.cached_tokens:,}",
-        *(_seconds(term) for term in terms),
-        _seconds(each.cost_seconds),
-        str(each.in_flight),
+        *_figures(each),
         ", ".join(notes),
     )
+
+
+def _figures(each: Candidate) -> tuple[str, ...]:
+    """Costs and load: in seconds and requests where the gateway gives them, else as ratios."""
+    if each.cost_seconds is None:
+        return (f"{each.cost_ratio:.2f}x", f"{each.load_ratio:.0%}")
+    terms = (each.wait_seconds, each.own_seconds, each.harm_seconds, each.full_seconds)
+    return (*(_seconds(term or 0.0) for term in (*terms, each.cost_seconds)), str(each.in_flight))
 
 
 def _seconds(seconds: float) -> str:

@@ -25,7 +25,7 @@ _CHAT: Final = Route(Surface.OPENAI)
 
 
 class RoutingPages:
-    """A runtime key asks for its own account; an operator's names one."""
+    """A runtime key asks for its own account and gets ratios; an operator key names an account."""
 
     def __init__(
         self, reader: RequestReader, explainer: Explainer, find_account: FindAccount, clock: Clock
@@ -38,11 +38,13 @@ class RoutingPages:
 
     async def explain(self, request: Request) -> Response:
         headers = CallerHeaders(request.scope["headers"])
-        key = await self._reader.authenticate(headers)
-        key = await self._as_runtime(key, request.query_params.get("account"))
+        caller = await self._reader.authenticate(headers)
+        key = await self._as_runtime(caller, request.query_params.get("account"))
         body = await self._body(request)
         chat = self._reader.read(RequestId(new_id()), _CHAT, headers, key, body)
-        return json_response(self._explainer.explain(chat, self._clock.monotonic()))
+        is_absolute = caller.role is Role.OPERATOR
+        now = self._clock.monotonic()
+        return json_response(self._explainer.explain(chat, now, is_absolute=is_absolute))
 
     async def _as_runtime(self, key: Key, named: str | None) -> Key:
         if key.account is not None:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import msgspec
+
 from penstock.records.request import InferenceRequest
 from penstock.records.signal import PeerState
 from penstock.routing import Route, Router, Settings, Weighed
@@ -30,8 +32,11 @@ class Explainer:
         self._settings = settings
         self._peers = peers
 
-    def explain(self, request: InferenceRequest, now: float) -> RoutingAnswer:
-        """What `pick` would choose now; NoReplica when there is none."""
+    def explain(self, request: InferenceRequest, now: float, *, is_absolute: bool) -> RoutingAnswer:
+        """What `pick` would choose now; NoReplica when there is none.
+
+        Absolute figures show what other accounts do: they are for operators.
+        """
         rows = self._router.explain(request, now)
         route = self._router.pick(request, (), now)
         margin = self._margin()
@@ -53,7 +58,7 @@ class Explainer:
             cache_break=route.cache_break,
             peers=self._peers(),
             near_margin=margin,
-            candidates=[_candidate(row, is_near=row in near) for row in rows],
+            candidates=_candidates(rows, near, is_absolute=is_absolute),
         )
 
     def _margin(self) -> float:
@@ -83,16 +88,35 @@ class Explainer:
         return "rank" if ranked is chosen else "home"
 
 
-def _candidate(row: Weighed, *, is_near: bool) -> Candidate:
+def _candidates(
+    rows: Sequence[Weighed], near: Sequence[Weighed], *, is_absolute: bool
+) -> list[Candidate]:
+    """`rows` are cheapest first."""
+    least = sum(rows[0].terms) if rows else 0.0
+    most = max((row.known.in_flight for row in rows), default=0)
+    candidates = [
+        Candidate(
+            replica=row.known.replica.id,
+            cached_tokens=row.cached,
+            cost_ratio=round(sum(row.terms) / least, 2) if least else 1.0,
+            load_ratio=round(row.known.in_flight / most, 2) if most else 0.0,
+            is_near=row in near,
+        )
+        for row in rows
+    ]
+    if not is_absolute:
+        return candidates
+    return [_with_figures(each, row) for each, row in zip(candidates, rows, strict=True)]
+
+
+def _with_figures(candidate: Candidate, row: Weighed) -> Candidate:
     wait, own, harm, full = (round(term, 6) for term in row.terms)
-    return Candidate(
-        replica=row.known.replica.id,
-        cached_tokens=row.cached,
+    return msgspec.structs.replace(
+        candidate,
         wait_seconds=wait,
         own_seconds=own,
         harm_seconds=harm,
         full_seconds=full,
         cost_seconds=round(sum(row.terms), 6),
         in_flight=row.known.in_flight,
-        is_near=is_near,
     )

@@ -18,6 +18,8 @@ from penstock.wire.routing import Candidate, RoutingAnswer
 def candidate(replica: str, **facts: Any) -> Candidate:
     ordinary: dict[str, Any] = {
         "cached_tokens": 0,
+        "cost_ratio": 1.0,
+        "load_ratio": 0.5,
         "wait_seconds": 0.0,
         "own_seconds": 0.1,
         "harm_seconds": 0.3,
@@ -58,6 +60,15 @@ def test_candidates_are_rows_and_the_choice_is_marked(capsys: pytest.CaptureFixt
                                 "1.50s", "3", "last,", "near"]  # fmt: skip
     assert lines[4] == "r2 (last): It was there last."
     assert lines[5] == "session s, about 12,345 prompt tokens, other gateways: alone"
+
+
+def test_ratios_are_printed_where_seconds_are_not_given(capsys: pytest.CaptureFixture[str]) -> None:
+    plain = {"cached_tokens": 9000, "cost_ratio": 1.25, "load_ratio": 0.5, "is_near": False}
+    answer = msgspec.structs.replace(ANSWER, candidates=[Candidate(replica="r2", **plain)])  # type: ignore[arg-type]
+    print_routing(answer)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["replica", "cached", "cost", "load"]
+    assert lines[1].split() == ["→", "r2", "9,000", "1.25x", "50%", "last"]
 
 
 def test_move_and_break_are_told(capsys: pytest.CaptureFixture[str]) -> None:

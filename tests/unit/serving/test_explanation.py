@@ -23,7 +23,7 @@ def explain(
 ) -> RoutingAnswer:
     router.note_peers(peers)
     request = a_request(*parts, **fields)
-    return Explainer(router, Settings(), lambda: peers).explain(request, NOW)
+    return Explainer(router, Settings(), lambda: peers).explain(request, NOW, is_absolute=True)
 
 
 def test_cache_makes_a_replica_the_cheapest() -> None:
@@ -42,12 +42,29 @@ def test_parts_add_up_to_the_cost_and_the_cheapest_stands_first() -> None:
     for number in range(5):
         send(router, a_request("t", "s", f"question {number}"), NOW)
     answer = explain(router, *FIRST)
-    costs = [each.cost_seconds for each in answer.candidates]
+    costs = [each.cost_seconds or 0.0 for each in answer.candidates]
     assert costs == sorted(costs)
     for each in answer.candidates:
         parts = (each.wait_seconds, each.own_seconds, each.harm_seconds, each.full_seconds)
-        assert sum(parts) == pytest.approx(each.cost_seconds, abs=1e-5)
-    assert sum(each.in_flight for each in answer.candidates) == 5
+        assert sum(part or 0.0 for part in parts) == pytest.approx(each.cost_seconds, abs=1e-5)
+    assert sum(each.in_flight or 0 for each in answer.candidates) == 5
+
+
+def test_ratios_say_no_more_than_how_replicas_compare() -> None:
+    router = a_router(*replicas(3))
+    for number, others in enumerate([("r1", "r2")] * 3 + [("r0", "r2")]):
+        send(router, a_request("t", "s", f"question {number}"), NOW, *others)
+    explainer = Explainer(router, Settings(), lambda: PeerState.ALONE)
+    answer = explainer.explain(a_request(*FIRST), NOW, is_absolute=False)
+    ratios = {each.replica: each.load_ratio for each in answer.candidates}
+    assert ratios == {"r0": 1.0, "r1": 0.33, "r2": 0.0}
+    costs = [each.cost_ratio for each in answer.candidates]
+    assert costs == sorted(costs)
+    assert costs[0] == 1.0
+    hidden = ("wait", "own", "harm", "full", "cost")
+    for each in answer.candidates:
+        assert [getattr(each, f"{name}_seconds") for name in hidden] == [None] * 5
+        assert each.in_flight is None
 
 
 def test_session_stays_where_it_was_last_among_near_ties() -> None:
@@ -122,8 +139,8 @@ def test_explaining_agrees_with_picking_and_changes_nothing(
     router.note_peers(peers)
     explainer = Explainer(router, Settings(), lambda: peers)
     before = router.pick(request, (), NOW).replica.id
-    first = explainer.explain(request, NOW)
-    assert first == explainer.explain(request, NOW)
+    first = explainer.explain(request, NOW, is_absolute=True)
+    assert first == explainer.explain(request, NOW, is_absolute=True)
     assert first.replica == before == router.pick(request, (), NOW).replica.id
     assert router.in_flight() == len(sent)
     chosen = next(each for each in first.candidates if each.replica == first.replica)
