@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.options import DEFAULT_STATE, JsonOption, invocation
+from penstock.cli.up.hidden_dsn import hide_dsn
 from penstock.cli.up.machine import Machine
 from penstock.cli.up.order import Order
 
@@ -43,7 +44,11 @@ def up(  # noqa: PLR0913 - each is an option of the command line
         int | None, typer.Option(help="Gateway workers; ingress.workers (1) if not given.")
     ] = None,
     dsn: Annotated[
-        str | None, typer.Option(help="Use this Postgres instead of an embedded one.")
+        str | None,
+        typer.Option(
+            help="Use this Postgres instead of an embedded one. Other users of this machine can"
+            " read a command line: set PENSTOCK_STORE_DSN, or store.dsn in a file, instead."
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -52,6 +57,8 @@ def up(  # noqa: PLR0913 - each is an option of the command line
     Prints a curl line that works as soon as the model is ready. Ctrl-C stops everything in order;
     a second one does not wait for streams.
     """
+    if dsn is not None:
+        hide_dsn(dsn)
     order = Order(
         file=invocation(context).file,
         state=state,
