@@ -72,9 +72,10 @@ instead: `error.async` (under `/client/v4` also `errors[0].async`) is `{"href": 
 |---|---|
 | `service_tier: "flex"` in a chat or `/ai/run` body | The answer in place when its job is done, streamed or not; comments hold a stream open. Whoever leaves gives the job up. |
 | `Prefer: respond-async` | See above; `GET /v1/jobs/{id}` has the result. |
-| `POST …/ai/run/{model}?queueRequest=true`, or `options.queueRequest` | `{"status": "queued", "request_id", "model"}`. The body is `{"requests": [...]}`, each with an `external_reference` of its own if you like, or one plain input. A wrong item fails the whole submission with 400 and its place. |
+| `POST …/ai/run/{model}?queueRequest=true`, or `options.queueRequest` | `{"status": "queued", "request_id", "model"}` in `result`, and the same id as `taskId` beside `result`. The body is `{"requests": [...]}`, each with an `external_reference` of its own if you like, or one plain input. A wrong item fails the whole submission with 400 and its place. |
 | `{"request_id": …}` to the same path, with and without the flag | `{"status": "queued" or "running", "request_id"}`; at the end `{"responses": [...], "usage"}` without a status. Items: `{id, success, external_reference, result}`, or with `error: {message, internalCode, httpCode}`. |
-| `cf-aig-async: true` | `{"taskId", "status"}`; `GET …/ai/tasks/{taskId}` adds `result` when it has succeeded. |
+| `cf-aig-async: true` | `{"taskId", "status"}` in `result`, and `taskId` beside it. |
+| `GET …/ai/tasks/{taskId}`, for both | `{"taskId", "status"}`; when it has succeeded also `result`: the answer, or of several requests `{"responses", "usage"}`. |
 
 `error.code` of a job is one of [the error codes](errors.md). Queued requests cost what the model's
 price book says for its flex tier. `x-request-id` is the id of the job, or of the batch.

@@ -230,6 +230,7 @@ def test_a_task_is_polled_by_its_own_path(cell: Cell, runner: JobRunner) -> None
     runner.hold()
     answer = cell.post(cell.path(f"run/{CHAT}"), {"prompt": "x"}, headers=_TASK)
     task = answer.json()["result"]["taskId"]
+    assert answer.json()["taskId"] == task
     path = cell.path(f"tasks/{task}")
     assert cell.get(path).json()["result"] == {"taskId": task, "status": "queued"}
     runner.go_on()
@@ -243,6 +244,21 @@ def test_a_task_is_polled_by_its_own_path(cell: Cell, runner: JobRunner) -> None
     )
     check_envelope(foreign, 404, 7000)
     check_envelope(cell.get(f"/client/v4/accounts/{other}/ai/tasks/{task}"), 403, 10000)
+
+
+def test_a_submission_has_its_task_id_at_the_top_level_and_is_found_by_it(cell: Cell) -> None:
+    path = cell.path(f"run/{CHAT}") + "?queueRequest=true"
+    for requests in (1, 3):
+        answer = cell.post(path, {"requests": [{"prompt": "x"}] * requests}).json()
+        task = answer["taskId"]
+        assert task == answer["result"]["request_id"]
+        assert answer["success"] is True
+        where = cell.path(f"tasks/{task}")
+        eventually(lambda where=where: cell.get(where).json()["result"]["status"] == "succeeded")  # type: ignore[misc]
+        found = cell.get(where).json()["result"]["result"]
+        answers = [found] if requests == 1 else [each["result"] for each in found["responses"]]
+        assert len(answers) == requests
+        assert all(each["choices"] for each in answers)
 
 
 def test_a_failed_task_is_an_error(cell: Cell) -> None:

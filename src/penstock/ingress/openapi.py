@@ -53,7 +53,10 @@ def document() -> Schema:
     # msgspec cannot tell two object shapes of one union apart when decoding, but clients can.
     queue_answers = ("QueuedAnswer", "PendingAnswer", "FinalAnswer", "TaskAnswer")
     run_answers = ("ChatCompletion", "NativeResult", "Response", "Vectors", *queue_answers)
-    components["RunEnvelope"] = _envelope({"anyOf": [_ref(name) for name in run_answers]})
+    run = _envelope({"anyOf": [_ref(name) for name in run_answers]})
+    # Beside `result` where a submission is answered.
+    run["properties"]["taskId"] = {"type": "string"}
+    components["RunEnvelope"] = run
     components["JobEnvelope"] = _envelope(_ref("JobAnswer"))
     components["TaskEnvelope"] = _envelope(_ref("TaskAnswer"))
     components["SearchAnswer"] = _envelope({"type": "array", "items": _ref("FoundModel")})

@@ -12,7 +12,7 @@ from penstock.ingress import error_response
 from penstock.ingress.job_failure import job_error
 from penstock.queue import Batch, Batches
 from penstock.records.account import AccountId
-from penstock.records.job import BatchId, Door, Job
+from penstock.records.job import BatchId, Door, Job, JobState
 from penstock.records.model import Family, ModelId
 from penstock.serving.submission import JobDesk
 from penstock.store import Store
@@ -49,6 +49,9 @@ class QueueAnswers:
         batch = await self._find(account, request_id)
         if batch.open_jobs:
             return _encoder.encode(PendingAnswer(batch.id, _status(batch)))
+        return _encoder.encode(await self._final(batch))
+
+    async def _final(self, batch: Batch) -> FinalAnswer:
         usage = SummedUsage()
         items: list[ItemAnswer] = []
         async for job in self._items(batch.id):
@@ -57,13 +60,16 @@ class QueueAnswers:
                 usage.prompt_tokens += job.usage.prompt_tokens
                 usage.completion_tokens += job.usage.completion_tokens
         usage.total_tokens = usage.prompt_tokens + usage.completion_tokens
-        return _encoder.encode(FinalAnswer(items, usage))
+        return FinalAnswer(items, usage)
 
     async def task(self, account: AccountId, task_id: str) -> bytes:
-        """The single item of `cf-aig-async`; its failure is the answer's."""
+        """Of a single request its result, or its failure as the answer's; of several, all items."""
         batch = await self._find(account, task_id)
         if batch.open_jobs:
             return _encoder.encode(TaskAnswer(batch.id, _status(batch)))
+        if batch.total > 1:
+            items = Raw(_encoder.encode(await self._final(batch)))
+            return _encoder.encode(TaskAnswer(batch.id, JobState.SUCCEEDED, items))
         async for job in self._items(batch.id):
             error = job_error(job)
             if error is not None:

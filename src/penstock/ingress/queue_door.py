@@ -31,7 +31,7 @@ from penstock.wire.queued import (
     read_queue_input,
 )
 from penstock.wire.response_format import is_structured
-from penstock.wire.workers_ai import envelope
+from penstock.wire.workers_ai import envelope, task_envelope
 
 # Reading a chat takes tens of microseconds: after so many, others get their turn.
 _READ_AT_ONCE: Final = 20
@@ -67,9 +67,9 @@ class QueueDoor:
         if read.request_id is not None:
             return envelope(await self._answers.poll(asked.grant.account, read.request_id))
         batch = await self._submit(request_id, asked, headers, read)
-        if asked.wish is Wish.TASK:
-            return envelope(_encoder.encode(TaskAnswer(batch)))
-        return envelope(_encoder.encode(QueuedAnswer(batch, asked.model.id)))
+        is_task = asked.wish is Wish.TASK
+        answer = TaskAnswer(batch) if is_task else QueuedAnswer(batch, asked.model.id)
+        return task_envelope(_encoder.encode(answer), batch)
 
     async def _submit(
         self, request_id: RequestId, asked: Asked, headers: CallerHeaders, read: QueueInput

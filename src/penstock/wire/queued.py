@@ -50,11 +50,11 @@ class PendingAnswer(msgspec.Struct):
 
 
 class TaskAnswer(msgspec.Struct):
-    """The answer to `cf-aig-async: true`, and to whoever asks for that task."""
+    """The answer to `cf-aig-async: true`, and to a client that asks for a task."""
 
     taskId: str  # noqa: N815 - as its callers spell it
     status: str = "queued"
-    # When it has succeeded.
+    # When it has succeeded; of several requests their `responses` and `usage`.
     result: Raw | UnsetType = UNSET
 
 

@@ -52,6 +52,11 @@ def envelope(result: bytes) -> bytes:
     return b'{"result":%s,"success":true,"errors":[],"messages":[]}' % result
 
 
+def task_envelope(result: bytes, task_id: str) -> bytes:
+    """The wrapping of a submission: `taskId` also stands beside `result`, where clients read it."""
+    return b'{"taskId":"%s",%s' % (task_id.encode(), envelope(result)[1:])
+
+
 def native_result(answer: bytes) -> bytes:
     """A chat completion in the Llama-era shape: text, flat tool calls with objects, usage."""
     completion = _decode_completion(answer)
