@@ -1,8 +1,8 @@
-"""A digest of bytes with a key: 64 bits that nobody finds two texts for.
+"""A keyed 64-bit digest of bytes for which a caller cannot construct two texts with one digest.
 
-XXH3 would take a fifth of the time, but whoever knows how it mixes makes two texts with one digest
-of 128 bits, seed unknown, at every sixtieth attempt; and so would get an address past the check of
-media. For SipHash, which Python has for its dictionaries, no such way is known.
+XXH3 takes a fifth of the time, but a caller who knows its mixing function finds two texts with the
+same 128-bit digest, seed unknown, at every sixtieth attempt, and could slip a media address past
+the check. No such attack is known for SipHash, which Python uses for its dictionaries.
 """
 
 import sys
@@ -14,5 +14,5 @@ HAS_SIPHASH: Final = sys.hash_info.algorithm.startswith("siphash")
 
 
 def keyed_digest(key: int, data: bytes | memoryview | Raw) -> int:
-    """Worth something only where `HAS_SIPHASH`."""
+    """Digest `data` under `key`. Collision-resistant only where `HAS_SIPHASH`."""
     return hash(b"".join((key.to_bytes(8, "little", signed=True), data)))

@@ -11,7 +11,6 @@ from typing import Final
 
 import xxhash
 
-from penstock.wire.gmac import Gmac, address_of, make_gmac
 from penstock.wire.keyed_digest import HAS_SIPHASH, keyed_digest
 from penstock.wire.known_prompt import KnownPrompt
 from penstock.wire.large_body import LARGE_BYTES
@@ -27,7 +26,7 @@ NEAR_MAX: Final = 32
 # as long as all that it has stored. The one costs 0.4 µs, the other 3 to 12.
 LOOKS_MAX: Final = 128
 TRIES_MAX: Final = 16
-# A digest costs 3 µs before its first byte. So the first piece is the shortest body there is here.
+# The first piece is as long as the shortest body that is remembered.
 PIECE_BYTES: Final = LARGE_BYTES
 STARTS_MAX: Final = 8192
 # Enough that questions which end alike still differ in them.
@@ -36,26 +35,19 @@ _xxh3: Final = xxhash.xxh3_64_intdigest
 
 
 class BodyDigests:
-    """Digests of a body's first bytes, for any number of them, in one pass over it.
+    """Keyed digests of a body's first bytes, for any number of them, in one pass over the body."""
 
-    Each part is known by its GMAC, and SipHash makes one digest of those in a row, which nobody
-    sees either: that is as hard to fool as SipHash over all of it, and costs half. Where there is
-    no GMAC, SipHash reads all of it.
-    """
+    __slots__ = ("_body", "_last", "_last_end", "matched", "wholes")
 
-    __slots__ = ("_address", "_body", "_gmac", "_last", "_last_end", "matched", "wholes")
-
-    def __init__(self, body: bytes, seed: int, gmac: Gmac | None) -> None:
-        """At first of the first piece alone, by which it is decided whether to go on."""
+    def __init__(self, body: bytes, seed: int) -> None:
+        """Digest the first piece only: it decides whether the rest is worth digesting."""
         self._body = body
-        self._gmac = gmac
-        self._address = 0 if gmac is None else address_of(body)
-        # The quick digest that was asked for last: those near each other often end at one byte.
+        # The quick digest that was asked for last: prompts near each other often end at one byte.
         self._last = 0
         self._last_end = -1
-        # Which prompt this body begins with.
+        # The digest of the known prompt that this body begins with.
         self.matched: int | None = None
-        # Each is the key of the next: none can be had without all the bytes before it.
+        # Each digest is the key of the next, so every digest depends on all the bytes before it.
         self.wholes = [seed, self._part(seed, 0, PIECE_BYTES)]
 
     def go_on(self) -> None:
@@ -86,13 +78,7 @@ class BodyDigests:
         return end <= len(self._body) and self.last_before(end) == remembered.last
 
     def _part(self, key: int, start: int, end: int) -> int:
-        # Behind the body there is memory, too.
-        if not 0 <= start <= end <= len(self._body):
-            raise ValueError("the body has not so many bytes")
-        gmac = self._gmac
-        if gmac is None or start == end:
-            return keyed_digest(key, memoryview(self._body)[start:end])
-        return keyed_digest(key, gmac.tag(self._address + start, end - start))
+        return keyed_digest(key, memoryview(self._body)[start:end])
 
 
 class _Remembered:
@@ -115,7 +101,6 @@ class PromptMemory:
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)
-        self._gmac = make_gmac()
         self._by_digest: OrderedDict[int, _Remembered] = OrderedDict()
         # Those that are equal in all whole pieces; the one that was used last stands last.
         self._near: dict[int, list[_Remembered]] = {}
@@ -135,7 +120,7 @@ class PromptMemory:
         if len(body) < LARGE_BYTES or not HAS_SIPHASH:
             return None
         seed = hash(self._secret + account.encode())
-        digests = BodyDigests(body, seed, self._gmac)
+        digests = BodyDigests(body, seed)
         if not self._has_begun(digests.wholes[1]):
             return None
         digests.go_on()

@@ -67,12 +67,6 @@ def numbered(number: int) -> bytes:
     return b"%08d" % number + TEXT
 
 
-@pytest.fixture(params=["GMAC", "SipHash alone"], autouse=True)
-def _by_either_digest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "SipHash alone":
-        monkeypatch.setattr(prompt_memory, "make_gmac", lambda: None)
-
-
 @pytest.mark.parametrize(
     "boundary", [1, 40_000, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, len(TEXT)]
 )
@@ -116,13 +110,6 @@ def test_the_longest_is_found_although_a_shorter_one_was_used_later() -> None:
         keep(memory, TEXT, known(boundary))
     assert find(memory, TEXT[:89_000]) == 80_000
     assert find(memory, TEXT) == 90_000
-
-
-@pytest.mark.parametrize("length", [79_999, PIECE_BYTES])
-def test_nothing_is_read_behind_the_body(length: int) -> None:
-    of_body = digests(PromptMemory(), TEXT[:length])
-    with pytest.raises(ValueError, match="not so many"):
-        of_body.until(length + 1)
 
 
 def test_accounts_and_memories_share_nothing() -> None:
