@@ -28,8 +28,8 @@ from penstock.testing.fleet_simulator.figures import percentile
 from penstock.testing.fleet_simulator.fleet import Fleet
 from penstock.testing.fleet_simulator.penstock_gateway import MODEL, SimulatedRoster
 from penstock.wire.chat import read_chat
+from penstock.wire.chat_body import ChatBodyReader
 from penstock.wire.json_body import Fields
-from penstock.wire.large_body import read_body
 from penstock.wire.prompt_chain import digest, prompt_chain
 from penstock.wire.prompt_request import PromptRequest
 from soak_calibration import loop_microseconds
@@ -211,7 +211,7 @@ def _long_body(number: int) -> bytes:
 
 def _read(body: bytes) -> PromptRequest:
     """As the gateway does before it decides."""
-    parsed = read_body(body)
+    parsed = ChatBodyReader().read(body)
     return read_chat(parsed.fields, frozenset(), parsed)
 
 

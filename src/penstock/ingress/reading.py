@@ -26,16 +26,15 @@ from penstock.records.price import Price, Tier
 from penstock.records.prompt_chain import PromptChain
 from penstock.records.request import Api, InferenceRequest, RequestId
 from penstock.wire.chat import read_chat
+from penstock.wire.chat_body import ChatBodyReader
 from penstock.wire.hosted_tools import drop_namespaces
 from penstock.wire.json_body import Fields, read_fields
 from penstock.wire.known_rest import read_rest
-from penstock.wire.large_body import LARGE_BYTES, read_body
 from penstock.wire.parsed_body import ParsedBody
 from penstock.wire.prompt_chain import digest, prompt_chain
 from penstock.wire.prompt_learning import learn
 from penstock.wire.prompt_memory import BodyDigests, PromptMemory
 from penstock.wire.prompt_request import MODEL, PromptRequest
-from penstock.wire.short_body import read_short_chat
 from penstock.wire.workers_ai import chat_fields
 
 _CHAT: Final = Api.CHAT
@@ -61,6 +60,7 @@ class RequestReader:
         self._bytes_per_token = settings.prompt_bytes_per_token
         self._is_flex_on = settings.flex
         self._memory = PromptMemory()
+        self._bodies = ChatBodyReader()
 
     def find_key(self, headers: CallerHeaders) -> Key | None:
         """The caller's key, if it is known here; `authenticate` looks further."""
@@ -142,17 +142,15 @@ class RequestReader:
         )
 
     def _split(self, route: Route, body: bytes, digests: BodyDigests | None) -> ParsedBody:
-        if len(body) >= LARGE_BYTES:
-            known = None if digests is None else self._memory.find(digests)
-            parsed = None if known is None else read_rest(body, known)
-            return read_body(body) if parsed is None else parsed
-        if route.api is _CHAT:
-            return read_short_chat(body)
-        return ParsedBody(read_fields(body))
+        if route.api is not _CHAT:
+            return ParsedBody(read_fields(body))
+        known = None if digests is None else self._memory.find(digests)
+        parsed = None if known is None else read_rest(body, known)
+        return self._bodies.read(body) if parsed is None else parsed
 
     def _digests(self, route: Route, key: Key, body: bytes) -> BodyDigests | None:
         """None for a body that cannot be a known prompt."""
-        if len(body) < LARGE_BYTES or route.api is not _CHAT or key.account is None:
+        if route.api is not _CHAT or key.account is None:
             return None
         if route.is_run and route.model is None:
             return None

@@ -1,6 +1,6 @@
-"""What stands behind a known prompt, read as if the known messages were a single short one.
+"""Parses only the messages after a known prefix, with one placeholder message for the prefix.
 
-Whenever anything looks unusual the plain way is taken (`large_body.py`); tests compare them.
+A body that looks unusual is read without the memory (`chat_body.py`); tests compare both.
 """
 
 import secrets
@@ -15,9 +15,8 @@ from penstock.wire.known_prompt import KnownPrompt
 from penstock.wire.parsed_body import ParsedBody
 from penstock.wire.prompt_shapes import RawMessages
 
-_SPACES: Final = b" \t\n\r"
-# Stands for the known messages. Nobody can write it, so the array that begins with it is theirs,
-# and not another one behind it: the last one counts.
+# The placeholder is random, so no caller can write it: the array that begins with it is the known
+# one, and not another `messages` behind it, of which the last one would count.
 _BEFORE: Final = b'{"messages":'
 _KNOWN_ONE: Final = b'[{"%s":0}' % secrets.token_hex(16).encode()
 _KNOWN: Final = _BEFORE + _KNOWN_ONE
@@ -29,9 +28,9 @@ _fields_decoder: Final = msgspec.json.Decoder(Fields)
 
 
 def read_rest(body: bytes, known: KnownPrompt) -> ParsedBody | None:
-    """None when this is not simply a longer prompt: the plain way then says what it is.
+    """Read a body whose bytes up to the boundary are those of `known`.
 
-    `known` is true of this body: all of its bytes up to the boundary are the same.
+    Return None when it is not simply a longer prompt: the plain way then judges it.
     """
     known_end = known.boundary
     rest = _KNOWN + body[known_end:]
@@ -50,13 +49,14 @@ def read_rest(body: bytes, known: KnownPrompt) -> ParsedBody | None:
         return None
     end = _ARRAY_AT + len(raw)
     shift = known_end - len(_KNOWN)
-    boundary = _end_of_last(rest, end) + shift
+    # Only spaces stand between the last message and the end of the array.
+    boundary = rest.rfind(b"}", 0, end) + 1 + shift
     start = known.array_at
-    fields = split_around(body, start, end + shift)
+    fields = _split_around(body, start, end + shift)
     return ParsedBody(fields, messages[1:], known, start, boundary, commas)
 
 
-def split_around(body: bytes, start: int, end: int) -> Fields:
+def _split_around(body: bytes, start: int, end: int) -> Fields:
     """The fields of a body whose `messages` stand from `start` to `end`."""
     fields: Fields = _fields_decoder.decode(body[:start] + b"0" + body[end:])
     fields["messages"] = Raw(memoryview(body)[start:end])
@@ -68,11 +68,3 @@ def _commas(body: bytes, known: KnownPrompt, rest: bytes) -> int:
     if before is None:
         before = body.count(b",", 0, known.boundary)
     return before + rest.count(b",")
-
-
-def _end_of_last(text: bytes, end: int) -> int:
-    """Behind the last object of the array that ends there."""
-    at = end - len(b"]")
-    while text[at - 1] in _SPACES:
-        at -= 1
-    return at

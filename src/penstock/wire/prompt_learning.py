@@ -1,16 +1,18 @@
-"""From a body that was read to what is remembered of it: where things are, and the links.
+"""Makes what the memory keeps of a prompt out of a body that was read: places and links, no text.
 
-A prompt is learned up to its end, which is where its next turn goes on. One that was new is also
-learned without its last message: others may ask something else about the same text.
+A prompt is learned up to its end, which is where its next turn goes on. A prompt that was new is
+also learned without its last message: other requests may ask something else about the same text.
 """
 
 from array import array
 from typing import Final
 
+import msgspec
+from msgspec import Raw
+
 from penstock.records.prompt_chain import PromptChain
 from penstock.wire.json_body import Fields
 from penstock.wire.known_prompt import KnownPrompt
-from penstock.wire.large_body import end_of, offset_of
 from penstock.wire.media import Media
 from penstock.wire.parsed_body import ParsedBody
 from penstock.wire.prompt_chain import earlier_of, is_assistant, opening_of, roles_of
@@ -19,19 +21,22 @@ from penstock.wire.prompt_family import SEARCHED_MESSAGES, find_system
 # So that no single prompt takes the place of many in the memory.
 WEIGHT_EACH_MAX: Final = 10_000
 
+_decode_each: Final = msgspec.json.Decoder(list[Raw]).decode
+
 
 def learn(
     parsed: ParsedBody, root: int, chain: PromptChain, media: Media, image_bytes: int
 ) -> list[KnownPrompt]:
-    """What to remember, shorter ones first; nothing where it would be of no use later."""
+    """Return what to remember, shorter prompts first; nothing where it would not be used later."""
     messages, known = parsed.messages, parsed.known
     if not messages:
         return []
     try:
         sizes = array("I", chain.sizes)
     except OverflowError:
-        # Very many images are worth gigabytes of text. Nobody means that.
+        # So many images count as gigabytes of text: no real prompt has them.
         return []
+    written = b"" if known is not None else bytes(parsed.fields["messages"])
     whole = KnownPrompt(
         array_at=parsed.array_at,
         boundary=parsed.boundary,
@@ -44,23 +49,23 @@ def learn(
         ends_with_answer=is_assistant(roles_of(messages[-1:])[0]),
         has_system=chain.has_system,
         opening=chain.opening,
-        images=_written(media),
-        system=_place_of_system(parsed, messages) if known is None else known.system,
+        images=_image_counts(media),
+        system=_place_of_system(written, messages) if known is None else known.system,
     )
     if whole.weight > WEIGHT_EACH_MAX:
         return []
-    shorter = _without_last(whole, parsed, messages) if known is None else None
-    return [one for one in (shorter, whole) if one is not None and _says_of_system(one)]
+    learned = [whole]
+    if known is None and len(messages) > 1:
+        learned.insert(0, _without_last(whole, written, messages[:-1]))
+    return [one for one in learned if _has_settled_system(one)]
 
 
-def _without_last(
-    whole: KnownPrompt, parsed: ParsedBody, messages: list[Fields]
-) -> KnownPrompt | None:
-    before = messages[:-1]
+def _without_last(whole: KnownPrompt, written: bytes, before: list[Fields]) -> KnownPrompt:
+    """The prompt up to the last message but one; `before` is all messages but the last."""
     roles = roles_of(before)
-    end = end_of(before[-1], parsed.fields["messages"]) if before else None
-    if end is None:
-        return None
+    last_at = whole.boundary - whole.array_at - len(_decode_each(written)[-1])
+    # Only a comma and spaces stand between two messages.
+    end = written.rfind(b"}", 0, last_at) + 1
     return KnownPrompt(
         array_at=whole.array_at,
         boundary=whole.array_at + end,
@@ -74,11 +79,11 @@ def _without_last(
         has_system=whole.has_system,
         opening=opening_of(whole.root, before, roles),
         images=_images_before(len(before), whole.images),
-        system=whole.system if whole.system is not None and whole.system[1] <= end else None,
+        system=None if find_system(before) is None else whole.system,
     )
 
 
-def _written(media: Media) -> "array[int]":
+def _image_counts(media: Media) -> "array[int]":
     images = array("Q")
     for index, one in media.by_message.items():
         images.extend((index, one.count, one.bytes))
@@ -86,18 +91,23 @@ def _written(media: Media) -> "array[int]":
 
 
 def _images_before(index: int, images: "array[int]") -> "array[int]":
-    """Only the last message can be at or behind this index, and its numbers stand last."""
+    """Drop the last message's images: only that message can be at this index, and it comes last."""
     return images[:-3] if images and images[-3] >= index else images
 
 
-def _says_of_system(known: KnownPrompt) -> bool:
-    """Whether it is settled which message is the system's: it may be one of the first few."""
+def _has_settled_system(known: KnownPrompt) -> bool:
+    """Whether later messages cannot change which one is the system's: only the first few count."""
     return known.system is not None or known.count >= SEARCHED_MESSAGES
 
 
-def _place_of_system(parsed: ParsedBody, messages: list[Fields]) -> tuple[int, int] | None:
+def _place_of_system(written: bytes, messages: list[Fields]) -> tuple[int, int] | None:
+    """Where the system message's content is in `written`.
+
+    This may be an earlier place with the same bytes: only the bytes are read again, not the message
+    around them.
+    """
     content = find_system(messages)
     if content is None:
         return None
-    start = offset_of(content, parsed.fields["messages"])
+    start = written.find(content)
     return start, start + len(content)

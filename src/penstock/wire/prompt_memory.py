@@ -13,9 +13,10 @@ import xxhash
 
 from penstock.wire.keyed_digest import HAS_SIPHASH, keyed_digest
 from penstock.wire.known_prompt import KnownPrompt
-from penstock.wire.large_body import LARGE_BYTES
 from penstock.wire.prompt_chain import DIGEST_MAX
 
+# Shorter bodies are not remembered: reading them again costs less than recognising them.
+LARGE_BYTES: Final = 64 * 1024
 PROMPTS_MAX: Final = 4096
 # A link takes 12 bytes. 5 MB in all: 500 agents at their 400th message, with the turn before it.
 WEIGHT_MAX: Final = 400_000

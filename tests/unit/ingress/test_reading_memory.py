@@ -25,8 +25,7 @@ from penstock.store import Store
 from penstock.testing.manual_clock import ManualClock
 from penstock.wire.json_body import VALUES_MAX, read_fields
 from penstock.wire.known_prompt import KnownPrompt
-from penstock.wire.large_body import LARGE_BYTES
-from penstock.wire.prompt_memory import PIECE_BYTES, BodyDigests, PromptMemory
+from penstock.wire.prompt_memory import LARGE_BYTES, PIECE_BYTES, BodyDigests, PromptMemory
 
 MODELS = [
     Model(

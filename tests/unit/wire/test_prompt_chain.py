@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from penstock.records.prompt_chain import PromptChain
+from penstock.wire.chat_body import ChatBodyReader
 from penstock.wire.json_body import Fields
-from penstock.wire.large_body import read_body
 from penstock.wire.messages import decode_messages, look_at
 from penstock.wire.prompt_chain import digest, prompt_chain
 
@@ -231,13 +231,13 @@ def long_body() -> bytes:
 
 
 def test_a_long_body_has_the_links_of_its_messages() -> None:
-    parsed = read_body(long_body())
+    parsed = ChatBodyReader().read(long_body())
     assert parsed.messages is not None
     assert of_decoded(parsed.messages) == of_decoded(decode_messages(parsed.fields["messages"]))
 
 
 def test_a_megabyte_is_hashed_without_being_copied() -> None:
-    messages = decode_messages(read_body(long_body()).fields["messages"])
+    messages = decode_messages(ChatBodyReader().read(long_body()).fields["messages"])
     media = look_at(messages, frozenset())
     tracemalloc.start()
     try:
@@ -260,7 +260,7 @@ def cpu_seconds(work: Callable[[], object], times: int) -> float:
 
 
 def test_a_megabyte_costs_a_fraction_of_a_fixed_loop() -> None:
-    messages = decode_messages(read_body(long_body()).fields["messages"])
+    messages = decode_messages(ChatBodyReader().read(long_body()).fields["messages"])
     media = look_at(messages, frozenset())
     hashed = cpu_seconds(lambda: prompt_chain(ROOT, {}, messages, media, IMAGE_BYTES), 20)
     loop = cpu_seconds(lambda: sum(n * n for n in range(100_000)), 1)

@@ -1,13 +1,17 @@
 """What is learned of a prompt: only what will be of use, and never too much."""
 
+import json
+
 import msgspec
+import pytest
 
 from penstock.wire.chat import read_chat
+from penstock.wire.chat_body import ChatBodyReader
 from penstock.wire.known_prompt import KnownPrompt
 from penstock.wire.known_rest import read_rest
-from penstock.wire.large_body import LARGE_BYTES, read_body
 from penstock.wire.prompt_chain import prompt_chain
 from penstock.wire.prompt_learning import WEIGHT_EACH_MAX, learn
+from penstock.wire.prompt_memory import LARGE_BYTES
 
 PAD = "x" * LARGE_BYTES
 ROOT = 5
@@ -17,8 +21,12 @@ def learned(
     messages: list[dict[str, object]], known: KnownPrompt | None = None
 ) -> list[KnownPrompt]:
     body = msgspec.json.encode({"model": "m", "messages": messages, "stream": True})
+    return learned_of(body, known)
+
+
+def learned_of(body: bytes, known: KnownPrompt | None = None) -> list[KnownPrompt]:
     rest = None if known is None else read_rest(body, known)
-    parsed = read_body(body) if rest is None else rest
+    parsed = ChatBodyReader().read(body) if rest is None else rest
     prompt = read_chat(parsed.fields, frozenset(), parsed)
     chain = prompt_chain(ROOT, prompt.fields, prompt.messages, prompt.media, 100, parsed.known)
     return learn(parsed, ROOT, chain, prompt.media, 100)
@@ -42,16 +50,18 @@ def test_a_new_prompt_is_learned_whole_and_without_its_last_message() -> None:
     assert whole.system == shorter.system
 
 
-def test_places_are_those_in_the_body() -> None:
+@pytest.mark.parametrize("style", [(",", ":"), (", ", ": "), (" ,\n", " :\t")])
+def test_places_are_those_in_the_body(style: tuple[str, str]) -> None:
     messages = [said("system", "be kind"), said("user", PAD), said("user", "go")]
-    body = msgspec.json.encode({"model": "m", "messages": messages, "stream": True})
-    shorter, whole = learned(messages)
+    pairs = {"model": "m", "messages": messages, "stream": True}
+    body = json.dumps(pairs, separators=style).encode()
+    shorter, whole = learned_of(body)
     assert whole.system is not None
     start, end = (whole.array_at + at for at in whole.system)
     assert body[start:end] == b'"be kind"'
     assert body[whole.array_at] == ord("[")
-    assert body[whole.boundary :] == b'],"stream":true}'
-    assert body[shorter.boundary :] == b',{"role":"user","content":"go"}],"stream":true}'
+    for known, count in ((shorter, 2), (whole, 3)):
+        assert json.loads(body[known.array_at : known.boundary] + b"]") == messages[:count]
 
 
 def test_of_a_longer_prompt_only_its_end_is_learned() -> None:
@@ -68,6 +78,11 @@ def test_a_prompt_whose_system_message_may_still_come_is_not_learned() -> None:
     assert [known.count for known in learned([said("user", PAD)] * 8)] == [8]
     assert [known.count for known in learned([said("user", PAD)] * 9)] == [8, 9]
     late = [said("user", PAD), said("user", "a"), said("system", "b")]
+    assert [known.count for known in learned(late)] == [3]
+
+
+def test_a_system_message_is_not_taken_for_an_earlier_one_that_says_the_same() -> None:
+    late = [said("user", PAD), said("user", "same"), said("system", "same")]
     assert [known.count for known in learned(late)] == [3]
 
 

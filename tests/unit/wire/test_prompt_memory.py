@@ -6,8 +6,8 @@ import pytest
 
 from penstock.wire import prompt_memory
 from penstock.wire.known_prompt import KnownPrompt
-from penstock.wire.large_body import LARGE_BYTES
 from penstock.wire.prompt_memory import (
+    LARGE_BYTES,
     NEAR_MAX,
     PIECE_BYTES,
     PROMPTS_MAX,
