@@ -28,9 +28,9 @@ from penstock.testing.fleet_simulator.figures import percentile
 from penstock.testing.fleet_simulator.fleet import Fleet
 from penstock.testing.fleet_simulator.penstock_gateway import MODEL, SimulatedRoster
 from penstock.wire.chat import read_chat
-from penstock.wire.chat_body import ChatBodyReader
 from penstock.wire.json_body import Fields
-from penstock.wire.prompt_chain import digest, prompt_chain
+from penstock.wire.prompt.chain import digest, prompt_chain
+from penstock.wire.prompt.chat_body import ChatBodyReader
 from penstock.wire.prompt_request import PromptRequest
 from soak_calibration import loop_microseconds
 

@@ -15,8 +15,7 @@ from penstock.wire.prompt_request import OPTIONS
 from penstock.wire.queued import wants_queue
 
 if TYPE_CHECKING:
-    from penstock.wire.parsed_body import ParsedBody
-    from penstock.wire.prompt_memory import BodyDigests
+    from penstock.wire.prompt.parsed_body import ParsedBody
 
 _SERVICE_TIER: Final = Field("service_tier", msgspec.json.Decoder(str | None), None)
 
@@ -38,8 +37,8 @@ class Asked:
     """What is known before the prompt itself is read. `wish` is None for what is wanted now."""
 
     __slots__ = (
-        "account", "api", "body_bytes", "digests", "fields", "grant", "granted", "model", "parsed",
-        "route", "wish",
+        "account", "api", "body_bytes", "fields", "grant", "granted", "model", "parsed", "route",
+        "wish",
     )  # fmt: skip
 
     def __init__(
@@ -60,9 +59,8 @@ class Asked:
         self.api = api
         self.body_bytes = body_bytes
         self.wish = wish
-        # A long chat's messages as far as they were read on the way, and by what it is known again.
+        # A chat's body as it was split, until the prompt is read.
         self.parsed: ParsedBody | None = None
-        self.digests: BodyDigests | None = None
 
     def with_fields(self, fields: Fields) -> "Asked":
         """The same of one of several that came in a body."""

@@ -6,7 +6,7 @@ from penstock.policy import KeyMirror, authorize
 from penstock.records.account import Account, Key, KeyId
 from penstock.records.grant import Grant
 from penstock.records.model import Model
-from penstock.wire.prompt_chain import digest
+from penstock.wire.prompt.chain import digest
 
 KEYS_MAX: Final = 4096
 

@@ -26,19 +26,18 @@ from penstock.records.price import Price, Tier
 from penstock.records.prompt_chain import PromptChain
 from penstock.records.request import Api, InferenceRequest, RequestId
 from penstock.wire.chat import read_chat
-from penstock.wire.chat_body import ChatBodyReader
 from penstock.wire.hosted_tools import drop_namespaces
 from penstock.wire.json_body import Fields, read_fields
-from penstock.wire.known_rest import read_rest
-from penstock.wire.parsed_body import ParsedBody
-from penstock.wire.prompt_chain import digest, prompt_chain
-from penstock.wire.prompt_learning import learn
-from penstock.wire.prompt_memory import BodyDigests, PromptMemory
+from penstock.wire.prompt.chain import digest, prompt_chain
+from penstock.wire.prompt.parsed_body import ParsedBody
+from penstock.wire.prompt.reader import PromptReader
 from penstock.wire.prompt_request import MODEL, PromptRequest
 from penstock.wire.workers_ai import chat_fields
 
 _CHAT: Final = Api.CHAT
 _NOW: Final = Tier.NOW
+# What these send has messages, and so a prompt family; texts for completions have none.
+_CONVERSATIONS: Final = frozenset({Api.CHAT, Api.MESSAGES, Api.RESPONSES})
 _input_decoder = msgspec.json.Decoder(Fields)
 
 
@@ -51,6 +50,7 @@ class RequestReader:
         keys: KeyMirror,
         prices: PriceBook,
         settings: Settings,
+        prompts: PromptReader | None = None,
     ) -> None:
         self._catalogue = catalogue
         self._keys = keys
@@ -59,8 +59,7 @@ class RequestReader:
         self._media_hosts = frozenset(settings.media_hosts)
         self._bytes_per_token = settings.prompt_bytes_per_token
         self._is_flex_on = settings.flex
-        self._memory = PromptMemory()
-        self._bodies = ChatBodyReader()
+        self._prompts = PromptReader() if prompts is None else prompts
 
     def find_key(self, headers: CallerHeaders) -> Key | None:
         """The caller's key, if it is known here; `authenticate` looks further."""
@@ -78,8 +77,7 @@ class RequestReader:
     def open(self, route: Route, headers: CallerHeaders, key: Key, body: bytes) -> Asked:
         """Whose it is, for which model, and whether it is wanted now; its prompt is not read."""
         headers.refuse_encoding()
-        digests = self._digests(route, key, body)
-        parsed = self._split(route, body, digests)
+        parsed = self._split(route, key, body)
         fields = parsed.fields
         model = self._find_model(route, fields)
         granted = self._grants.find(key, model, route.account)
@@ -92,7 +90,7 @@ class RequestReader:
         asked = Asked(route, granted, fields, api, len(body), wish)
         if fields is parsed.fields and parsed.messages is not None:
             # What came one level down has its own messages, whatever stands beside it.
-            asked.parsed, asked.digests = parsed, digests
+            asked.parsed = parsed
         return asked
 
     def prompt(
@@ -101,14 +99,14 @@ class RequestReader:
         """The prompt itself, priced by how soon it is wanted."""
         route, model, granted = asked.route, asked.model, asked.granted
         grant, seed = granted.grant, granted.seed
-        parsed, digests = _taken_out(asked)
+        parsed = _taken_out(asked)
         prompt = self._read(asked, parsed)
         if prompt.needs:
             _require(model, prompt, asked.api)
         asked_at = timestamp_of(request_id)
         price = self._prices.price(model.id, tier, asked_at)
         wanted = self._estimate(prompt, model, price, headers.cost_cap())
-        chain = self._chain(prompt, granted, parsed, digests)
+        chain = self._chain(prompt, granted, parsed)
         in_body = prompt.cache_key or prompt.conversation
         session = headers.session() or in_body
         return InferenceRequest(
@@ -130,7 +128,7 @@ class RequestReader:
             tier=tier,
             price=price,
             workflow=headers.workflow(prompt.workflow),
-            prompt_family=prompt.prompt_family,
+            prompt_family=self._family(prompt, asked.api, parsed),
             client_retry=headers.client_retry(),
             prompt_tokens_estimate=wanted.prompt_tokens,
             output_tokens_max=wanted.output_tokens,
@@ -141,20 +139,14 @@ class RequestReader:
             is_affinity_strict=grant.is_affinity_strict,
         )
 
-    def _split(self, route: Route, body: bytes, digests: BodyDigests | None) -> ParsedBody:
+    def _split(self, route: Route, key: Key, body: bytes) -> ParsedBody:
         if route.api is not _CHAT:
             return ParsedBody(read_fields(body))
-        known = None if digests is None else self._memory.find(digests)
-        parsed = None if known is None else read_rest(body, known)
-        return self._bodies.read(body) if parsed is None else parsed
-
-    def _digests(self, route: Route, key: Key, body: bytes) -> BodyDigests | None:
-        """None for a body that cannot be a known prompt."""
-        if route.api is not _CHAT or key.account is None:
-            return None
+        account = None if key.account is None else key.account.id
         if route.is_run and route.model is None:
-            return None
-        return self._memory.digests(key.account.id, body)
+            # The chat is one level down: messages beside it are not its prompt.
+            account = None
+        return self._prompts.read(account, body)
 
     def _read(self, asked: Asked, parsed: ParsedBody | None) -> PromptRequest:
         if asked.api is not _CHAT:
@@ -184,11 +176,7 @@ class RequestReader:
             )
 
     def _chain(
-        self,
-        prompt: PromptRequest,
-        granted: Granted,
-        parsed: ParsedBody | None,
-        digests: BodyDigests | None,
+        self, prompt: PromptRequest, granted: Granted, parsed: ParsedBody | None
     ) -> PromptChain:
         root = granted.root
         image_bytes = int(granted.image_tokens * self._bytes_per_token)
@@ -196,10 +184,14 @@ class RequestReader:
         chain = prompt_chain(
             root, prompt.fields, prompt.messages, prompt.media, image_bytes, before
         )
-        if parsed is not None and digests is not None:
-            for known in learn(parsed, root, chain, prompt.media, image_bytes):
-                self._memory.keep(digests, known)
+        if parsed is not None:
+            self._prompts.learned(parsed, root, chain, prompt.media, image_bytes)
         return chain
+
+    def _family(self, prompt: PromptRequest, api: Api, parsed: ParsedBody | None) -> str:
+        if api not in _CONVERSATIONS:
+            return ""
+        return self._prompts.family(prompt.fields, prompt.messages, parsed)
 
     def _estimate(
         self, prompt: PromptRequest, model: Model, price: Price, cap: str | None
@@ -221,12 +213,12 @@ class RequestReader:
         return self._catalogue.find(name)
 
 
-def _taken_out(asked: Asked) -> tuple[ParsedBody | None, BodyDigests | None]:
-    """What is asked is held as long as the request is open, and this may be long."""
-    parsed, digests = asked.parsed, asked.digests
-    asked.parsed = asked.digests = None
-    # What is no chat has not had its messages checked, so nothing may be learned of them.
-    return (parsed, digests) if asked.api is _CHAT else (None, None)
+def _taken_out(asked: Asked) -> ParsedBody | None:
+    """The body as it was split. `asked` lives as long as the request: it must not hold the body."""
+    parsed = asked.parsed
+    asked.parsed = None
+    # In other APIs nobody has checked the messages, so nothing may be learned of them.
+    return parsed if asked.api is _CHAT else None
 
 
 def _unwrapped(route: Route, fields: Fields) -> Fields:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from penstock.records.replica import ReplicaId
-from penstock.wire.prompt_chain import DIGEST_MAX, digest
+from penstock.wire.prompt.chain import DIGEST_MAX, digest
 
 _POINTS: Final = 32
 

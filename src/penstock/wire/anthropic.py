@@ -17,9 +17,8 @@ from penstock.wire.json_body import (
     is_given,
     refuse_deep,
 )
-from penstock.wire.media import Images, Media
-from penstock.wire.messages import check_url, decode_messages
-from penstock.wire.prompt_family import prompt_family
+from penstock.wire.prompt.media import Images, Media
+from penstock.wire.prompt.message_media import check_url, decode_messages
 from penstock.wire.prompt_fields import needs_of, take_options, weigh, workflow_of
 from penstock.wire.prompt_request import CACHE_KEY, STREAM, TOKENS, PromptRequest
 
@@ -71,7 +70,6 @@ def read_messages(fields: Fields, media_hosts: frozenset[str]) -> PromptRequest:
         cache_key=CACHE_KEY.read(fields) or "",
         options=take_options(fields),
         needs=needs_of(fields, media, is_structured=is_structured),
-        prompt_family=prompt_family(fields, messages),
         prompt_bytes=prompt_bytes - media.image_bytes + weigh(fields, _LOOKED_AT),
         images=media.images,
         max_tokens=_MAX_TOKENS.read(fields),

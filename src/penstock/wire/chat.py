@@ -8,10 +8,9 @@ from msgspec import Meta, Raw
 from penstock.errors import InvalidRequest
 from penstock.wire.chat_options import Conversation, StreamOptions
 from penstock.wire.json_body import Field, Fields
-from penstock.wire.media import Media
-from penstock.wire.messages import decode_messages, look_at
-from penstock.wire.parsed_body import ParsedBody
-from penstock.wire.prompt_family import prompt_family
+from penstock.wire.prompt.media import Media
+from penstock.wire.prompt.message_media import decode_messages, look_at
+from penstock.wire.prompt.parsed_body import ParsedBody
 from penstock.wire.prompt_fields import needs_of, take_options, weigh, workflow_of
 from penstock.wire.prompt_request import CACHE_KEY, STREAM, TOKENS, PromptRequest
 from penstock.wire.response_format import normalised
@@ -75,7 +74,6 @@ def read_chat(
         conversation=_conversation(fields["conversation"]) if "conversation" in fields else "",
         options=take_options(fields),
         needs=needs_of(fields, media, is_structured=is_structured),
-        prompt_family=prompt_family(fields, messages, known),
         prompt_bytes=prompt_bytes,
         images=media.images,
         # vLLM goes by the newer name where both are given.

@@ -9,7 +9,7 @@ from penstock.errors import InvalidRequest
 from penstock.records.model import Capability
 from penstock.wire.chat import read_choices, read_stream_options
 from penstock.wire.json_body import Field, Fields, is_given
-from penstock.wire.media import Media
+from penstock.wire.prompt.media import Media
 from penstock.wire.prompt_fields import take_options, weigh, workflow_of
 from penstock.wire.prompt_request import CACHE_KEY, STREAM, TOKENS, PromptRequest
 from penstock.wire.prompt_texts import read_texts

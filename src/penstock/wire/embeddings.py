@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from penstock.errors import EngineFailed, InvalidRequest
 from penstock.wire.json_body import Field, Fields, is_given
-from penstock.wire.media import Media
+from penstock.wire.prompt.media import Media
 from penstock.wire.prompt_fields import take_options, weigh, workflow_of
 from penstock.wire.prompt_request import CACHE_KEY, PromptRequest
 from penstock.wire.prompt_texts import read_texts

@@ -5,7 +5,7 @@ import msgspec
 from penstock.records.model import Capability
 from penstock.wire.chat_options import Options
 from penstock.wire.json_body import DEPTH_MAX, Fields, is_container, refuse_deep_again
-from penstock.wire.media import Media
+from penstock.wire.prompt.media import Media
 from penstock.wire.prompt_request import METADATA, NO_NEEDS, NO_OPTIONS, OPTIONS, TOOLS
 
 

@@ -12,7 +12,7 @@ from msgspec import Meta, Raw
 from penstock.records.model import Capability
 from penstock.wire.chat_options import Metadata, Options
 from penstock.wire.json_body import Field, Fields
-from penstock.wire.media import Media
+from penstock.wire.prompt.media import Media
 
 NO_OPTIONS: Final = Options()
 NO_NEEDS: Final = frozenset[Capability]()
@@ -23,7 +23,7 @@ class PromptRequest:
 
     __slots__ = (
         "cache_key", "choices", "conversation", "fields", "images", "is_stream", "max_tokens",
-        "max_tokens_field", "media", "messages", "needs", "prompt_bytes", "prompt_family",
+        "max_tokens_field", "media", "messages", "needs", "prompt_bytes",
         "prompts", "rejects_if_busy", "wants_continuous_usage", "wants_usage", "workflow",
     )  # fmt: skip
 
@@ -42,7 +42,6 @@ class PromptRequest:
         conversation: str = "",
         options: Options = NO_OPTIONS,
         needs: frozenset[Capability] = NO_NEEDS,
-        prompt_family: str = "",
         prompt_bytes: int = 0,
         images: int = 0,
         max_tokens: int | None = None,
@@ -63,7 +62,6 @@ class PromptRequest:
         self.conversation = conversation
         self.rejects_if_busy = options is not NO_OPTIONS and bool(options.reject_if_busy)
         self.needs = needs
-        self.prompt_family = prompt_family
         # Bytes of messages, tools and the like without their images, and images: what the prompt is
         # estimated by.
         self.prompt_bytes = prompt_bytes

@@ -18,9 +18,8 @@ from penstock.wire.json_body import (
     is_given,
     refuse_deep,
 )
-from penstock.wire.media import Media
-from penstock.wire.messages import look_at_parts
-from penstock.wire.prompt_family import prompt_family
+from penstock.wire.prompt.media import Media
+from penstock.wire.prompt.message_media import look_at_parts
 from penstock.wire.prompt_fields import needs_of, take_options, weigh, workflow_of
 from penstock.wire.prompt_request import CACHE_KEY, STREAM, TOKENS, PromptRequest
 from penstock.wire.stored_state import refuse_stored_state
@@ -73,7 +72,6 @@ def read_responses(fields: Fields, media_hosts: frozenset[str]) -> PromptRequest
         cache_key=CACHE_KEY.read(fields) or "",
         options=take_options(fields),
         needs=needs_of(fields, media, is_structured=is_structured),
-        prompt_family=prompt_family(fields, items),
         prompt_bytes=prompt_bytes,
         images=media.images,
         max_tokens=_MAX_TOKENS.read(fields),

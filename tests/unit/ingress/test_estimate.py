@@ -14,7 +14,7 @@ from penstock.records.model import Family, Model, ModelId, Recipe
 from penstock.records.price import Price
 from penstock.wire.chat import read_chat
 from penstock.wire.json_body import read_fields
-from penstock.wire.media import Media
+from penstock.wire.prompt.media import Media
 from penstock.wire.prompt_request import PromptRequest
 
 MODEL = Model(

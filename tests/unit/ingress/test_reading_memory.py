@@ -24,8 +24,9 @@ from penstock.store import Settings as StoreSettings
 from penstock.store import Store
 from penstock.testing.manual_clock import ManualClock
 from penstock.wire.json_body import VALUES_MAX, read_fields
-from penstock.wire.known_prompt import KnownPrompt
-from penstock.wire.prompt_memory import LARGE_BYTES, PIECE_BYTES, BodyDigests, PromptMemory
+from penstock.wire.prompt.known_prompt import KnownPrompt
+from penstock.wire.prompt.memory import LARGE_BYTES, PIECE_BYTES, BodyDigests, PromptMemory
+from penstock.wire.prompt.reader import PromptReader
 
 MODELS = [
     Model(
@@ -79,9 +80,8 @@ def reader_with(memory: PromptMemory) -> RequestReader:
     mirror = KeyMirror(Store(StoreSettings(dsn="host=127.0.0.1")), ManualClock(), PolicySettings())
     mirror._cell_secret = b"a cell's secret"
     catalogue = Catalogue(MODELS, default_model=FULL.id)
-    reader = RequestReader(catalogue, mirror, PriceBook(catalogue.models), Settings())
-    reader._memory = memory
-    return reader
+    prices = PriceBook(catalogue.models)
+    return RequestReader(catalogue, mirror, prices, Settings(), PromptReader(memory))
 
 
 def result(reader: RequestReader, body: bytes, key: Key = KEYS[0], path: bytes = b"") -> object:

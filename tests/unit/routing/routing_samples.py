@@ -10,7 +10,7 @@ from penstock.records.request import InferenceRequest, RequestId
 from penstock.records.signal import Signal
 from penstock.records.usage import Usage
 from penstock.routing import Route, Router, Settings
-from penstock.wire.prompt_chain import digest
+from penstock.wire.prompt.chain import digest
 
 MODEL = Model(ModelId("m"), Family.OPENAI, 100_000, Recipe(("x",)))
 

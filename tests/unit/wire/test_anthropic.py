@@ -10,7 +10,8 @@ from penstock.records.model import Capability
 from penstock.records.prompt_chain import PromptChain
 from penstock.wire.anthropic import read_messages
 from penstock.wire.json_body import read_fields, write_fields
-from penstock.wire.prompt_chain import prompt_chain
+from penstock.wire.prompt.chain import prompt_chain
+from penstock.wire.prompt.family import PromptFamilies
 from penstock.wire.prompt_request import PromptRequest
 
 NO_HOSTS = frozenset[str]()
@@ -110,4 +111,5 @@ def test_chain_is_system_tools_and_then_messages() -> None:
     for other in ({"system": "t"}, {"system": "s", "tools": [TOOL]}, {}):
         changed = chain(messages=[USER, said, USER], **other)
         assert not set(changed.links[1:]) & set(long.links)
-    assert read(system="s", tools=[TOOL]).prompt_family
+    request = read(system="s", tools=[TOOL])
+    assert PromptFamilies().find(request.fields, request.messages)

@@ -11,7 +11,7 @@ from penstock.records.model import Capability
 from penstock.wire.completions import read_completions
 from penstock.wire.embeddings import read_embeddings, workers_ai_embeddings
 from penstock.wire.json_body import read_fields
-from penstock.wire.prompt_chain import prompt_chain
+from penstock.wire.prompt.chain import prompt_chain
 from penstock.wire.prompt_request import PromptRequest
 
 NO_HOSTS = frozenset[str]()

@@ -13,7 +13,8 @@ from penstock.records.model import Capability
 from penstock.records.prompt_chain import PromptChain
 from penstock.wire.hosted_tools import drop_hosted_tools, drop_namespaces
 from penstock.wire.json_body import read_fields, write_fields
-from penstock.wire.prompt_chain import prompt_chain
+from penstock.wire.prompt.chain import prompt_chain
+from penstock.wire.prompt.family import PromptFamilies
 from penstock.wire.prompt_request import PromptRequest
 from penstock.wire.responses import read_responses
 
@@ -180,13 +181,16 @@ def test_chain_grows_with_the_items_and_breaks_with_what_stands_before_them() ->
 
 
 def test_family_is_that_of_instructions_and_tools() -> None:
-    first = read(instructions="You are an agent.", tools=[TOOL])
-    assert first.prompt_family
-    assert read(instructions="You are an agent.", tools=[TOOL], input="b").prompt_family == (
-        first.prompt_family
-    )
-    assert read(instructions="Another.", tools=[TOOL]).prompt_family != first.prompt_family
-    assert read().prompt_family == ""
+    first = family(instructions="You are an agent.", tools=[TOOL])
+    assert first
+    assert family(instructions="You are an agent.", tools=[TOOL], input="b") == first
+    assert family(instructions="Another.", tools=[TOOL]) != first
+    assert family() == ""
+
+
+def family(**body: Any) -> str:
+    request = read(**body)
+    return PromptFamilies().find(request.fields, request.messages)
 
 
 JSON = st.recursive(

@@ -11,9 +11,9 @@ from msgspec import Raw
 
 from penstock.errors import InvalidRequest
 from penstock.wire.json_body import COUNTED_BYTES, VALUES_MAX, Fields, check_text
-from penstock.wire.known_prompt import KnownPrompt
-from penstock.wire.parsed_body import ParsedBody
-from penstock.wire.prompt_shapes import RawMessages
+from penstock.wire.prompt.known_prompt import KnownPrompt
+from penstock.wire.prompt.parsed_body import ParsedBody
+from penstock.wire.prompt.shapes import RawMessages
 
 # The placeholder is random, so no caller can write it: the array that begins with it is the known
 # one, and not another `messages` behind it, of which the last one would count.
@@ -27,7 +27,7 @@ _messages_decoder: Final = msgspec.json.Decoder(list[Fields])
 _fields_decoder: Final = msgspec.json.Decoder(Fields)
 
 
-def read_rest(body: bytes, known: KnownPrompt) -> ParsedBody | None:
+def read_suffix(body: bytes, known: KnownPrompt) -> ParsedBody | None:
     """Read a body whose bytes up to the boundary are those of `known`.
 
     Return None when it is not simply a longer prompt: the plain way then judges it.

@@ -9,23 +9,30 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from penstock.wire.messages import decode_messages
-from penstock.wire.prompt_family import _FAMILIES_MAX, _families, prompt_family
+from penstock.wire.prompt.family import FAMILIES_MAX, PromptFamilies
+from penstock.wire.prompt.message_media import decode_messages
 
 if TYPE_CHECKING:
     from penstock.wire.json_body import Fields
 
 
-def family(system: object, *, tools: object = None, escaped: bool = False) -> str:
+def family(
+    system: object,
+    *,
+    tools: object = None,
+    escaped: bool = False,
+    families: PromptFamilies | None = None,
+) -> str:
     raw = json.dumps([{"role": "system", "content": system}], ensure_ascii=escaped)
-    return of_raw(raw.encode(), tools)
+    return of_raw(raw.encode(), tools, families)
 
 
-def of_raw(messages: bytes, tools: object = None) -> str:
+def of_raw(messages: bytes, tools: object = None, families: PromptFamilies | None = None) -> str:
     fields: Fields = {"messages": Raw(messages)}
     if tools is not None:
         fields["tools"] = Raw(msgspec.json.encode(tools))
-    return prompt_family(fields, decode_messages(fields["messages"]))
+    made = PromptFamilies() if families is None else families
+    return made.find(fields, decode_messages(fields["messages"]))
 
 
 WIDE = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -90,7 +97,8 @@ def test_developer_is_system_too_and_only_the_first_of_eight_messages_counts() -
 
 
 def test_families_are_found_again_however_many_there_are() -> None:
-    found = [family(f"agent {number}") for number in range(5000)]
+    families = PromptFamilies()
+    found = [family(f"agent {number}", families=families) for number in range(5000)]
     assert len(set(found)) == 5000
-    assert len(_families) <= _FAMILIES_MAX
-    assert [family(f"agent {number}") for number in range(5000)] == found
+    assert len(families) <= FAMILIES_MAX
+    assert [family(f"agent {number}", families=families) for number in range(5000)] == found

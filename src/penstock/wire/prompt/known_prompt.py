@@ -1,4 +1,4 @@
-"""What was learned of a prompt's first messages when they were read before.
+"""What the memory keeps of a prompt's first messages.
 
 Places and figures only: nothing here holds a byte of the body that it was learned from.
 """
@@ -40,12 +40,12 @@ class KnownPrompt:
         # Where `messages` begins in the body, and the byte behind the last known message.
         self.array_at = array_at
         self.boundary = boundary
-        # No fewer than there are up to the boundary; None where nobody counted.
+        # At least as many as there are up to the boundary; None where nobody counted.
         self.commas = commas
-        # What the links were made from. They are as good as these are the same.
+        # What the links were made from: they hold only for the same root and image size.
         self.root = root
         self.image_bytes = image_bytes
-        # Those of `PromptChain`, for the known messages.
+        # As in `PromptChain`, for the known messages.
         self.links = links
         self.sizes = sizes
         self.earlier = earlier

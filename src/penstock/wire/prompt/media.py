@@ -1,4 +1,4 @@
-"""The media that a prompt carries, as they are counted. Plain classes: every prompt has one."""
+"""Counts of the media in a prompt."""
 
 
 class Images:

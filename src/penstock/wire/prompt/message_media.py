@@ -1,7 +1,7 @@
-"""One look at `messages`: which media they carry, and that none of it is fetched from outside.
+"""Counts the media in `messages`, and refuses media that the engine would fetch from elsewhere.
 
-The engine would fetch an http URL itself, so media come as `data:` URLs, or from hosts that the
-operator lists. Strings are the bulk of a long prompt and are skipped, not copied.
+The engine would fetch an http URL itself, so media must come as `data:` URLs, or from hosts that
+the operator lists. Strings are the bulk of a long prompt and are skipped, not copied.
 """
 
 import base64
@@ -22,9 +22,9 @@ from penstock.wire.json_body import (
     is_container,
     refuse_deep,
 )
-from penstock.wire.known_prompt import KnownPrompt
-from penstock.wire.media import Images, Media
-from penstock.wire.prompt_shapes import MediaUrl
+from penstock.wire.prompt.known_prompt import KnownPrompt
+from penstock.wire.prompt.media import Images, Media
+from penstock.wire.prompt.shapes import MediaUrl
 
 # Keys by which vLLM knows a part that it would load; it goes by them when `type` is absent.
 _IMAGE_KEYS = frozenset({"image_url", "image_pil", "image_embeds"})
@@ -54,7 +54,7 @@ def decode_messages(raw: Raw) -> list[Fields]:
 def look_at(
     messages: list[Fields], media_hosts: frozenset[str], known: KnownPrompt | None = None
 ) -> Media:
-    """Check every message; say what media they carry, with the known ones before them."""
+    """Check every message; return the media of these messages and of the known ones before them."""
     if not messages and known is None:
         raise InvalidRequest("`messages` is empty: send at least one message.", param="messages")
     media = _media_of(known)
@@ -82,7 +82,7 @@ def _media_of(known: KnownPrompt | None) -> Media:
 
 
 def look_at_parts(raw: Raw, media_hosts: frozenset[str], param: str) -> Images:
-    """Check the parts of one content; say which of them are images."""
+    """Check the parts of one content; count those that are images."""
     images = Images()
     try:
         parts = _parts_decoder.decode(raw)
@@ -130,7 +130,7 @@ def check_url(url: str, media_hosts: frozenset[str], param: str) -> None:
 
 
 def _is_listed(url: str, media_hosts: frozenset[str]) -> bool:
-    # Backslashes and stray spaces are read differently by different URL parsers: none are let by.
+    # URL parsers disagree on backslashes and stray spaces, so these are refused.
     if "\\" in url or any(c.isspace() for c in url):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Messages, tools and parts of contents, as far as they are decoded."""
+"""Shapes that msgspec decodes of a prompt: only the fields that are read."""
 
 import msgspec
 
@@ -6,13 +6,13 @@ from penstock.wire.json_body import Fields
 
 
 class OnlyMessages(msgspec.Struct):
-    """A chat request without all that is not a message."""
+    """Of a chat request, only its messages."""
 
     messages: list[Fields]
 
 
 class RawMessages(msgspec.Struct):
-    """The same, and they are not split yet."""
+    """The same, with the messages as they are written."""
 
     messages: msgspec.Raw
 

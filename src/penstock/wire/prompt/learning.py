@@ -12,11 +12,11 @@ from msgspec import Raw
 
 from penstock.records.prompt_chain import PromptChain
 from penstock.wire.json_body import Fields
-from penstock.wire.known_prompt import KnownPrompt
-from penstock.wire.media import Media
-from penstock.wire.parsed_body import ParsedBody
-from penstock.wire.prompt_chain import earlier_of, is_assistant, opening_of, roles_of
-from penstock.wire.prompt_family import SEARCHED_MESSAGES, find_system
+from penstock.wire.prompt.chain import earlier_of, is_assistant, opening_of, roles_of
+from penstock.wire.prompt.family import SEARCHED_MESSAGES, find_system
+from penstock.wire.prompt.known_prompt import KnownPrompt
+from penstock.wire.prompt.media import Media
+from penstock.wire.prompt.parsed_body import ParsedBody
 
 # So that no single prompt takes the place of many in the memory.
 WEIGHT_EACH_MAX: Final = 10_000

@@ -1,15 +1,20 @@
-"""A body as far as it was read to find out whose it is: its fields, and perhaps its messages."""
+"""A body split into its fields, and a chat's messages where they were decoded on the way."""
+
+from typing import TYPE_CHECKING
 
 from penstock.wire.json_body import Fields
-from penstock.wire.known_prompt import KnownPrompt
+from penstock.wire.prompt.known_prompt import KnownPrompt
+
+if TYPE_CHECKING:
+    from penstock.wire.prompt.memory import BodyDigests
 
 
 class ParsedBody:
-    """The body's fields; and `messages`, when they were decoded on the way."""
+    """The body's fields; and `messages`, if they were decoded on the way."""
 
     __slots__ = (
-        "array_at", "boundary", "commas", "fields", "has_only_scalars", "has_only_texts", "known",
-        "messages",
+        "array_at", "boundary", "commas", "digests", "fields", "has_only_scalars",
+        "has_only_texts", "known", "messages",
     )  # fmt: skip
 
     def __init__(
@@ -22,7 +27,7 @@ class ParsedBody:
         commas: int | None = None,
     ) -> None:
         self.fields = fields
-        # Those behind the known ones.
+        # The messages behind the known ones.
         self.messages = messages
         self.known = known
         # Where `messages` begins in the body, and the byte behind the last message.
@@ -30,6 +35,9 @@ class ParsedBody:
         self.boundary = boundary
         # At least as many as there are up to the boundary; None where nobody counted.
         self.commas = commas
-        # Known by the way, if so: no array and no object is a value in a message, or of a field.
+        # By which the prompt will be recognised; None where it is not remembered.
+        self.digests: BodyDigests | None = None
+        # True only where the reader noticed: no array or object is a value in a message, or of
+        # a field.
         self.has_only_texts = False
         self.has_only_scalars = False

@@ -1,7 +1,7 @@
-"""The prompt family: what requests of one agent have in common at the start of their prompts.
+"""Computes the prompt family: a label that all requests of one agent share.
 
-A hash of the sorted tool names and of the first 512 bytes of the first system message. Agents put
-dates and paths later, so these bytes stay the same from turn to turn and from user to user.
+It is a hash of the sorted tool names and of the first 512 bytes of the first system message. Agents
+put dates and paths later, so these bytes stay the same from turn to turn and from user to user.
 """
 
 import hashlib
@@ -12,9 +12,9 @@ import msgspec
 from msgspec import Raw
 
 from penstock.wire.json_body import Fields
-from penstock.wire.known_prompt import KnownPrompt
-from penstock.wire.prompt_chain import digest, is_system
-from penstock.wire.prompt_shapes import Part, Tool
+from penstock.wire.prompt.chain import digest, is_system
+from penstock.wire.prompt.known_prompt import KnownPrompt
+from penstock.wire.prompt.shapes import Part, Tool
 
 SEARCHED_MESSAGES: Final = 8
 _SYSTEM_BYTES: Final = 512
@@ -22,36 +22,45 @@ _SYSTEM_BYTES: Final = 512
 _JSON_BYTES: Final = 6 * _SYSTEM_BYTES
 _STRING_BYTES: Final = _JSON_BYTES + 2
 _QUOTE: Final = ord('"')
-# To decode an agent's tools again at every turn would cost ten times what finding its family does.
-_FAMILIES_MAX: Final = 4096
-# What two prompts with one digest would share is a label, no more.
-_SEED: Final = secrets.randbits(62)
-
+# Decoding an agent's tools again at every turn would cost ten times what finding its family does.
+FAMILIES_MAX: Final = 4096
 
 _tools_decoder = msgspec.json.Decoder(list[Tool] | None)
 _parts_decoder = msgspec.json.Decoder(list[Part])
 _text_decoder = msgspec.json.Decoder(str)
 
 
-_families: Final[dict[int, str]] = {}
+class PromptFamilies:
+    """Computes families, and keeps those of prompts that come again and again."""
 
+    __slots__ = ("_by_digest", "_seed")
 
-def prompt_family(fields: Fields, messages: list[Fields], known: KnownPrompt | None = None) -> str:
-    """Sixteen hexadecimal digits; empty for a prompt with neither tools nor system message."""
-    tools = fields.get("tools")
-    system = find_system(messages) if known is None else _known_system(fields, known)
-    if tools is None and system is None:
-        return ""
-    made_of = _SEED if tools is None else digest(tools, _SEED)
-    if system is not None:
-        # One more, so that a system message is not taken for tools.
-        made_of = digest(_start(system), made_of + 1)
-    family = _families.get(made_of)
-    if family is None:
-        if len(_families) >= _FAMILIES_MAX:
-            _families.clear()
-        family = _families[made_of] = _family(tools, system)
-    return family
+    def __init__(self) -> None:
+        self._by_digest: dict[int, str] = {}
+        self._seed = secrets.randbits(62)
+
+    def __len__(self) -> int:
+        return len(self._by_digest)
+
+    def find(self, fields: Fields, messages: list[Fields], known: KnownPrompt | None = None) -> str:
+        """Sixteen hexadecimal digits; empty for a prompt with neither tools nor system message.
+
+        Two prompts with one digest would share a family, which is only a label.
+        """
+        tools = fields.get("tools")
+        system = find_system(messages) if known is None else _known_system(fields, known)
+        if tools is None and system is None:
+            return ""
+        made_of = self._seed if tools is None else digest(tools, self._seed)
+        if system is not None:
+            # One more, so that a system message is not taken for tools.
+            made_of = digest(_start(system), made_of + 1)
+        family = self._by_digest.get(made_of)
+        if family is None:
+            if len(self._by_digest) >= FAMILIES_MAX:
+                self._by_digest.clear()
+            family = self._by_digest[made_of] = _family(tools, system)
+        return family
 
 
 def find_system(messages: list[Fields]) -> Raw | None:
@@ -95,7 +104,7 @@ def _known_system(fields: Fields, known: KnownPrompt) -> Raw | None:
 
 
 def _start(content: Raw) -> Raw | memoryview:
-    """As much of a content as its family is made of: of a string, what may be decoded."""
+    """The part of a content that decides its family: of a long string only its first bytes."""
     if len(content) <= _STRING_BYTES:
         return content
     view = memoryview(content)

@@ -1,8 +1,8 @@
-"""The prompts of earlier turns: agents send the whole conversation again, and we read what is new.
+"""Remembers the prompts of earlier turns, so that only the new messages of a turn are read.
 
-A prompt is known again by a keyed digest of every byte up to the end of its last message. One that
-comes once costs nothing: only its start is noted, and the rest when that comes again. Accounts
-share nothing. All is bounded; what was not used for longest is forgotten first.
+A prompt is recognised by a keyed digest of every byte up to the end of its last message. A prompt
+that comes once costs nothing: only its start is noted, and the rest when that start comes again.
+Accounts share nothing. All is bounded; what was not used for longest is forgotten first.
 """
 
 import secrets
@@ -12,8 +12,8 @@ from typing import Final
 import xxhash
 
 from penstock.wire.keyed_digest import HAS_SIPHASH, keyed_digest
-from penstock.wire.known_prompt import KnownPrompt
-from penstock.wire.prompt_chain import DIGEST_MAX
+from penstock.wire.prompt.chain import DIGEST_MAX
+from penstock.wire.prompt.known_prompt import KnownPrompt
 
 # Shorter bodies are not remembered: reading them again costs less than recognising them.
 LARGE_BYTES: Final = 64 * 1024
@@ -23,8 +23,8 @@ WEIGHT_MAX: Final = 400_000
 # Prompts that are the same up to their last piece, such as different questions about one
 # long text.
 NEAR_MAX: Final = 32
-# How many are looked at, and of how many the digest is made: one account could else make each look
-# as long as all that it has stored. The one costs 0.4 µs, the other 3 to 12.
+# How many prompts one search looks at (0.4 µs each), and of how many it makes the digest (3 to
+# 12 µs each): without these bounds an account could make its searches as long as all it has stored.
 LOOKS_MAX: Final = 128
 TRIES_MAX: Final = 16
 # The first piece is as long as the shortest body that is remembered.
@@ -100,7 +100,18 @@ class _Remembered:
 class PromptMemory:
     """One for each worker."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        prompts_max: int = PROMPTS_MAX,
+        starts_max: int = STARTS_MAX,
+        looks_max: int = LOOKS_MAX,
+        tries_max: int = TRIES_MAX,
+    ) -> None:
+        self._prompts_max = prompts_max
+        self._starts_max = starts_max
+        self._looks_max = looks_max
+        self._tries_max = tries_max
         self._secret = secrets.token_bytes(32)
         self._by_digest: OrderedDict[int, _Remembered] = OrderedDict()
         # Those that are equal in all whole pieces; the one that was used last stands last.
@@ -135,14 +146,14 @@ class PromptMemory:
             if alike is None:
                 continue
             looks += len(alike)
-            if looks > LOOKS_MAX:
+            if looks > self._looks_max:
                 return None
             fitting = [one for one in alike if digests.may_begin_with(one)]
             if len(fitting) > 1:
                 fitting.sort(key=_boundary, reverse=True)
             for remembered in fitting:
                 tries += 1
-                if tries > TRIES_MAX:
+                if tries > self._tries_max:
                     return None
                 if digests.until(remembered.boundary) == remembered.digest:
                     self._use(remembered, alike)
@@ -168,7 +179,7 @@ class PromptMemory:
         alike.append(remembered)
         if len(alike) > NEAR_MAX:
             self._forget(alike[0].digest)
-        while len(self._by_digest) > PROMPTS_MAX or self._weight > WEIGHT_MAX:
+        while len(self._by_digest) > self._prompts_max or self._weight > WEIGHT_MAX:
             self._forget(next(iter(self._by_digest)))
         digests.matched = digest
 
@@ -177,7 +188,7 @@ class PromptMemory:
             self._starts.move_to_end(start)
             return True
         self._starts[start] = None
-        if len(self._starts) > STARTS_MAX:
+        if len(self._starts) > self._starts_max:
             self._starts.popitem(last=False)
         return False
 

@@ -11,9 +11,9 @@ from msgspec import Raw
 
 from penstock.errors import InvalidRequest
 from penstock.wire.chat import read_chat
-from penstock.wire.chat_body import KEPT_BYTES_MAX, KEPT_MAX, ChatBodyReader
 from penstock.wire.json_body import COUNTED_BYTES, Fields, read_fields, write_fields
-from penstock.wire.messages import decode_messages
+from penstock.wire.prompt.chat_body import KEPT_BYTES_MAX, KEPT_MAX, ChatBodyReader
+from penstock.wire.prompt.message_media import decode_messages
 
 NO_HOSTS = frozenset[str]()
 COMPACT = (",", ":")

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from penstock.errors import BadBase64, Error, InvalidRequest
 from penstock.wire.json_body import DEPTH_MAX
-from penstock.wire.messages import decode_messages, look_at
+from penstock.wire.prompt.message_media import decode_messages, look_at
 
 PNG = "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n123").decode()
 HOSTS = frozenset({"images.example.com"})

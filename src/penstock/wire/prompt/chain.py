@@ -1,8 +1,8 @@
-"""The chain of a prompt: a link of 62 bits per message, each covering all that stands before it.
+"""Computes the chain of a prompt: a 62-bit link per message, each covering all messages before it.
 
-Values are hashed where they lie in the body, as they are written: nothing is decoded or copied, and
-no tokenizer is asked. The order of names in a message does not count, spaces inside a value do: a
-prompt that is written differently is a new one here, which costs a cache hit and no more.
+Values are hashed in place, as they are written in the body: nothing is decoded or copied, and there
+is no tokenizer. The order of names in a message does not count, spaces inside a value do: a prompt
+that is written differently is a new one here, which costs a cache hit and no more.
 """
 
 from typing import Final
@@ -12,18 +12,18 @@ from msgspec import Raw
 
 from penstock.records.prompt_chain import PromptChain
 from penstock.wire.json_body import Fields
-from penstock.wire.known_prompt import KnownPrompt
-from penstock.wire.media import Media
-from penstock.wire.messages import decode_messages
+from penstock.wire.prompt.known_prompt import KnownPrompt
+from penstock.wire.prompt.media import Media
+from penstock.wire.prompt.message_media import decode_messages
 
 _NOTHING: Final = Raw(b"")
 _xxh3: Final = xxhash.xxh3_64_intdigest
-# As large as an integer may be before each step with it makes an object.
+# mypyc keeps integers of at most 62 bits out of the heap.
 DIGEST_MAX: Final = 2**62 - 1
 
 
 def digest(value: str | bytes | memoryview, seed: int = 0) -> int:
-    """A value as 62 bits; a seed that nobody else has makes them nobody else's."""
+    """Hash a value to 62 bits. A secret seed keeps the digests of one account from all others."""
     return _xxh3(value, seed) & DIGEST_MAX
 
 
@@ -32,12 +32,12 @@ _ASSISTANT_NAME: Final = Raw(b'"assistant"')
 _TOOL_NAME: Final = Raw(b'"tool"')
 _SYSTEM_NAME: Final = Raw(b'"system"')
 _DEVELOPER_NAME: Final = Raw(b'"developer"')
-# Of `user` and `tool`; of `assistant` and `developer`; of `system`, with their quotes.
+# Lengths with their quotes: `user` and `tool`, `assistant` and `developer`, `system`.
 _USER_LENGTH: Final = 6
 _ASSISTANT_LENGTH: Final = 11
 _DEVELOPER_LENGTH: Final = 11
 _SYSTEM_LENGTH: Final = 8
-# Roles as small numbers, and what each adds to a link: to compare costs a tenth of a digest.
+# Roles as small numbers, and what each adds to a link: comparing costs a tenth of a digest.
 _OTHER: Final = 0
 _USER: Final = 1
 _ASSISTANT: Final = 2
@@ -80,11 +80,10 @@ def prompt_chain(
     image_bytes: int,
     known: KnownPrompt | None = None,
 ) -> PromptChain:
-    """The links under `root`, which is a digest of account and model.
+    """Compute the links under `root`, which is a digest of account and model.
 
-    `image_bytes` is how much text costs as many tokens as an image does. `messages` stand behind
-    the known ones, whose links are taken over unless tools or the like have changed. This runs for
-    every request: a call saved for each message is a tenth of its time.
+    `image_bytes` is how much text costs as many tokens as an image does. `messages` come after the
+    known ones, whose links are taken over unless tools or the like have changed.
     """
     link, size = _first_link(root, fields)
     if known is not None and (known.links[0], known.root, known.image_bytes) != (
@@ -129,7 +128,7 @@ def _link_of(message: Fields, seed: int) -> tuple[int, int, int]:
     link, size, role = 0, 0, _OTHER
     for name, value in message.items():
         size += len(value)
-        # The order of names does not count; each counts once, so none takes another out.
+        # XOR, so that the order of names does not count; a name is there once, so none cancels out.
         if name == "role":
             role = _role(value)
             link ^= digest(value) if role == _OTHER else _ROLE_LINKS[role]
@@ -139,18 +138,17 @@ def _link_of(message: Fields, seed: int) -> tuple[int, int, int]:
             named = _NAME_SEEDS.get(name)
             link ^= digest(value, seed ^ (digest(name) if named is None else named))
     if len(message) < _ROLE_AND_MORE:
-        # A role alone, or nothing at all, is a message too, and stands behind those before it.
+        # A message with a role alone, or empty, must also depend on the messages before it.
         link = digest(_NOTHING, seed ^ link)
     return link, size, role
 
 
 def roles_of(messages: list[Fields]) -> list[int]:
-    """Who speaks in each."""
+    """The role of each message."""
     return [_role(message.get("role", _NOTHING)) for message in messages]
 
 
 def _role(name: Raw) -> int:
-    # By its length first: that is a fifth of a comparison.
     length = len(name)
     if length == _USER_LENGTH:
         return _USER if name == _USER_NAME else _TOOL if name == _TOOL_NAME else _OTHER
@@ -180,7 +178,7 @@ def _first_link(root: int, fields: Fields) -> tuple[int, int]:
 
 
 def earlier_of(roles: list[int]) -> int:
-    """How many links stand before the last thing that an assistant said, in one part or several."""
+    """How many links come before the assistant's last answer, in one message or several."""
     found = 0
     for index in range(len(roles) - 1, -1, -1):
         if roles[index] == _ASSISTANT:
@@ -198,7 +196,7 @@ def _earlier_with(known: KnownPrompt, roles: list[int]) -> int:
 
 
 def opening_of(root: int, messages: list[Fields], roles: list[int]) -> int:
-    """The first user message by itself; 0 if there is none."""
+    """A digest of the first user message by itself; 0 if there is none."""
     for index, role in enumerate(roles):
         if role == _USER:
             return digest(messages[index].get("content", _NOTHING), root)

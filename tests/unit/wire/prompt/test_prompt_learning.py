@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from penstock.wire.chat import read_chat
-from penstock.wire.chat_body import ChatBodyReader
-from penstock.wire.known_prompt import KnownPrompt
-from penstock.wire.known_rest import read_rest
-from penstock.wire.prompt_chain import prompt_chain
-from penstock.wire.prompt_learning import WEIGHT_EACH_MAX, learn
-from penstock.wire.prompt_memory import LARGE_BYTES
+from penstock.wire.prompt.chain import prompt_chain
+from penstock.wire.prompt.chat_body import ChatBodyReader
+from penstock.wire.prompt.known_prompt import KnownPrompt
+from penstock.wire.prompt.learning import WEIGHT_EACH_MAX, learn
+from penstock.wire.prompt.memory import LARGE_BYTES
+from penstock.wire.prompt.suffix import read_suffix
 
 PAD = "x" * LARGE_BYTES
 ROOT = 5
@@ -25,7 +25,7 @@ def learned(
 
 
 def learned_of(body: bytes, known: KnownPrompt | None = None) -> list[KnownPrompt]:
-    rest = None if known is None else read_rest(body, known)
+    rest = None if known is None else read_suffix(body, known)
     parsed = ChatBodyReader().read(body) if rest is None else rest
     prompt = read_chat(parsed.fields, frozenset(), parsed)
     chain = prompt_chain(ROOT, prompt.fields, prompt.messages, prompt.media, 100, parsed.known)

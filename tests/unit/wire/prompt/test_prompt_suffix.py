@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import Error
-from penstock.wire import known_rest
 from penstock.wire.json_body import COUNTED_BYTES, VALUES_MAX, read_fields
-from penstock.wire.known_prompt import KnownPrompt
-from penstock.wire.known_rest import read_rest
-from penstock.wire.messages import decode_messages
-from penstock.wire.parsed_body import ParsedBody
+from penstock.wire.prompt import suffix
+from penstock.wire.prompt.known_prompt import KnownPrompt
+from penstock.wire.prompt.message_media import decode_messages
+from penstock.wire.prompt.parsed_body import ParsedBody
+from penstock.wire.prompt.suffix import read_suffix
 
 BEFORE = b'{"model":"m","messages":'
 KNOWN = b'[{"role":"user","content":"x"} , {"role":"assistant","content":"y"}'
@@ -46,7 +46,7 @@ def known(commas: int | None = None) -> KnownPrompt:
 
 
 def read(rest: bytes) -> ParsedBody | None:
-    return read_rest(BEFORE + KNOWN + rest, known())
+    return read_suffix(BEFORE + KNOWN + rest, known())
 
 
 def assert_as_plain(rest: bytes) -> None:
@@ -118,16 +118,16 @@ def test_another_prompt_behind_it_is_left_to_the_plain_way(rest: bytes) -> None:
 
 
 def test_nobody_can_write_what_stands_for_the_known_ones() -> None:
-    stand_in = known_rest._KNOWN_ONE
+    stand_in = suffix._KNOWN_ONE
     assert len(stand_in) >= 32
     assert read(b'],"messages":' + stand_in.replace(stand_in[3:19], b"0" * 16) + b"]}") is None
 
 
 def test_commas_are_counted_over_all_of_a_long_body() -> None:
     body = BEFORE + KNOWN + b',{"role":"user","content":"' + b"z" * COUNTED_BYTES + b'"}]}'
-    counted, added_up = read_rest(body, known()), read_rest(body, known(commas=100))
+    counted, added_up = read_suffix(body, known()), read_suffix(body, known(commas=100))
     assert counted is not None
     assert added_up is not None
     assert counted.commas == body.count(b",")
     assert added_up.commas == 100 + 2
-    assert read_rest(body, known(commas=VALUES_MAX)) is None
+    assert read_suffix(body, known(commas=VALUES_MAX)) is None

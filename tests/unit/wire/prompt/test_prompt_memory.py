@@ -4,9 +4,8 @@ from array import array
 
 import pytest
 
-from penstock.wire import prompt_memory
-from penstock.wire.known_prompt import KnownPrompt
-from penstock.wire.prompt_memory import (
+from penstock.wire.prompt.known_prompt import KnownPrompt
+from penstock.wire.prompt.memory import (
     LARGE_BYTES,
     NEAR_MAX,
     PIECE_BYTES,
@@ -137,11 +136,8 @@ def test_a_body_is_only_looked_at_when_its_start_has_come_before() -> None:
     assert memory.digests("a", longer) is not None
 
 
-def test_starts_are_bounded_and_the_one_not_seen_for_longest_goes_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(prompt_memory, "STARTS_MAX", 10)
-    memory = PromptMemory()
+def test_starts_are_bounded_and_the_one_not_seen_for_longest_goes_first() -> None:
+    memory = PromptMemory(starts_max=10)
     memory.digests("a", TEXT)
     for number in range(100):
         assert memory.digests("a", TEXT) is not None
@@ -178,11 +174,8 @@ def test_the_same_prompt_is_held_once() -> None:
     assert (len(memory), memory.weight) == (1, 3)
 
 
-def test_prompts_are_bounded_and_the_one_not_used_for_longest_goes_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(prompt_memory, "PROMPTS_MAX", 10)
-    memory = PromptMemory()
+def test_prompts_are_bounded_and_the_one_not_used_for_longest_goes_first() -> None:
+    memory = PromptMemory(prompts_max=10)
     for number in range(100):
         keep(memory, numbered(number), known(80_000))
         assert find(memory, numbered(0)) == 80_000
@@ -208,9 +201,10 @@ def test_prompts_that_differ_in_their_last_bytes_only_are_bounded() -> None:
     assert [find(memory, body) for body in bodies[-NEAR_MAX:]] == [80_100] * NEAR_MAX
 
 
-def test_a_look_tries_a_few_only(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("tries_max", [TRIES_MAX, 0])
+def test_a_look_tries_a_few_only(tries_max: int) -> None:
     """What one account has stored must not make each of its looks longer."""
-    memory = PromptMemory()
+    memory = PromptMemory(tries_max=tries_max)
     longer = TEXT + b"b" * 100
     for boundary in range(1, 9):
         other = TEXT + b"c" * boundary + b"d" * 100
@@ -218,9 +212,7 @@ def test_a_look_tries_a_few_only(monkeypatch: pytest.MonkeyPatch) -> None:
     keep(memory, longer, known(len(TEXT) + 1))
     for boundary in range(1, 9):
         keep(memory, TEXT + b"e" * boundary, known(len(TEXT) + boundary))
-    assert find(memory, longer) == len(TEXT) + 1
-    monkeypatch.setattr(prompt_memory, "TRIES_MAX", 0)
-    assert find(memory, longer) is None
+    assert find(memory, longer) == (len(TEXT) + 1 if tries_max else None)
 
 
 def test_those_that_end_alike_are_told_apart() -> None:
@@ -232,8 +224,7 @@ def test_those_that_end_alike_are_told_apart() -> None:
     assert find(memory, TEXT[:70_000] + b"abc" + TEXT) is None
 
 
-def test_a_look_looks_at_a_few_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = PromptMemory()
+def test_a_look_looks_at_a_few_only() -> None:
+    memory = PromptMemory(looks_max=0)
     keep(memory, TEXT, known(80_000))
-    monkeypatch.setattr(prompt_memory, "LOOKS_MAX", 0)
     assert find(memory, TEXT) is None

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from penstock.records.prompt_chain import PromptChain
-from penstock.wire.chat_body import ChatBodyReader
 from penstock.wire.json_body import Fields
-from penstock.wire.messages import decode_messages, look_at
-from penstock.wire.prompt_chain import digest, prompt_chain
+from penstock.wire.prompt.chain import digest, prompt_chain
+from penstock.wire.prompt.chat_body import ChatBodyReader
+from penstock.wire.prompt.message_media import decode_messages, look_at
 
 ROOT = digest("model", digest("salt"))
 IMAGE_BYTES = 3000

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Raw
 
 from penstock.wire.json_body import ARRAY_START, OBJECT_START, Fields, check_text, split_fields
-from penstock.wire.parsed_body import ParsedBody
-from penstock.wire.prompt_shapes import OnlyMessages, RawMessages
+from penstock.wire.prompt.parsed_body import ParsedBody
+from penstock.wire.prompt.shapes import OnlyMessages, RawMessages
 
 # Up to the bracket: a tool in front of the messages may have a parameter of that name, an object.
 _BEFORE_ARRAY: Final = re.compile(rb'"messages"[ \t\n\r]*:[ \t\n\r]*(?=\[)')
