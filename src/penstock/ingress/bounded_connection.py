@@ -1,8 +1,8 @@
 """A client's connection: uvicorn's protocol, with the limits it lacks.
 
 As it comes, uvicorn took 100 MB of headers and waited for ever for the rest of a request. Here a
-client has so much time for each thing that it owes us; who does not read is dropped, and not read
-from either; and whoever is refused hears why before the connection ends.
+client has so much time for each thing that it owes us; a client that does not read is dropped, and
+not read from either; and a client that is refused is told why before the connection ends.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from penstock.ingress.lingering import Lingering
 from penstock.ingress.patience import BODY, HEAD, SERVING, Patience
 
 if TYPE_CHECKING:
-    from penstock.ingress.body_reader import BodyReader
+    from penstock.ingress.body_budget import HeldBody
     from penstock.ingress.hot import HotDoor
 
 
@@ -31,10 +31,14 @@ class BoundedConnection(HttpToolsProtocol):
             door.settings, door.clock.monotonic, door.wheel, self._on_patience_end
         )
         self._is_held_up = False
-        self._body_reader: BodyReader | None = None  # most connections have no long body
+        # The bodies of pages that uvicorn holds until they are read.
+        self._page_body: HeldBody | None = None
         self._served: Exchange | None = None
         self._page: RequestResponseCycle | None = None
         self._lingering: Lingering | None = None
+        # Nothing more is read: the connection is closed when its requests are answered.
+        self._is_ending = False
+        self._dropped_bytes = 0
 
     # asyncio.Protocol
 
@@ -46,8 +50,7 @@ class BoundedConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._door.connections -= 1
         self._patience.end()
-        if self._body_reader is not None:
-            self._body_reader.drop()
+        self._release_page_body()
         if self._lingering is not None:
             self._lingering.cancel()
         for cycle in (self._served, self.cycle, *(cycle for cycle, _ in self.pipeline)):
@@ -60,7 +63,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._page.message_event.set()
         super().connection_lost(exc)
         # These know their connection: all of it would wait until garbage is collected.
-        self._served = self._page = self._body_reader = None
+        self._served = self._page = None
         self.cycle = cast(RequestResponseCycle, None)  # as uvicorn begins
 
     def pause_writing(self) -> None:
@@ -96,6 +99,8 @@ class BoundedConnection(HttpToolsProtocol):
         if self.transport.is_closing():
             self._linger()
             return
+        if not self.pipeline:
+            self._release_page_body()
         patience = self._patience
         if patience.phase == SERVING and self.cycle.response_complete:
             patience.phase = HEAD
@@ -134,33 +139,83 @@ class BoundedConnection(HttpToolsProtocol):
             self._close()  # idle, or it never said anything
         elif patience.phase == HEAD:
             self._refuse(BodyTooSlow("The request's headers came too slowly."))
-        elif patience.phase == BODY and not self.pipeline and patience.is_body_too_slow():
+        elif (
+            patience.phase == BODY
+            and not self.pipeline
+            and patience.is_body_too_slow(is_read=not self.flow.read_paused)
+        ):
             self._refuse(BodyTooSlow())
         else:
             patience.renew(self._door.wheel, self._on_patience_end)
 
     def _refuse(self, error: Error) -> None:
-        """Answer and close: what else this client sends cannot be trusted to be a request."""
-        exchange = self._exchange()
-        if exchange is None or exchange.response_complete:
-            if self.cycle is not None and not self.cycle.response_complete:
-                self._close()
-                return
-            exchange = Exchange(self, self.url, self.headers)
-        if self._body_reader is not None:
-            self._body_reader.drop()
-        self._door.forget_body(exchange)
-        if exchange.task is not None or self.pipeline or self.transport.is_closing():
-            # A request before this one is being served: its answer cannot be told from a refusal.
-            self._close()
+        """Answer and close: what else this client sends cannot be trusted to be a request.
+
+        Requests that came whole before are answered first, and instead: the client could not tell
+        which of them a refusal is for.
+        """
+        newest, exchange = self.cycle, self._exchange()
+        if self.transport.is_closing() or self._is_ending:
             return
+        if newest is None or newest.response_complete:
+            self._answer_refusal(Exchange(self, self.url, self.headers), error)
+        elif _is_whole(newest):
+            self._end_after(newest)
+        elif self.pipeline and self.pipeline[0][0] is newest:
+            self._drop_newest()
+        elif exchange is not None:
+            self._answer_refusal(exchange, error)
+        elif newest.response_started:
+            self._close()
+        else:
+            # A page that waits for the rest of its body; it writes nothing from here on.
+            newest.disconnected = True
+            newest.message_event.set()
+            self._answer_refusal(Exchange(self, self.url, self.headers), error)
+
+    def _answer_refusal(self, exchange: Exchange, error: Error) -> None:
+        self._door.drop_body(exchange)
         exchange.keep_alive = False
         self._door.refuse(exchange, error)
+
+    def _drop_newest(self) -> None:
+        """Forget the newest request, which waits behind others and will never be whole."""
+        self.pipeline.popleft()
+        exchange = self._exchange()
+        if exchange is not None:
+            self._door.drop_body(exchange)
+        cycles = [self.pipeline[0][0]] if self.pipeline else [self._served, self._page]
+        for cycle in cycles:
+            if cycle is not None and not cycle.response_complete:
+                self.cycle = cast(RequestResponseCycle, cycle)
+                self._end_after(self.cycle)
+
+    def _end_after(self, last: RequestResponseCycle) -> None:
+        """Answer what has come up to this request, then close; read nothing more."""
+        last.keep_alive = False
+        self._is_ending = True
+
+    def _drop(self, data: bytes) -> None:
+        """Throw away what comes behind the last request. Reading goes on, to see the client leave;
+        a client that goes on sending is closed.
+        """
+        self._dropped_bytes += len(data)
+        if self._dropped_bytes > self._settings.header_bytes_max:
+            self._close()
 
     def _refuse_all(self, error: Error) -> None:
         """Refuse from within the parser, and stop it: what follows in this read is not read."""
         self._refuse(error)
         raise error
+
+    def _release_page_body(self) -> None:
+        """No page has a body that nobody has read."""
+        held, self._page_body = self._page_body, None
+        if held is None:
+            return
+        self._door.body_budget.release(held)
+        if self._page is not None:
+            self._page.body.clear()
 
     def _close(self) -> None:
         self.transport.close()
@@ -171,3 +226,11 @@ class BoundedConnection(HttpToolsProtocol):
         if self._lingering is None:
             seconds = self._settings.client_stall_seconds
             self._lingering = Lingering(self.transport, self._door.wheel, seconds)
+
+
+def _is_whole(cycle: object) -> bool:
+    """Whether all of a request has come."""
+    if isinstance(cycle, Exchange):
+        return cycle.is_whole
+    assert isinstance(cycle, RequestResponseCycle), "a connection has cycles of these two kinds"
+    return not cycle.more_body

@@ -1,22 +1,27 @@
 """Requests as they come in on a client's connection: heads, bodies, and a way to the hot paths.
 
-A head is parsed unless it is known by its bytes, and a long body is read past the parser. Hot
-requests go to the door; all others become uvicorn's, and Starlette's.
+A head is parsed unless it is known by its bytes. A long body of known length does not pass through
+the parser, which would copy it. Hot requests go to the door; all others become uvicorn's, and
+Starlette's.
 """
 
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from penstock.errors import HeadersTooLarge, InvalidRequest, Overloaded
+from penstock.errors import BodyTooLarge, Error, HeadersTooLarge, InvalidRequest, Overloaded
 from penstock.ingress import request_heads
-from penstock.ingress.body_reader import LONG_BYTES, BodyReader
+from penstock.ingress.body_budget import HeldBody
 from penstock.ingress.bounded_connection import BoundedConnection
+from penstock.ingress.caller_headers import CallerHeaders
 from penstock.ingress.exchange import Exchange
 from penstock.ingress.patience import BODY, HEAD, SERVING
 from penstock.ingress.repeated_head import RepeatedHead
 from penstock.ingress.routes import is_hot, page_bytes_max
+
+# From here on it pays to read a body past the parser.
+LONG_BYTES: Final = 64 * 1024
 
 
 class ClientProtocol(BoundedConnection):
@@ -27,13 +32,14 @@ class ClientProtocol(BoundedConnection):
         self._is_between = True  # the parser has nothing of a request that has not ended
         self._was_read_again = False
         self._head = RepeatedHead()
+        self._body_left = 0  # bytes still to come of a body that the parser does not see
         self.url, self.headers = b"", []
 
     # asyncio.Protocol
 
     def data_received(self, data: bytes) -> None:
-        if self._body_reader is not None and self._body_reader.left:
-            self._body_reader.take(data)
+        if self._body_left or self._is_ending:
+            self._take_unparsed(data)
             return
         patience, is_between = self._patience, self._is_between
         if patience.phase == HEAD and not patience.head_bytes:
@@ -95,10 +101,11 @@ class ClientProtocol(BoundedConnection):
         exchange = self._exchange()
         if exchange is None:
             if self._patience.body_bytes > page_bytes_max(self.url, self._settings):
-                self._refuse_all(self._door.too_large())
+                self._refuse_all(self._too_large())
             super().on_body(body)
+            self._hold_page_body(len(body))
             return
-        refusal = None if exchange.response_complete else self._door.keep_body(exchange, body)
+        refusal = None if exchange.response_complete else self._keep_body(exchange, body)
         if refusal is not None:
             self._refuse_all(refusal)
 
@@ -137,6 +144,7 @@ class ClientProtocol(BoundedConnection):
         exchange = Exchange(self, self.url, self.headers)
         exchange.keep_alive = self.parser.should_keep_alive()
         exchange.speaks_chunked = self.parser.get_http_version() != "1.0"
+        self._door.note_caller(exchange)
         previous, self.cycle = self.cycle, cast(RequestResponseCycle, exchange)
         if previous is None or previous.response_complete:
             exchange.is_active = True
@@ -155,7 +163,8 @@ class ClientProtocol(BoundedConnection):
             return False
         exchange = head.request_on(self)
         self.cycle = cast(RequestResponseCycle, exchange)
-        refusal = self._door.keep_body(exchange, data[start:])
+        self._door.note_caller(exchange)
+        refusal = self._keep_body(exchange, data[start:])
         if refusal is not None:
             self._refuse(refusal)
         elif exchange.body_bytes == head.body_bytes:
@@ -164,7 +173,7 @@ class ClientProtocol(BoundedConnection):
             self._launch(exchange)
         else:
             self._patience.await_body(exchange.body_bytes)
-            self._long_bodies().begin(exchange, head.body_bytes)
+            self._body_left = head.body_bytes - exchange.body_bytes
         return True
 
     def _begin_page(self) -> None:
@@ -208,40 +217,71 @@ class ClientProtocol(BoundedConnection):
         exchange.is_length_checked = True
         length = request_heads.content_length(exchange.headers)
         if length > self._settings.body_bytes_max:
-            self._refuse(self._door.too_large())
+            self._refuse(self._too_large())
             return False
         if length - exchange.body_bytes >= LONG_BYTES:
-            self._long_bodies().begin(exchange, length)
+            self._body_left = length - exchange.body_bytes
         if exchange.is_active and request_heads.expects_continue(exchange.headers):
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         return True
 
-    def body_received(self, exchange: Exchange, count: int, *, is_whole: bool) -> None:
-        """So many bytes of a body have come past the parser."""
-        self._patience.body_bytes += count
-        refusal = self._door.count_body(exchange, count)
+    def _take_unparsed(self, data: bytes) -> None:
+        """Take a part of a body that the parser does not see, and what follows the body."""
+        if self._is_ending:
+            self._drop(data)
+            return
+        exchange = self._exchange()
+        if exchange is None or exchange.response_complete:
+            # Refused: what still comes of it is not read.
+            return
+        part = data if len(data) <= self._body_left else data[: self._body_left]
+        self._body_left -= len(part)
+        self._patience.body_bytes += len(part)
+        refusal = self._keep_body(exchange, part)
         if refusal is not None:
             self._refuse(refusal)
-        elif is_whole:
-            if not self._is_between:
-                # This one still waits for that body.
-                self.parser = request_heads.new_parser(self)
-            self.on_message_complete()
+            return
+        if self._body_left:
+            return
+        if not self._is_between:
+            # This parser still waits for that body.
+            self.parser = request_heads.new_parser(self)
+        self.on_message_complete()
+        if len(data) > len(part) and not self.transport.is_closing():
+            self.data_received(data[len(part) :])
+
+    def _keep_body(self, exchange: Exchange, part: bytes) -> Error | None:
+        """Add a part to a request's body; returns why there is no room for it."""
+        exchange.add_body(part)
+        if exchange.body_bytes + len(part) > self._settings.body_bytes_max:
+            return self._too_large()
+        return self._door.body_budget.hold(exchange, len(part))
+
+    def _too_large(self) -> Error:
+        return BodyTooLarge(f"The body is over {self._settings.body_bytes_max} bytes.")
+
+    def _hold_page_body(self, count: int) -> None:
+        """Count what uvicorn holds of the bodies of pages: of each a read more than 64 KB."""
+        if self.cycle.response_complete:
+            return
+        held = self._page_body
+        if held is None:
+            account = self._door.account_of(CallerHeaders(self.headers))
+            held = self._page_body = HeldBody(account)
+        if not self.pipeline:
+            # The page reads as the body comes.
+            self._door.body_budget.release(held)
+            count = len(self.cycle.body)
+        refusal = self._door.body_budget.hold(held, count)
+        if refusal is not None:
+            self._refuse_all(refusal)
 
     def _launch(self, exchange: Exchange) -> None:
-        if exchange.body_bytes >= LONG_BYTES:
-            # The next one on this connection will be as long.
-            self._long_bodies().read_next()
         self._served = exchange
         exchange.is_full = self._patience.is_unread
-        self._door.forget_body(exchange)
         # No TaskGroup: uvicorn waits for the tasks of this set when it drains, and cancels those
         # that are late.
         task = exchange.task = self.loop.create_task(self._door.serve(exchange), name="request")
         for tasks in (self.tasks, self._door.tasks):
             tasks.add(task)
             task.add_done_callback(tasks.discard)
-
-    def _long_bodies(self) -> BodyReader:
-        self._body_reader = self._body_reader or BodyReader(self, self._door)
-        return self._body_reader

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
+from penstock.ingress.body_budget import HeldBody
 from penstock.wire.chunks import LAST_CHUNK, chunk
 from penstock.wire.decimals import whole
 
@@ -20,6 +21,10 @@ Headers = list[tuple[bytes, bytes]]
 
 STATUS_LINES: Final = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode() for s in HTTPStatus}
 _OK_LINE: Final = STATUS_LINES[200]
+# Parts of a body that are shorter are gathered into parts of `_PART_BYTES`: two million parts of
+# two bytes would take 60 times their own size.
+_SHORT_BYTES: Final = 4096
+_PART_BYTES: Final = 64 * 1024
 JSON: Final = b"content-type: application/json\r\n"
 EVENT_STREAM: Final = (
     b"content-type: text/event-stream; charset=utf-8\r\n"
@@ -43,11 +48,11 @@ class _NobodyWaits:
     def set(self) -> None: ...
 
 
-class Exchange:
+class Exchange(HeldBody):
     """`response_complete`, `disconnected`, `keep_alive` and `message_event` are uvicorn's names."""
 
     __slots__ = (
-        "_body", "_is_chunked", "_on_drained", "_protocol", "body_bytes", "caller",
+        "_body", "_gathered", "_is_chunked", "_on_drained", "_protocol", "caller",
         "disconnected", "headers", "is_active", "is_full", "is_length_checked", "is_started",
         "is_whole", "keep_alive", "response_complete", "speaks_chunked", "status", "target", "task",
         "transport",
@@ -55,8 +60,11 @@ class Exchange:
     message_event: ClassVar = _NobodyWaits()
 
     def __init__(self, protocol: ClientConnection, target: bytes, headers: Headers) -> None:
+        super().__init__()
         self._protocol = protocol
         self._body: list[bytes] = []
+        # Short parts that stand behind those.
+        self._gathered: bytearray | None = None
         self._on_drained: Callable[[], None] | None = None
         self._is_chunked = True
         self.transport: asyncio.Transport = protocol.transport
@@ -64,7 +72,6 @@ class Exchange:
         self.headers = headers
         # What was read of the headers, where an earlier request had much the same.
         self.caller: CallerHeaders | None = None
-        self.body_bytes = 0
         self.is_whole = False
         self.is_length_checked = False
         self.is_active = False
@@ -78,17 +85,28 @@ class Exchange:
         self.task: asyncio.Task[None] | None = None
 
     def add_body(self, data: bytes) -> None:
-        if data:
-            self._body.append(data)
-
-    def put_body(self, whole: bytes) -> None:
-        """In the place of all parts, which it begins with."""
-        self._body = [whole]
+        """Take the next part of the body."""
+        gathered = self._gathered
+        if not data:
+            return
+        if gathered is None:
+            if len(data) >= _SHORT_BYTES or not self._body:
+                self._body.append(data)
+                return
+            gathered = self._gathered = bytearray()
+        gathered += data
+        if len(gathered) >= _PART_BYTES:
+            self._end_part()
 
     def take_body(self) -> bytes:
         """The whole body, once; it is not kept here afterwards."""
+        self._end_part()
         parts, self._body = self._body, []
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def drop_body(self) -> None:
+        """Free what nobody will take: this object lives as long as its connection is idle."""
+        self._body, self._gathered = [], None
 
     def answer(self, status: int, headers: bytes, body: bytes) -> None:
         """A whole answer in one write."""
@@ -168,10 +186,15 @@ class Exchange:
         self._on_drained = None
         # This object may wait long to be collected. It must not hold what may be large: a body
         # that was refused or never complete, and by the task's frames one that was served.
-        self._body.clear()
+        self.drop_body()
         task, self.task = self.task, None
         if task is not None and not self.response_complete:
             task.cancel()
+
+    def _end_part(self) -> None:
+        gathered, self._gathered = self._gathered, None
+        if gathered is not None:
+            self._body.append(bytes(gathered))
 
     def _framed(self, data: bytes) -> bytes:
         # An empty chunk would be the end of the body.

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from msgspec import UNSET
 
 from penstock.clock import Clock, TimerWheel, new_id
-from penstock.errors import Aborted, BodyTooLarge, Error, InternalError, Overloaded
+from penstock.errors import Aborted, Error, InternalError
 from penstock.ingress import error_response
 from penstock.ingress.asked import Asked, Wish
 from penstock.ingress.async_offer import async_offer
+from penstock.ingress.body_budget import BodyBudget
 from penstock.ingress.caller_headers import CallerHeaders
 from penstock.ingress.embeddings_sink import EmbeddingsRunSink
 from penstock.ingress.endings import Endings
@@ -88,7 +89,7 @@ class Call:
 
 
 class HotDoor:
-    """One per worker. The counters are what this worker's connections hold together."""
+    """One per worker. `body_budget` counts the bodies that its connections hold together."""
 
     def __init__(
         self,
@@ -112,9 +113,7 @@ class HotDoor:
         self._cors_origins = settings.cors_origins
         self.write_buffer_bytes = 256 * 1024
         self.connections = 0
-        self.body_bytes = 0
-        # Places kept for bodies that are coming. Those are not full, so this refuses nobody.
-        self.announced_bytes = 0
+        self.body_budget = BodyBudget(settings)
         # The tasks of the requests that this worker serves.
         self.tasks: set[asyncio.Task[None]] = set()
         # Called when this worker takes nothing new: once for each of its connections.
@@ -134,6 +133,7 @@ class HotDoor:
             route = find_route(exchange.target)
             headers = exchange.caller or CallerHeaders(exchange.headers)
             key = self._reader.find_key(headers) or await self._reader.authenticate(headers)
+            self.body_budget.release(exchange)
             asked = self._reader.open(route, headers, key, exchange.take_body())
             wish = asked.wish
             if wish is not None and wish in _QUEUED:
@@ -162,6 +162,7 @@ class HotDoor:
             logger.exception("request crashed", extra={"action": "crash", "request": call.id})
             self._fail(call, InternalError())
         finally:
+            self.drop_body(exchange)
             end = call.end
             end.total_seconds = self._monotonic() - started
             end.status = exchange.status
@@ -177,37 +178,26 @@ class HotDoor:
         self._endings.finish(call.id, exchange.target, None, call.end)
         self._endings.count_refusal(None, call.end)
 
-    def keep_body(self, exchange: Exchange, part: bytes) -> Error | None:
-        """A part of a request's body has come; says why there is no room for it."""
-        exchange.add_body(part)
-        return self.count_body(exchange, len(part))
+    def note_caller(self, exchange: Exchange) -> None:
+        """Find out whose body is about to come, as far as this worker knows the key."""
+        caller = exchange.caller
+        if caller is None:
+            caller = exchange.caller = CallerHeaders(exchange.headers)
+        exchange.account = self.account_of(caller)
 
-    def count_body(self, exchange: Exchange, count: int) -> Error | None:
-        """So many bytes of one have come; says why that is too much."""
-        exchange.body_bytes += count
-        self.body_bytes += count
-        if exchange.body_bytes > self.settings.body_bytes_max:
-            return self.too_large()
-        if self.body_bytes > self.settings.bodies_bytes_max:
-            return Overloaded(retry_after_seconds=1)
-        return None
+    def account_of(self, headers: CallerHeaders) -> str:
+        """The account of a key that this worker knows; "" for all others. Asks nobody."""
+        return self._reader.find_account(headers)
 
-    def forget_body(self, exchange: Exchange) -> None:
-        """It is read, refused or gone."""
-        self.body_bytes -= exchange.body_bytes
-        exchange.body_bytes = 0
+    def drop_body(self, exchange: Exchange) -> None:
+        """Free a body that nobody has taken, such as one of a key that is not known."""
+        self.body_budget.release(exchange)
+        exchange.drop_body()
 
     def leave(self, exchange: Exchange) -> None:
         """Its client is gone."""
-        self.forget_body(exchange)
+        self.body_budget.release(exchange)
         exchange.leave()
-
-    def may_announce(self, length: int) -> bool:
-        """Whether a place may be kept for all of a body that has only begun to come."""
-        return self.announced_bytes + length <= self.settings.bodies_bytes_max
-
-    def too_large(self) -> Error:
-        return BodyTooLarge(f"The body is over {self.settings.body_bytes_max} bytes.")
 
     def render_default_headers(self, default_headers: list[tuple[bytes, bytes]]) -> bytes:
         """uvicorn renews this list once a second; it is rendered once for each renewal."""

@@ -22,8 +22,8 @@ class Patience:
     """
 
     __slots__ = (
-        "_body_started", "_keep_alive_seconds", "_monotonic", "_settings", "_timer", "body_bytes",
-        "head_bytes", "is_unread", "phase",
+        "_body_started", "_keep_alive_seconds", "_monotonic", "_settings", "_timer",
+        "_window_bytes", "_window_started", "body_bytes", "head_bytes", "is_unread", "phase",
     )  # fmt: skip
 
     def __init__(
@@ -37,6 +37,9 @@ class Patience:
         self._keep_alive_seconds = float(settings.keep_alive_seconds)
         self._monotonic = monotonic
         self._body_started = 0.0
+        # When the body's rate was last looked at, and how much of the body had come by then.
+        self._window_started = 0.0
+        self._window_bytes = 0
         self.phase = HEAD
         # Of the head or the body that is coming.
         self.head_bytes = self.body_bytes = 0
@@ -56,9 +59,10 @@ class Patience:
         self._wait(self._settings.body_grace_seconds)
 
     def restart_body(self, count: int) -> None:
-        """Its rate counts from here."""
+        """Its rate and its time count from here."""
         self.body_bytes = count
-        self._body_started = self._monotonic()
+        self._body_started = self._window_started = self._monotonic()
+        self._window_bytes = 0
 
     def await_nothing(self) -> None:
         """A request is whole."""
@@ -78,9 +82,19 @@ class Patience:
     def has_read(self) -> None:
         self.is_unread = False
 
-    def is_body_too_slow(self) -> bool:
-        seconds = self._monotonic() - self._body_started
-        return self.body_bytes < seconds * self._settings.body_bytes_per_second_min
+    def is_body_too_slow(self, *, is_read: bool) -> bool:
+        """Look at the rate since the last look, and at the whole time; begins a new window.
+
+        Not the rate since the body began: bytes that were sent at once would pay for hours of
+        silence. `is_read` is False while this gateway does not read from the client: then the
+        client is not to blame for the rate.
+        """
+        now, came = self._monotonic(), self.body_bytes - self._window_bytes
+        needed = (now - self._window_started) * self._settings.body_bytes_per_second_min
+        self._window_started, self._window_bytes = now, self.body_bytes
+        if now - self._body_started > self._settings.body_seconds_max:
+            return True
+        return is_read and came < needed
 
     def renew(self, wheel: TimerWheel, on_end: Callable[[], None]) -> None:
         """The time is over, and was not overdrawn. Not kept here: they lead back to this client."""

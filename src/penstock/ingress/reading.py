@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from penstock.catalogue import Catalogue
 from penstock.clock import timestamp_of
-from penstock.errors import InvalidRequest, MissingCapability
+from penstock.errors import InvalidRequest, MissingCapability, Unauthenticated
 from penstock.ingress.apis import READERS, api_of
 from penstock.ingress.asked import Asked, Wish, wish_of
 from penstock.ingress.caller_headers import TRUE, CallerHeaders, label
@@ -64,6 +64,14 @@ class RequestReader:
     def find_key(self, headers: CallerHeaders) -> Key | None:
         """The caller's key, if it is known here; `authenticate` looks further."""
         return self._keys.find_hashed(headers.secret_sha256())
+
+    def find_account(self, headers: CallerHeaders) -> str:
+        """The account of the caller's key, if the key is known here; else ""."""
+        try:
+            key = self.find_key(headers)
+        except Unauthenticated:
+            return ""
+        return "" if key is None or key.account is None else key.account.id
 
     async def authenticate(self, headers: CallerHeaders) -> Key:
         return self.find_key(headers) or await self._keys.look_up(headers.secret())

@@ -23,16 +23,22 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drain_seconds: Annotated[int, Meta(ge=0, le=86400)] = 60
     # The largest body of a request.
     body_bytes_max: Annotated[int, Meta(ge=1024, le=2**31)] = 32 * 2**20
-    # All bodies that one worker holds at a time.
+    # All bodies that one worker holds at a time, from their first byte until they are read.
     bodies_bytes_max: Annotated[int, Meta(ge=1024, le=2**40)] = 1024 * 2**20
+    # The share of `bodies_bytes_max` for requests whose key the worker does not know (yet).
+    bodies_share_unknown_max: Annotated[float, Meta(gt=0, le=1)] = 1 / 16
+    # The share of `bodies_bytes_max` for one account; one body of `body_bytes_max` always fits.
+    bodies_share_per_account_max: Annotated[float, Meta(gt=0, le=1)] = 0.25
     # The largest headers of a request, all together.
     header_bytes_max: Annotated[int, Meta(ge=1024, le=2**20)] = 64 * 1024
     # How long a client may take to send its headers.
     header_seconds: Annotated[float, Meta(gt=0, le=600)] = 10.0
-    # How long a body may take before its rate counts, and how often the rate is looked at.
+    # The window over which a body's rate is measured, again and again until the body is whole.
     body_grace_seconds: Annotated[float, Meta(gt=0, le=600)] = 5.0
-    # The least rate at which a body must come, after `body_grace_seconds`.
+    # The least rate at which a body must come in each window of `body_grace_seconds`.
     body_bytes_per_second_min: Annotated[int, Meta(ge=0, le=2**30)] = 1024
+    # How long a body may take in all, whatever its rate; uploads of files too.
+    body_seconds_max: Annotated[float, Meta(ge=1, le=86_400)] = 600.0
     # How long an idle connection is kept open.
     keep_alive_seconds: Annotated[int, Meta(ge=1, le=3600)] = 75
     # Open client connections per worker; more are answered 503.

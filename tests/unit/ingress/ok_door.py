@@ -4,7 +4,8 @@ import asyncio
 from typing import cast
 
 from penstock.clock import Clock, TimerWheel
-from penstock.errors import Error
+from penstock.errors import Error, Unauthenticated
+from penstock.ingress.caller_headers import CallerHeaders
 from penstock.ingress.exchange import Exchange
 from penstock.ingress.hot import HotDoor, Ways
 from penstock.ingress.settings import Settings
@@ -22,8 +23,17 @@ class Door(HotDoor):
 
     async def serve(self, exchange: Exchange) -> None:
         await asyncio.sleep(0)
+        self.body_budget.release(exchange)
         self.bodies.append(exchange.take_body())
         exchange.answer(200, b"", b"ok")
+
+    def account_of(self, headers: CallerHeaders) -> str:
+        """A secret that begins with `sk` is a key of the account of that name."""
+        try:
+            secret = headers.secret()
+        except Unauthenticated:
+            return ""
+        return secret.decode() if secret.startswith(b"sk") else ""
 
     def refuse(self, exchange: Exchange, error: Error) -> None:
         self.refused.append(error.status)

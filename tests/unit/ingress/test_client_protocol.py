@@ -103,7 +103,7 @@ def run(test: Callable[[Client], Awaitable[None]]) -> None:
         client = Client(Settings(client_stall_seconds=STALL_SECONDS, header_seconds=60.0))
         await test(client)
         client.protocol.connection_lost(None)
-        assert client.door.body_bytes == 0
+        assert client.door.body_budget.held_bytes == 0
 
     asyncio.run(connect())
 
@@ -193,5 +193,57 @@ def test_tunnel_is_not_read_twice() -> None:
         await client.send(PAGE + b"CONNECT /healthz HTTP/1.1\r\nhost: x\r\n\r\n" + PAGE)
         assert client.answers == 2
         assert client.wire.is_over
+
+    run(test)
+
+
+@pytest.mark.parametrize("first", [PAGE, post(b"first")], ids=["page", "hot"])
+@pytest.mark.parametrize("stray", [b"\x00", b"GARBAGE\r\n", PAGE[:10] + b"\x00"])
+def test_what_came_before_a_stray_byte_is_answered_and_then_closed(
+    first: bytes, stray: bytes
+) -> None:
+    async def test(client: Client) -> None:
+        await client.send(first * 3 + stray)
+        assert client.answers == 3
+        assert client.wire.written.count(b"HTTP/1.1 ") == 3
+        assert client.wire.is_over
+
+    run(test)
+
+
+def test_request_that_breaks_behind_others_is_dropped_and_they_are_answered() -> None:
+    chunked = b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+
+    async def test(client: Client) -> None:
+        await client.send(post(b"a") + PAGE + post(b"b") + chunked + b"3\r\nabcX")
+        assert client.answers == 3
+        assert client.door.bodies == [b"a", b"b"]
+        assert client.wire.is_over
+
+    run(test)
+
+
+def test_page_that_is_refused_while_its_body_comes_is_told_why() -> None:
+    async def test(client: Client) -> None:
+        head = b"POST /v1/files HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n"
+        await client.send(head + b"x" * 1000)
+        for _ in range(3):
+            client.wait(6)
+        assert client.door.refused == [408]
+        assert client.wire.is_over
+        assert client.pages == []
+
+    run(test)
+
+
+def test_bodies_of_pages_count_until_they_are_read() -> None:
+    async def test(client: Client) -> None:
+        budget = client.door.body_budget
+        head = b"POST /v1/files HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n"
+        client.protocol.data_received(head + b"x" * 60_000)
+        assert budget.held_bytes == 60_000
+        await client.send(b"x" * 40_000)
+        assert client.answers == 1
+        assert budget.held_bytes == 0
 
     run(test)

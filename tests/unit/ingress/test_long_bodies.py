@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -13,8 +14,8 @@ from tests.unit.ingress.ok_door import Door
 from uvicorn.server import ServerState
 
 from penstock.clock import SystemClock
-from penstock.ingress.body_reader import LONG_BYTES
-from penstock.ingress.client_protocol import ClientProtocol
+from penstock.ingress.body_budget import HeldBody
+from penstock.ingress.client_protocol import LONG_BYTES, ClientProtocol
 from penstock.ingress.settings import Settings
 
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n"
@@ -63,8 +64,7 @@ async def connected(settings: Settings) -> AsyncIterator[Streams]:
         server.close()
         await eventually(lambda: door.connections == 0)
         door.wheel.stop()
-        assert door.body_bytes == 0
-        assert door.announced_bytes == 0
+        assert door.body_budget.held_bytes == 0
 
 
 async def eventually(is_so: Callable[[], bool]) -> None:
@@ -128,18 +128,16 @@ def run_and_compare(test: Callable[[Streams], Awaitable[None]], bodies: list[byt
     run(compared)
 
 
-def test_place_is_kept_while_a_long_body_comes_and_counted_as_it_comes() -> None:
+def test_long_body_counts_as_it_comes_until_it_is_read() -> None:
     async def test(streams: Streams) -> None:
-        door = streams.door
+        budget = streams.door.body_budget
         await streams.send(HEAD % 1_000_000 + b"x" * 1000)
-        await eventually(lambda: door.announced_bytes == 1_000_000)
-        assert door.body_bytes == 1000
+        await eventually(lambda: budget.held_bytes == 1000)
         await streams.send(b"x" * 5000)
-        await eventually(lambda: door.body_bytes == 6000)
+        await eventually(lambda: budget.held_bytes == 6000)
         await streams.send(b"x" * 994_000)
         await streams.until_answered()
-        assert door.announced_bytes == 0
-        assert door.body_bytes == 0
+        assert budget.held_bytes == 0
 
     run(test)
 
@@ -151,10 +149,9 @@ def test_client_that_leaves_in_the_middle_takes_all_with_it(is_first: bool) -> N
             await streams.send(HEAD % 100_000 + body_of(100_000))
             await streams.until_answered()
         await streams.send(HEAD % 1_000_000 + b"x" * 100_000)
-        await eventually(lambda: streams.door.body_bytes == 100_000)
+        await eventually(lambda: streams.door.body_budget.held_bytes == 100_000)
         streams.to.transport.abort()
         await eventually(lambda: streams.door.connections == 0)
-        assert streams.door.announced_bytes == 0
         assert len(streams.door.bodies) == (0 if is_first else 1)
 
     run(test)
@@ -169,49 +166,17 @@ def test_client_that_ends_its_side_in_the_middle_is_closed() -> None:
     run(test)
 
 
-def test_more_announced_than_all_bodies_may_have_is_read_in_parts() -> None:
-    """Announcing costs nothing, so nobody is refused for what others announced."""
-    bodies = [body_of(150_000), body_of(150_000, 1)]
-
-    async def test(streams: Streams) -> None:
-        door = streams.door
-        door.announced_bytes += 200_000
-        for body in bodies:
-            await streams.send(HEAD % len(body) + body[:20_000], body[20_000:90_000], body[90_000:])
-            await streams.until_answered()
-        door.announced_bytes -= 200_000
-        assert door.bodies == bodies
-
-    run(test, bodies_bytes_max=300_000, body_bytes_max=200_000)
-
-
-def test_no_memory_for_a_place_means_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_room(length: int) -> None:
-        raise MemoryError(length)
-
-    monkeypatch.setattr("penstock.ingress.body_reader.Unfilled", no_room)
-    body = body_of(500_000)
-
-    async def test(streams: Streams) -> None:
-        for _ in range(2):
-            await streams.send(HEAD % len(body) + body[:100_000], body[100_000:])
-            await streams.until_answered()
-        assert streams.door.bodies == [body, body]
-
-    run(test)
-
-
 def test_bodies_that_are_too_much_together_are_refused_as_they_come() -> None:
     async def test(streams: Streams) -> None:
-        streams.door.body_bytes += 250_000
+        others = HeldBody("sk-others")
+        streams.door.body_budget.hold(others, 250_000)
         await streams.send(HEAD % 150_000 + b"x" * 20_000, b"x" * 50_000)
         assert b" 503 " in await streams.reader.readline()
         await streams.reader.read()
-        streams.door.body_bytes -= 250_000
-        assert streams.door.announced_bytes == 0
+        streams.door.body_budget.release(others)
         assert streams.door.bodies == []
 
-    run(test, bodies_bytes_max=300_000)
+    run(test, bodies_bytes_max=300_000, bodies_share_unknown_max=1)
 
 
 def test_head_that_comes_alone_is_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,18 +205,67 @@ def test_what_came_with_a_known_head_counts_for_the_rate() -> None:
         await streams.send(HEAD % 70_000 + body_of(70_000))
         await streams.until_answered()
         await streams.send(HEAD % 70_000 + b"x" * 10_000)
-        # Twice the least rate so far.
-        await asyncio.sleep(0.5)
+        # Nothing has come since, in a part of the first window.
+        await asyncio.sleep(0.3)
         await streams.send(b"x" * 60_000)
         await streams.until_answered()
 
-    run(test, body_grace_seconds=0.2, body_bytes_per_second_min=10_000)
+    run(test, body_grace_seconds=0.5, body_bytes_per_second_min=10_000)
 
 
 def test_slow_long_body_is_refused() -> None:
     async def test(streams: Streams) -> None:
         await streams.send(HEAD % 1_000_000 + b"x" * 1000)
         assert b" 408 " in await streams.reader.readline()
-        assert streams.door.announced_bytes == 0
+        assert streams.door.body_budget.held_bytes == 0
 
     run(test, body_grace_seconds=0.2, body_bytes_per_second_min=100_000)
+
+
+def test_bytes_that_came_at_once_do_not_pay_for_silence() -> None:
+    async def test(streams: Streams) -> None:
+        await streams.send(HEAD % 1_000_000 + b"x" * 999_998)
+        began = asyncio.get_running_loop().time()
+        assert b" 408 " in await streams.reader.readline()
+        # The window in which they came, and one of silence.
+        assert asyncio.get_running_loop().time() - began < 2
+
+    run(test, body_grace_seconds=0.2, body_bytes_per_second_min=1000)
+
+
+def test_body_that_takes_too_long_in_all_is_refused_whatever_its_rate() -> None:
+    async def test(streams: Streams) -> None:
+        await streams.send(HEAD % 1_000_000 + b"x" * 1000)
+
+        async def go_on() -> None:
+            while True:
+                await streams.send(b"x" * 100)
+                await asyncio.sleep(0.02)
+
+        async with asyncio.TaskGroup() as group:
+            going_on = group.create_task(go_on())
+            assert b" 408 " in await streams.reader.readline()
+            going_on.cancel()
+
+    run(test, body_grace_seconds=0.2, body_bytes_per_second_min=1000, body_seconds_max=1)
+
+
+def test_body_in_tiny_chunks_takes_no_more_than_its_own_size() -> None:
+    """As a list of parts, two million chunks of two bytes took 60 times their own size."""
+
+    async def test(streams: Streams) -> None:
+        chunked = (
+            b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+        )
+        chunks = b"2\r\nab\r\n" * 100_000
+        tracemalloc.start()
+        await streams.send(chunked, chunks)
+        await eventually(lambda: streams.door.body_budget.held_bytes == 200_000)
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert held < 600_000 + len(chunks)
+        await streams.send(b"0\r\n\r\n")
+        await streams.until_answered()
+        assert streams.door.bodies == [b"ab" * 100_000]
+
+    run(test)
