@@ -101,7 +101,8 @@ def configuration() -> str:
         "One TOML file (`--config`, `PENSTOCK_CONFIG`, `./penstock.toml` or "
         "`/etc/penstock/penstock.toml`), and environment variables over it: "
         "`PENSTOCK_INGRESS_PORT=9000` sets `ingress.port`. `penstock config show` prints each "
-        "value and where it came from.\n",
+        "value and where it came from. `PENSTOCK_URL`, `PENSTOCK_KEY` and `PENSTOCK_ACCOUNT` are "
+        "no settings: [commands that are clients of a gateway](../cli.md#penstock) read them.\n",
     ]
     for room in Config.__struct_fields__:
         settings: type[msgspec.Struct] = get_type_hints(Config)[room]

@@ -33,6 +33,13 @@ PREFIX: Final = "PENSTOCK_"
 FILE_VARIABLE: Final = "PENSTOCK_CONFIG"
 # Where downloads are kept between runs, shared with the Makefile and deploy/cpu-engine; no setting.
 CACHE_VARIABLE: Final = "PENSTOCK_CACHE"
+# The gateway, key and account of commands that are a gateway's clients; no settings.
+URL_VARIABLE: Final = "PENSTOCK_URL"
+KEY_VARIABLE: Final = "PENSTOCK_KEY"
+ACCOUNT_VARIABLE: Final = "PENSTOCK_ACCOUNT"
+_NO_SETTINGS: Final = frozenset(
+    {FILE_VARIABLE, CACHE_VARIABLE, URL_VARIABLE, KEY_VARIABLE, ACCOUNT_VARIABLE}
+)
 SEARCHED: Final = (Path("penstock.toml"), Path("/etc/penstock/penstock.toml"))
 SECRET: Final = frozenset(
     {"store.dsn", "store.objects_access_key", "store.objects_secret_key", "engine.api_keys"}
@@ -81,7 +88,7 @@ def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> 
         tree = _read_file(found)
         sources = _names_in(tree, str(found))
     for variable, text in sorted(environ.items()):
-        if not variable.startswith(PREFIX) or variable in {FILE_VARIABLE, CACHE_VARIABLE}:
+        if not variable.startswith(PREFIX) or variable in _NO_SETTINGS:
             continue
         room, name = _name_of(variable)
         tree.setdefault(room, {})[name] = _value_of(variable, text, room, name)
@@ -91,6 +98,21 @@ def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> 
     except msgspec.ValidationError as wrong:
         raise ConfigError(_explain(str(wrong), sources)) from None
     return Loaded(config, sources)
+
+
+class ClientDefaults(msgspec.Struct, frozen=True):
+    """What a client command takes where its options say nothing; empty where nothing is set."""
+
+    url: str = ""
+    key: str = ""
+    account: str = ""
+
+
+def client_defaults(environ: Mapping[str, str] | None = None) -> ClientDefaults:
+    """PENSTOCK_URL, PENSTOCK_KEY and PENSTOCK_ACCOUNT. Servers do not read them."""
+    environ = os.environ if environ is None else environ  # noqa: TID251 - the one reader
+    names = (URL_VARIABLE, KEY_VARIABLE, ACCOUNT_VARIABLE)
+    return ClientDefaults(*(environ.get(name, "").strip() for name in names))
 
 
 class Shown(msgspec.Struct, frozen=True):

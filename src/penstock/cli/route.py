@@ -14,6 +14,7 @@ from penstock.cli.http_call import HttpAnswer, HttpCaller
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, print_json, print_table
 from penstock.cli.running_gateway import KeyFileOption, UrlOption, gateway_url, read_secret
+from penstock.config import client_defaults
 from penstock.wire.errors import OpenAIErrorAnswer
 from penstock.wire.routing import Candidate, RoutingAnswer
 
@@ -33,7 +34,10 @@ def explain(  # noqa: PLR0913 - each is an option of the command line
     *,
     session: Annotated[str, typer.Option(help="The session it belongs to.")] = "",
     account: Annotated[
-        str, typer.Option(help="Whose request it is; needed with an operator key.")
+        str,
+        typer.Option(
+            help="Whose request it is; needed with an operator key; PENSTOCK_ACCOUNT if not given."
+        ),
     ] = "",
     url: UrlOption = "",
     key_file: KeyFileOption = None,
@@ -47,9 +51,10 @@ def explain(  # noqa: PLR0913 - each is an option of the command line
     config = invocation(context).load().config
     body = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     caller = HttpCaller(api_keys={"*": read_secret(key_file, state)})
+    account = account or client_defaults().account
     path = f"{_PATH}?account={quote(account, safe='')}" if account else _PATH
     headers = {"x-session-affinity": session} if session else {}
-    answer = _read(caller.post(url or gateway_url(config, state), path, body, headers))
+    answer = _read(caller.post(gateway_url(url, config, state), path, body, headers))
     if json:
         print_json(answer)
     else:

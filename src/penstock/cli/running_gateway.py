@@ -1,4 +1,7 @@
-"""The gateway that a command speaks to, and the key for it: as told, or those of `penstock up`."""
+"""The gateway that a command speaks to, and the key for it.
+
+From the options, else from PENSTOCK_URL and PENSTOCK_KEY, else those of `penstock up`.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,20 +10,29 @@ import typer
 
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.up.state import UpState
-from penstock.config import Config
+from penstock.config import Config, client_defaults
 
 UrlOption = Annotated[
-    str, typer.Option("--url", help="The gateway; that of --state or of ingress.port if not given.")
+    str,
+    typer.Option(
+        "--url",
+        help="The gateway; PENSTOCK_URL, or that of --state or of ingress.port, if not given.",
+    ),
 ]
 KeyFileOption = Annotated[
     Path | None,
     typer.Option(
-        "--key-file", help="A file with the key's secret; the key of --state if not given."
+        "--key-file",
+        help="A file with the key's secret; PENSTOCK_KEY, or the key of --state, if not given.",
     ),
 ]
 
 
-def gateway_url(config: Config, state: Path) -> str:
+def gateway_url(given: str, config: Config, state: Path) -> str:
+    """`given` is the option."""
+    named = given or client_defaults().url
+    if named:
+        return named
     running = UpState(state).read_running()
     if running is not None:
         return f"http://{running.host}:{running.port}"
@@ -30,10 +42,13 @@ def gateway_url(config: Config, state: Path) -> str:
 def read_secret(key_file: Path | None, state: Path) -> str:
     if key_file is not None:
         return key_file.read_text().strip()
+    if key := client_defaults().key:
+        return key
     credentials = UpState(state).read_credentials()
     if credentials is None:
         raise CommandFailed(
-            f"There is no key: {state} is not the folder of a `penstock up`. Pass --key-file.",
+            f"There is no key: {state} is not the folder of a `penstock up`. Pass --key-file, or"
+            " set PENSTOCK_KEY.",
             ExitCode.USAGE,
         )
     return credentials.secret

@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 from penstock.cli.commands import app
 
 Penstock = Callable[..., Result]
+_CLIENT = ("PENSTOCK_URL", "PENSTOCK_KEY", "PENSTOCK_ACCOUNT")
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ def penstock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pensto
     """`penstock("models", "list")` in an empty folder, without settings of this machine."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("penstock.config.SEARCHED", (Path("penstock.toml"),))
-    for name in ("PENSTOCK_CONFIG", "PENSTOCK_STORE_DSN"):
+    for name in ("PENSTOCK_CONFIG", "PENSTOCK_STORE_DSN", *_CLIENT):
         monkeypatch.delenv(name, raising=False)
     root = logging.getLogger()
     before = (list(root.handlers), root.level)

@@ -10,11 +10,18 @@ from rich.markup import escape
 
 from penstock.cli.bench import options
 from penstock.cli.bench.agents import AgentLoad
-from penstock.cli.bench.client import Access, base_url
+from penstock.cli.bench.client import Access
 from penstock.cli.bench.display import show_progress
 from penstock.cli.bench.driver import Drive, Driver
 from penstock.cli.bench.figures import Report, first_tokens_ms, report
-from penstock.cli.bench.order import BenchOrder, Outputs, first_model, read_key, read_prices
+from penstock.cli.bench.order import (
+    BenchOrder,
+    Outputs,
+    first_model,
+    read_addresses,
+    read_key,
+    read_prices,
+)
 from penstock.cli.bench.plot import check_plot, write_plot
 from penstock.cli.bench.sample import Sample
 from penstock.cli.bench.tables import closing
@@ -26,7 +33,7 @@ from penstock.clock import SystemClock
 
 
 def bench(  # noqa: PLR0913 - each is an option of the command line
-    url: options.Url,
+    url: options.Url = None,
     *,
     key: options.Key = "",
     key_file: options.KeyFile = None,
@@ -60,8 +67,8 @@ def bench(  # noqa: PLR0913 - each is an option of the command line
 
     Ctrl-C ends it with the figures so far.
     """
-    access = Access(read_key(key, key_file), ca_file, timeout)
-    urls = tuple(base_url(each) for each in url)
+    urls, own_key = read_addresses(url)
+    access = Access(read_key(key or own_key, key_file), ca_file, timeout)
     check_plot(plot)
     seed = _fresh_seed() if seed is None else seed
     order = BenchOrder(

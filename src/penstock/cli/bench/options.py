@@ -6,10 +6,11 @@ from typing import Annotated
 import typer
 
 Url = Annotated[
-    list[str],
+    list[str] | None,
     typer.Argument(
         metavar="URL",
-        help="An OpenAI-compatible address; of several, each takes a request in turn.",
+        help="An OpenAI-compatible address; of several, each takes a request in turn; PENSTOCK_URL,"
+        " with PENSTOCK_KEY, if none is given.",
     ),
 ]
 Key = Annotated[str, typer.Option(help="The API key, where one is wanted.")]

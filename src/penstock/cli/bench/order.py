@@ -6,13 +6,14 @@ from typing import Final
 import msgspec
 
 from penstock.cli.bench.agents import AgentLoad
-from penstock.cli.bench.client import Access
+from penstock.cli.bench.client import Access, base_url
 from penstock.cli.bench.driver import Drive
 from penstock.cli.bench.load import Load
 from penstock.cli.bench.trace import TraceLoad, read_trace
 from penstock.cli.dollars import read_usd
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.http_call import HttpCaller
+from penstock.config import client_defaults
 from penstock.errors import ReplicaUnreachable
 from penstock.records.price import Price
 
@@ -75,6 +76,20 @@ def first_model(url: str, access: Access) -> str:
             f"{url}/models lists no model (status {answer.status}): name one with --model."
         )
     return models[0].id
+
+
+def read_addresses(given: list[str] | None) -> tuple[tuple[str, ...], str]:
+    """The base URLs, and PENSTOCK_KEY if they are PENSTOCK_URL.
+
+    The key of one's gateway is not sent to an address that is named on the command line: that may
+    be anybody's.
+    """
+    if given:
+        return tuple(base_url(each) for each in given), ""
+    defaults = client_defaults()
+    if not defaults.url:
+        raise CommandFailed("Name an address to measure, or set PENSTOCK_URL.", ExitCode.USAGE)
+    return (base_url(defaults.url),), defaults.key
 
 
 def read_key(key: str, key_file: Path | None) -> str:

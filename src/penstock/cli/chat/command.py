@@ -53,7 +53,7 @@ def chat(  # noqa: PLR0913 - each is an option of the command line
 ) -> None:
     """Talk to a model, and see tokens, cached tokens and cost after each turn."""
     config = invocation(context).load().config
-    gateway = GatewayStream(url or gateway_url(config, state), read_secret(key_file, state))
+    gateway = GatewayStream(gateway_url(url, config, state), read_secret(key_file, state))
     chosen = model or _first_model(gateway)
     named = session or _new_session()
     talk = Conversation(chosen, named, system=system, max_tokens=max_tokens)
