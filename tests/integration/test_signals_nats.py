@@ -18,7 +18,7 @@ from tests.integration.signals_worker import CELL, Worker, eventually
 
 from penstock.records.signal import LoadClaim, PeerState, SentPrompt
 from penstock.signals import CellKey, Counts, Drop, Settings
-from penstock.signals.nats import NatsLine
+from penstock.signals.nats import NatsLine, find_problem
 
 CLAIM = LoadClaim("r", 1000, 300, 0.5, 0.5, 2, 1, 5000)
 
@@ -271,3 +271,9 @@ async def test_a_line_ends_at_whatever_moment_it_is_told_to(folder: Path) -> Non
                 assert not line.is_up
     finally:
         server.stop()
+
+
+async def test_one_try_tells_whether_nats_can_be_reached(folder: Path, server: NatsServer) -> None:
+    assert await find_problem(settings(folder, server, "a")) == ""
+    server.stop()
+    assert await find_problem(settings(folder, server, "a")) != ""

@@ -5,6 +5,7 @@ import contextlib
 import gc
 import logging
 import signal
+import socket
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TypedDict
@@ -49,6 +50,7 @@ from penstock.serving.submission import JobDesk
 from penstock.signals import (
     CellKey,
     Exchange,
+    Reach,
     open_table,
     worker_identity,
 )
@@ -133,6 +135,7 @@ class GatewayWorker:
         self.door.on_drain = self.events.feed.end_all
         self.pages = self._build_pages(reader)
         self.exchange: Exchange | None = None
+        self.reach = Reach(config.signals, config.fleet.host or socket.gethostname())
         self.is_loaded = False
 
     def _build_pages(self, reader: RequestReader) -> Pages:
@@ -143,7 +146,8 @@ class GatewayWorker:
                 "replica_ready": lambda: any(
                     self.roster.ready(m.id) for m in self.catalogue.models
                 ),
-            }
+            },
+            lambda: [self.reach.problem] if self.reach.problem else [],
         )
         return Pages(
             models=ModelPages(reader, self.catalogue, self.roster.wanted_models, self.clock),
@@ -276,17 +280,21 @@ class GatewayWorker:
     async def _follow(self) -> None:
         """Pass on what the roster learned, and write the log lines that have gathered."""
         seen = -1
+        hosts: set[str] = set()
         while True:
             if self.roster.version != seen:
                 seen = self.roster.version
                 replicas = self.roster.all()
+                hosts = {replica.host for replica in replicas}
                 self.clients.keep_only(replicas)
                 self.router.keep_only(replicas)
                 if self.table is not None:
                     self.table.keep_only([replica.id for replica in replicas])
             # Also without news: an ejected replica that was restored has slots again.
             self.gate.capacity_changed()
-            self.gate.measure(self.clock.monotonic())
+            now = self.clock.monotonic()
+            self.gate.measure(now)
+            self.reach.note(hosts, now, is_up=self.exchange is not None and self.exchange.is_up)
             self.request_log.flush()
             await asyncio.sleep(_FLUSH_SECONDS)
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+from typing import Final
 
 from penstock.app.job_rooms import desk_rooms
 from penstock.catalogue import load_catalogue
@@ -21,9 +22,12 @@ from penstock.signals import (
     CellKey,
     Engines,
     KeeperExchange,
+    Reach,
     keeper_identity,
 )
 from penstock.store import Objects, Store
+
+_HOSTS_SECONDS: Final = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -72,17 +76,33 @@ def announcing(
     async def announce(keeper_id: str, engines: Engines) -> None:
         if station is not None:
             station.take_name(keeper_id)
-        if config.signals.transport == "off":
-            return
         cell = await _cell_key(config, store)
         who, how = keeper_identity(keeper_id), config.signals
+        line: Announcer | KeeperExchange
         if station is None:
-            await Announcer(who, cell, how, clock, engines).run()
+            line = Announcer(who, cell, how, clock, engines)
         else:
             told = station.told(engines)
-            await KeeperExchange(who, cell, how, clock, station.router, told).run()
+            line = KeeperExchange(who, cell, how, clock, station.router, told)
+        roster = RosterMirror(store, clock, config.fleet)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(roster.run())
+            group.create_task(_watch_hosts(config, roster, clock, line))
+            if how.transport != "off":
+                group.create_task(line.run())
 
     return announce
+
+
+async def _watch_hosts(
+    config: Config, roster: RosterMirror, clock: Clock, line: Announcer | KeeperExchange
+) -> None:
+    """Log when the roster has a host that this keeper's signals do not reach, until cancelled."""
+    reach = Reach(config.signals, config.fleet.host or socket.gethostname())
+    while True:
+        hosts = {replica.host for replica in roster.all()}
+        reach.note(hosts, clock.monotonic(), is_up=line.is_up)
+        await asyncio.sleep(_HOSTS_SECONDS)
 
 
 async def _cell_key(config: Config, store: Store) -> CellKey:

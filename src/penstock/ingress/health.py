@@ -1,4 +1,7 @@
-"""`/healthz`: this worker is alive. `/readyz`: it can serve, or what is missing."""
+"""`/healthz`: this worker is alive. `/readyz`: it can serve, or what is missing.
+
+`/readyz?verbose` adds what does not keep it from serving, and should be mended all the same.
+"""
 
 from collections.abc import Callable
 
@@ -7,21 +10,28 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 Check = Callable[[], bool]
+Warnings = Callable[[], list[str]]
 
 
 class HealthPages:
     """`checks` are named claims about this worker, each cheap to ask."""
 
-    def __init__(self, checks: dict[str, Check]) -> None:
+    def __init__(self, checks: dict[str, Check], warnings: Warnings = list) -> None:
         self._checks = checks
+        self._warnings = warnings
 
     async def alive(self, _: Request) -> Response:
         return Response(b'{"status":"ok"}', media_type="application/json")
 
-    async def ready(self, _: Request) -> Response:
+    async def ready(self, request: Request) -> Response:
         states = {name: check() for name, check in self._checks.items()}
         is_ready = all(states.values())
-        body = {"status": "ready" if is_ready else "not ready", "checks": states}
+        body: dict[str, object] = {
+            "status": "ready" if is_ready else "not ready",
+            "checks": states,
+        }
+        if "verbose" in request.query_params:
+            body["warnings"] = self._warnings()
         return Response(
             msgspec.json.encode(body),
             status_code=200 if is_ready else 503,

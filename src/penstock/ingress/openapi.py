@@ -111,6 +111,7 @@ _MADE: Final = {
 def _paths() -> Schema:
     account = {"name": "account_id", "in": "path", "required": True, "schema": {"type": "string"}}
     model = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
+    verbose = _query("verbose", {"type": "string"}, "Any value: `warnings` are listed too.")
     named_model = {"name": "model", "in": "query", "required": True, "schema": {"type": "string"}}
     forms = (
         "RunMessagesRequest", "RunPromptRequest", "RunInputRequest", "RunTextRequest",
@@ -157,7 +158,7 @@ def _paths() -> Schema:
         ),
         "/v1/routing/explain": _explain(),
         "/healthz": {"get": _open_page("Is this worker alive")},
-        "/readyz": {"get": _open_page("Can it serve")},
+        "/readyz": {"get": _open_page("Can it serve") | {"parameters": [verbose]}},
         "/openapi.json": {"get": _open_page("This description")},
     }  # fmt: skip
 

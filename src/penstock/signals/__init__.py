@@ -8,6 +8,7 @@ from penstock.signals.counts import Counts, Drop
 from penstock.signals.exchange import Announcer, CellKey, Engines, Exchange, KeeperExchange
 from penstock.signals.identity import Identity, keeper_identity, worker_identity
 from penstock.signals.load_table import LoadTable, open_table
+from penstock.signals.reach import Reach
 from penstock.signals.settings import Settings
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Identity",
     "KeeperExchange",
     "LoadTable",
+    "Reach",
     "Settings",
     "keeper_identity",
     "open_table",

@@ -126,6 +126,11 @@ class Exchange:
         self.state = PeerState.ALONE
         self._noted: tuple[PeerState, int] | None = None
 
+    @property
+    def is_up(self) -> bool:
+        """Whether the transport that reaches furthest is connected."""
+        return self._line.is_up
+
     async def run(self) -> None:
         """Speak and listen until cancelled."""
         await self._line.run(self._heard, self._turn)
@@ -215,6 +220,11 @@ class Announcer:
         self._clock = clock
         self._engines = engines
         self.counts = self._line.counts
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the transport that reaches furthest is connected."""
+        return self._line.is_up
 
     async def run(self) -> None:
         """Speak until cancelled."""

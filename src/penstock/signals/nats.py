@@ -24,6 +24,17 @@ from penstock.signals.settings import Settings
 logger = logging.getLogger(__name__)
 
 
+async def find_problem(settings: Settings) -> str:
+    """Connect once, and disconnect: what went wrong, or empty."""
+    client = Client()
+    try:
+        await client.connect(**_options(settings))
+        await client.close()
+    except (OSError, ValueError, NatsError) as wrong:
+        return f"{type(wrong).__name__}: {wrong}"
+    return ""
+
+
 class NatsLine:
     """One connection at a time. `is_up` while it stands."""
 
@@ -67,7 +78,7 @@ class NatsLine:
 
         client = Client()
         try:
-            await client.connect(**self._options())
+            await client.connect(**_options(self._settings))
             settings = self._settings
             await client.subscribe(
                 self._subject,
@@ -96,35 +107,35 @@ class NatsLine:
                         await client.publish(self._subject, data)
                 await client.close()
 
-    def _options(self) -> dict[str, Any]:
-        settings = self._settings
-        options: dict[str, Any] = {
-            "servers": [url.strip() for url in settings.nats_url.split(",")],
-            "error_cb": _ignore,
-            "name": "penstock",
-            # Connections are renewed by `run`: the client's own way gives up in some cases.
-            "allow_reconnect": False,
-            "no_echo": True,
-            "connect_timeout": settings.nats_connect_seconds,
-            "ping_interval": settings.nats_ping_seconds,
-            "pending_size": settings.nats_pending_max * settings.message_bytes_max,
-        }
-        if settings.nats_password_file:
-            secret = Path(settings.nats_password_file).read_text().strip()
-            if settings.nats_user:
-                options |= {"user": settings.nats_user, "password": secret}
-            else:
-                options["token"] = secret
-        if settings.nats_ca_file or settings.nats_certificate_file:
-            options["tls"] = _tls(settings)
-        return options
-
     def _say_missed(self, wrong: Exception) -> None:
         """Once for each time that it is lost, not for every attempt."""
         if not self._is_missed:
             extra = {"action": "nats_missed", "error": f"{type(wrong).__name__}: {wrong}"}
             logger.warning("nats cannot be reached", extra=extra)
         self._is_missed = True
+
+
+def _options(settings: Settings) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "servers": [url.strip() for url in settings.nats_url.split(",")],
+        "error_cb": _ignore,
+        "name": "penstock",
+        # Connections are renewed by `run`: the client's own way gives up in some cases.
+        "allow_reconnect": False,
+        "no_echo": True,
+        "connect_timeout": settings.nats_connect_seconds,
+        "ping_interval": settings.nats_ping_seconds,
+        "pending_size": settings.nats_pending_max * settings.message_bytes_max,
+    }
+    if settings.nats_password_file:
+        secret = Path(settings.nats_password_file).read_text().strip()
+        if settings.nats_user:
+            options |= {"user": settings.nats_user, "password": secret}
+        else:
+            options["token"] = secret
+    if settings.nats_ca_file or settings.nats_certificate_file:
+        options["tls"] = _tls(settings)
+    return options
 
 
 def _is_cancelled() -> bool:

@@ -12,6 +12,7 @@ from penstock.cli.doctor.check import Check, Verdict, fail, ok, warn
 from penstock.cli.doctor.engines import Engine, check_engine
 from penstock.cli.doctor.host import check_descriptors, check_disk, check_ports
 from penstock.cli.doctor.postgres import check_postgres, unreachable
+from penstock.cli.doctor.signals import check_signals
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.http_call import HttpCaller
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
@@ -45,6 +46,7 @@ def doctor(
 
 async def _look(config: Config, state: UpState) -> list[Check]:
     checks, replicas = await _look_at_postgres(config, state)
+    checks.append(await check_signals(config, {replica.host for replica in replicas}))
     checks.append(_catalogue(config))
     caller = HttpCaller(api_keys=config.engine.api_keys, ca_file=config.engine.ca_file, seconds=60)
     engines = _engines(config, state, replicas)

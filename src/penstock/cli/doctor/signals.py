@@ -1,0 +1,30 @@
+"""The doctor's look at signals: whether the hosts of the roster can hear each other."""
+
+import socket
+from collections.abc import Iterable
+
+from penstock.cli.doctor.check import Check, ok, warn
+from penstock.config import Config
+from penstock.signals import Settings
+from penstock.signals.reach import ADVICE, reach_problem
+
+_NAME = "signals"
+
+
+async def check_signals(config: Config, roster_hosts: Iterable[str]) -> Check:
+    """`roster_hosts` are those of the replicas; this machine counts as one too."""
+    settings = config.signals
+    hosts = len({config.fleet.host or socket.gethostname(), *roster_hosts} - {""})
+    if settings.transport == "nats" and (problem := await _nats_problem(settings)):
+        advice = "Start it, or correct signals.nats_url; gateways route by what they know alone."
+        return warn(_NAME, f"NATS cannot be reached ({problem})", advice)
+    if problem := reach_problem(settings, hosts, is_up=True):
+        return warn(_NAME, problem, ADVICE)
+    return ok(_NAME, f"{settings.transport}, {hosts} host{'s' if hosts > 1 else ''}")
+
+
+async def _nats_problem(settings: Settings) -> str:
+    # Only where it is wanted: no other command needs the client of NATS.
+    from penstock.signals.nats import find_problem  # noqa: PLC0415 - see above
+
+    return await find_problem(settings)
