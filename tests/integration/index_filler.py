@@ -8,7 +8,7 @@ import random
 import sys
 from pathlib import Path
 
-from penstock.routing.prefix_index import PrefixIndex, Shelf
+from penstock.routing.prefix.index import PrefixIndex, ReplicaPrefixes
 
 REPLICAS = 64
 LINKS = 5
@@ -23,14 +23,16 @@ def resident_bytes() -> int:
     return int(line.split()[1]) * 1024
 
 
-def fill(index: PrefixIndex, shelves: list[Shelf], chance: random.Random, links: int) -> None:
+def fill(
+    index: PrefixIndex, replicas: list[ReplicaPrefixes], chance: random.Random, links: int
+) -> None:
     """Conversations on shared system prompts, each link new but the first two."""
     tokens = (300,) * LINKS
     systems = [(chance.getrandbits(62) | 1, chance.getrandbits(62) | 1) for _ in range(500)]
     for number in range(links // (LINKS - 2)):
-        shelf = shelves[number % REPLICAS]
+        prefixes = replicas[number % REPLICAS]
         new = [chance.getrandbits(62) | 1 for _ in range(LINKS - 2)]
-        index.add(shelf, (*systems[number % len(systems)], *new), tokens)
+        index.add(prefixes, (*systems[number % len(systems)], *new), tokens)
 
 
 def main() -> None:
@@ -38,10 +40,10 @@ def main() -> None:
     chance = random.Random(1)
     before = resident_bytes()
     index = PrefixIndex(links_max, 8, 16)
-    shelves = [index.shelf(number + 1, 1e12) for number in range(REPLICAS)]
-    fill(index, shelves, chance, int(links_max * 1.05))
+    replicas = [index.prefixes_of(number + 1, 1e12) for number in range(REPLICAS)]
+    fill(index, replicas, chance, int(links_max * 1.05))
     full = resident_bytes()
-    fill(index, shelves, chance, 400_000)
+    fill(index, replicas, chance, 400_000)
     figures = {
         "links": len(index),
         "bytes_held": index.bytes_held(),

@@ -12,7 +12,7 @@ from penstock.routing.knowledge import Knowledge
 from penstock.routing.known_replica import KnownReplica
 from penstock.routing.model_fleet import ModelFleet
 from penstock.routing.pick import Terms, Weighing, choose, costs, terms
-from penstock.routing.prefix_index import Held
+from penstock.routing.prefix.index import PrefixMatch
 from penstock.routing.settings import Settings
 
 # An earlier turn counts as known at the session's home when so much of it is.
@@ -106,16 +106,16 @@ class Chooser:
     def choose(self, question: Question) -> Choice | None:
         """The best replica, or None when all are barred."""
         chain, last = question.chain, question.last
-        held = self._knowledge.index.look(chain.links, chain.sizes)
-        tokens = self._prompt_tokens(question, held)
-        by_replica = held.by_replica
+        match = self._knowledge.index.look(chain.links, chain.sizes)
+        tokens = self._prompt_tokens(question, match)
+        by_replica = match.by_replica
         if last is not None and self._stays(question.request, last, tokens):
-            return Choice(last, tokens, min(by_replica.get(last.shelf.number, 0), tokens - 1))
-        home, guess = self._home(question, held, tokens)
-        candidates = self._candidates(question, held, home)
+            return Choice(last, tokens, min(by_replica.get(last.prefixes.number, 0), tokens - 1))
+        home, guess = self._home(question, match, tokens)
+        candidates = self._candidates(question, match, home)
         if not candidates:
             return None
-        cached = [by_replica.get(known.shelf.number, 0) for known in candidates]
+        cached = [by_replica.get(known.prefixes.number, 0) for known in candidates]
         guessed = candidates.index(home) if guess and home in candidates else -1
         if guessed >= 0 and guess > cached[guessed]:
             cached[guessed] = guess
@@ -130,13 +130,13 @@ class Chooser:
     def weigh(self, question: Question) -> list[Weighed]:
         """Every candidate with the parts of its cost, cheapest first: why `choose` chose."""
         chain = question.chain
-        held = self._knowledge.index.look(chain.links, chain.sizes)
-        tokens = self._prompt_tokens(question, held)
-        home, guess = self._home(question, held, tokens)
+        match = self._knowledge.index.look(chain.links, chain.sizes)
+        tokens = self._prompt_tokens(question, match)
+        home, guess = self._home(question, match, tokens)
         weighing = self._weighing(question, tokens)
         rows = []
-        for known in self._candidates(question, held, home):
-            cached = min(held.by_replica.get(known.shelf.number, 0), tokens - 1)
+        for known in self._candidates(question, match, home):
+            cached = min(match.by_replica.get(known.prefixes.number, 0), tokens - 1)
             if known is home:
                 cached = max(cached, guess)
             rows.append(Weighed(known, cached, terms(weighing, known, cached)))
@@ -182,39 +182,41 @@ class Chooser:
             return False
         return last.live_in_flight < last.slots_live
 
-    def _prompt_tokens(self, question: Question, held: Held) -> int:
+    def _prompt_tokens(self, question: Question, match: PrefixMatch) -> int:
         sizes = question.chain.sizes
         if not sizes:
             return max(1, question.request.prompt_tokens_estimate)
         rate = self._knowledge.sizes.tokens_per_byte(question.model)
         unknown = 0
-        for at in range(held.depth + 1, len(sizes)):
+        for at in range(match.depth + 1, len(sizes)):
             unknown += sizes[at]
-        return max(1, held.tokens + int(unknown * rate))
+        return max(1, match.tokens + int(unknown * rate))
 
-    def _home(self, question: Question, held: Held, tokens: int) -> tuple[KnownReplica | None, int]:
+    def _home(
+        self, question: Question, match: PrefixMatch, tokens: int
+    ) -> tuple[KnownReplica | None, int]:
         """The session's home, and how much of its earlier turns that may hold unknown to us."""
         if question.peers is not _SILENT or not question.session_key:
             # Who is heard has told us what it sent: what is not known is not there.
             return None, 0
         chain = question.chain
         home = question.fleet.home(question.session_key)
-        if home is None or not chain.earlier or held.depth + 1 >= chain.earlier:
+        if home is None or not chain.earlier or match.depth + 1 >= chain.earlier:
             return home, 0
         before = tokens * sum(chain.sizes[: chain.earlier]) // (chain.size or 1)
-        if held.by_replica.get(home.shelf.number, 0) >= _KNOWN_SHARE * before:
+        if match.by_replica.get(home.prefixes.number, 0) >= _KNOWN_SHARE * before:
             return home, 0
         return home, min(tokens - 1, int(self._knowledge.home_share * before))
 
     def _candidates(
-        self, question: Question, held: Held, home: KnownReplica | None
+        self, question: Question, match: PrefixMatch, home: KnownReplica | None
     ) -> list[KnownReplica]:
         """Those worth weighing: of a large fleet the holders, the least loaded, home and last."""
         fleet, barred = question.fleet, question.barred
         members = fleet.members
         if len(members) > self._weighed_max:
             by_number = fleet.by_number
-            some = [by_number[number] for number in held.by_replica if number in by_number]
+            some = [by_number[number] for number in match.by_replica if number in by_number]
             for known in (*fleet.least_loaded, home, question.last):
                 if known is not None and known not in some:
                     some.append(known)

@@ -9,7 +9,7 @@ from penstock.records.replica import ReplicaId
 from penstock.records.signal import EngineClaim, LoadClaim, SentPrompt, Signal
 from penstock.routing.knowledge import Knowledge, tokens_per_byte
 from penstock.routing.known_replica import KnownReplica
-from penstock.routing.link_rows import LINK_MAX
+from penstock.routing.prefix.index import LINK_MAX
 from penstock.routing.route import Route
 
 # Prompts that are kept for the next message; more are not told.
@@ -43,7 +43,7 @@ class Gossip:
         tokens = [int(size * rate) for size in chain.sizes]
         counted = None
         if route.new_from:
-            counted = self._knowledge.index.counted(known.shelf, chain.links[start])
+            counted = self._knowledge.index.counted(known.prefixes, chain.links[start])
         before = sum(tokens[:start]) if counted is None else max(0, counted - tokens[start])
         self._sent.append(
             SentPrompt(
@@ -107,8 +107,8 @@ class Gossip:
         links = tuple(heard)
         if links:
             if is_counted:
-                knowledge.index.correct(known.shelf, links[0], before + sizes[0])
-            knowledge.index.add(known.shelf, links, tuple(sizes), before=before)
+                knowledge.index.correct(known.prefixes, links[0], before + sizes[0])
+            knowledge.index.add(known.prefixes, links, tuple(sizes), before=before)
         if session:
             knowledge.sessions.note(session, known.id, links, start, opening)
 
@@ -120,7 +120,7 @@ class Gossip:
             self.suspects.add(known.replica.id)
         if claim.kv_tokens:
             known.kv_tokens = max(claim.kv_tokens, _KV_TOKENS_MIN)
-            known.shelf.capacity = float(known.kv_tokens)
+            known.prefixes.capacity = float(known.kv_tokens)
         known.tell_rate(claim.prefill_rate)
         known.keeper = keeper
         if claim.is_healthy and claim.kv_tokens:

@@ -9,7 +9,7 @@ from penstock.records.signal import EngineClaim
 from penstock.records.usage import Usage
 from penstock.routing.claims import Trials
 from penstock.routing.known_replica import NOTHING_UNHEARD, KnownReplica
-from penstock.routing.prefix_index import PrefixIndex
+from penstock.routing.prefix.index import PrefixIndex
 from penstock.routing.prompt_size import PromptSizes
 from penstock.routing.route import Route
 from penstock.routing.sessions import Sessions
@@ -51,8 +51,8 @@ class Knowledge:
             number = self._free_numbers.pop() if self._free_numbers else len(self._replicas) + 1
             assert number <= _NUMBERS_MAX, "a cell has at most 65,535 replicas"
             kv_tokens = self._settings.kv_tokens
-            shelf = self.index.shelf(number, kv_tokens)
-            known = KnownReplica(replica, shelf, kv_tokens, self._settings.prefill_rate)
+            prefixes = self.index.prefixes_of(number, kv_tokens)
+            known = KnownReplica(replica, prefixes, kv_tokens, self._settings.prefill_rate)
             self._replicas[replica.id] = known
         elif known.replica is not replica:
             known.renew(replica)
@@ -80,8 +80,8 @@ class Knowledge:
                 # Its last requests still run; it is forgotten at a later change of the roster.
                 continue
             del self._replicas[gone]
-            self.index.forget(known.shelf.number)
-            self._free_numbers.append(known.shelf.number)
+            self.index.forget(known.prefixes.number)
+            self._free_numbers.append(known.prefixes.number)
         for replica in kept.values():
             self.replica(replica)
 
@@ -112,7 +112,7 @@ class Knowledge:
         known.note_sent(route, now)
         chain = route.chain
         rate = tokens_per_byte(route)
-        route.new_from = self.index.add(known.shelf, chain.links, chain.sizes, rate)
+        route.new_from = self.index.add(known.prefixes, chain.links, chain.sizes, rate)
         return known
 
     def first_token(self, route: Route, now: float) -> KnownReplica | None:
@@ -144,14 +144,14 @@ class Knowledge:
         for at in range(new_from, len(sizes)):
             size += sizes[at]
         if size:
-            tokens = self.index.teach(known.shelf, chain.links, new_from, prompt_tokens)
+            tokens = self.index.teach(known.prefixes, chain.links, new_from, prompt_tokens)
             self.sizes.teach(known.model, tokens, size)
 
     def _judge(self, route: Route, known: KnownReplica, cached: int) -> None:
         self.cached_expected += route.expected_cached
         self.cached_real += cached
         if not route.is_guess:
-            self.index.judge(known.shelf, route.expected_cached, cached)
+            self.index.judge(known.prefixes, route.expected_cached, cached)
         elif route.expected_cached:
             share = min(1.0, cached * self.home_share / route.expected_cached)
             self.home_share += _HOME_RATE * (share - self.home_share)

@@ -8,7 +8,7 @@ from penstock.records.replica import Replica
 from penstock.records.signal import EngineClaim
 from penstock.routing.claims import Claims, Trials
 from penstock.routing.outstanding import Outstanding
-from penstock.routing.prefix_index import Shelf
+from penstock.routing.prefix.index import ReplicaPrefixes
 from penstock.routing.route import Route
 
 _KEEP: Final = 0.97
@@ -59,14 +59,15 @@ class KnownReplica:
     __slots__ = (
         "_claimed_at", "_is_on_trial", "_is_rate_told", "_sent_at", "_tokens", "_trusted_again_at",
         "_work", "claims", "engine", "flex_in_flight", "host_load", "id", "is_doubted", "keeper",
-        "keeper_work", "kv_tokens", "model",
-        "others_decoding", "others_in_flight", "others_tokens", "own", "replica",
-        "seconds_per_token", "shelf", "slots_live",
+        "keeper_work", "kv_tokens", "model", "others_decoding", "others_in_flight",
+        "others_tokens", "own", "prefixes", "replica", "seconds_per_token", "slots_live",
     )  # fmt: skip
 
-    def __init__(self, replica: Replica, shelf: Shelf, kv_tokens: int, rate: float) -> None:
+    def __init__(
+        self, replica: Replica, prefixes: ReplicaPrefixes, kv_tokens: int, rate: float
+    ) -> None:
         self.renew(replica)
-        self.shelf = shelf
+        self.prefixes = prefixes
         self.kv_tokens = kv_tokens
         self.own = Outstanding()
         self.claims = Claims()

@@ -20,7 +20,7 @@ class ModelFleet:
         self.version = version
         self.members = members
         self.by_id: dict[ReplicaId, KnownReplica] = {m.id: m for m in members}
-        self.by_number = {m.shelf.number: m for m in members}
+        self.by_number = {m.prefixes.number: m for m in members}
         self.least_loaded = self.members[:_LEAST_LOADED]
         self.pace = 0.0
         self.ticked_at = 0.0

@@ -1,9 +1,7 @@
 """Where each session was last, which prompt it had then, and which replica failed it."""
 
+from array import array
 from typing import Final
-
-from librt.vecs import append, vec
-from mypy_extensions import i32
 
 from penstock.records.prompt_chain import PromptChain
 from penstock.records.replica import ReplicaId
@@ -19,7 +17,7 @@ class LastPrompt:
 
     __slots__ = ("links", "opening")
 
-    def __init__(self, links: vec[i32], opening: int) -> None:
+    def __init__(self, links: "array[int]", opening: int) -> None:
         self.links = links
         self.opening = opening
 
@@ -66,13 +64,14 @@ class Sessions:
         session.replica = replica
         if not links or len(links) + start > _LINKS_MAX:
             return
-        before = vec[i32]()
+        shorts = array("i")
         if start:
             same = next((p for p in session.prompts if p.opening == opening), None)
             if same is None or len(same.links) < start:
                 return
-            before = same.links[:start]
-        last = LastPrompt(_packed(before, links), opening)
+            shorts = same.links[:start]
+        shorts.extend([link & _SHORT for link in links])
+        last = LastPrompt(shorts, opening)
         prompts = [last]
         for earlier in session.prompts:
             if len(prompts) < _CHAINS_MAX and not _is_same(earlier, last):
@@ -110,14 +109,14 @@ def first_change(session: Session, chain: PromptChain) -> int | None:
 def _common(prompt: LastPrompt, chain: PromptChain) -> int | None:
     """How many links agree; None when all of the earlier prompt is still there."""
     links, shorts = chain.links, prompt.links
-    end: int = len(shorts)
+    end = len(shorts)
     # Each link covers all before it: where one agrees, all before it do.
-    if end <= len(links) and _short(links[end - 1]) == shorts[end - 1]:
+    if end <= len(links) and links[end - 1] & _SHORT == shorts[end - 1]:
         return None
     same, other = -1, min(end, len(links))
     while other - same > 1:
         middle = (same + other) >> 1
-        if _short(links[middle]) == shorts[middle]:
+        if links[middle] & _SHORT == shorts[middle]:
             same = middle
         else:
             other = middle
@@ -130,14 +129,3 @@ def _is_same(earlier: LastPrompt, later: LastPrompt) -> bool:
         return True
     end = len(earlier.links)
     return end <= len(later.links) and later.links[end - 1] == earlier.links[end - 1]
-
-
-def _short(link: int) -> i32:
-    return i32(link & _SHORT)
-
-
-def _packed(shorts: vec[i32], links: tuple[int, ...]) -> vec[i32]:
-    """What a prompt begins with, and these links behind it."""
-    for link in links:
-        shorts = append(shorts, _short(link))
-    return shorts

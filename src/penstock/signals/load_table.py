@@ -12,8 +12,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from librt.strings import read_f64_le
-
 from penstock.records.host_load import HostLoad, HostTable
 from penstock.records.replica import ReplicaId
 from penstock.signals.row_directory import NO_ROW, RowDirectory
@@ -25,7 +23,7 @@ _USE_TIMES: Final = 4
 # No honest sum is larger. Sums of damaged slots, such as NaN, are not below it.
 _SANE_MAX: Final = 1e15
 
-_put: Final = struct.Struct("<7d").pack_into
+_SLOT: Final = struct.Struct("<7d")
 logger = logging.getLogger(__name__)
 
 
@@ -94,7 +92,7 @@ class LoadTable(HostTable):
             self._unwritten[replica] = load
 
     def _write(self, row: int, load: HostLoad) -> None:
-        _put(
+        _SLOT.pack_into(
             self._map,
             row * 8 + self._own_bytes,
             load.outstanding,
@@ -191,22 +189,19 @@ class LoadTable(HostTable):
         outstanding = head_tokens = head_at = progress_at = 0.0
         in_flight = decoding = prompt_tokens = 0.0
         for offset in self._others:
-            at = (offset - first) * 8
-            progress = read_f64_le(data, at + 24)
-            count = read_f64_le(data, at + 32)
+            slot: tuple[float, ...] = _SLOT.unpack_from(data, (offset - first) * 8)
+            waiting, head, began_at, progress, count, decodes, tokens = slot
             if count:
-                outstanding += read_f64_le(data, at)
+                outstanding += waiting
                 in_flight += count
-                decoding += read_f64_le(data, at + 40)
-                prompt_tokens += read_f64_le(data, at + 48)
-                began_at = read_f64_le(data, at + 16)
+                decoding += decodes
+                prompt_tokens += tokens
                 if began_at and (not head_at or began_at < head_at):
-                    head_tokens, head_at = read_f64_le(data, at + 8), began_at
-            if progress > progress_at:  # noqa: PLR1730 - a call here costs as much as the reading
-                progress_at = progress
+                    head_tokens, head_at = head, began_at
+            progress_at = max(progress_at, progress)
         total = outstanding + head_tokens + head_at + progress_at
         total += in_flight + decoding + prompt_tokens
-        # A sum with NaN in it is below nothing. `min` would make an object of each number.
+        # A sum with NaN in it is below nothing.
         is_sane = total < _SANE_MAX and outstanding >= 0 and head_tokens >= 0 and head_at >= 0
         if not (is_sane and in_flight >= 0 and decoding >= 0 and prompt_tokens >= 0):
             self.damaged += 1
@@ -222,7 +217,7 @@ class LoadTable(HostTable):
         self._floats[at + 1] += 1.0
         step, first = self._form.row_words * 8, self._form.slots_at * 8 + self._own_bytes
         for offset in range(first, self._form.size_bytes, step):
-            _put(self._map, offset, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+            _SLOT.pack_into(self._map, offset, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         # That touched all of it, 4 MB. The file keeps what was written; only the rows that are
         # used are to be in this worker's memory.
         self._map.madvise(mmap.MADV_DONTNEED)

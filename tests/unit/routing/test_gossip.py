@@ -155,7 +155,7 @@ def test_keepers_word_on_cache_rate_and_own_work_is_taken() -> None:
     one.hear(Signal(7, 1, "keeper", engines=[claim]), (), 1.0)
     known = one.knowledge.find(ReplicaId("r0"))
     assert known is not None
-    assert (known.kv_tokens, known.shelf.capacity) == (1_200_000, 1_200_000)
+    assert (known.kv_tokens, known.prefixes.capacity) == (1_200_000, 1_200_000)
     assert known.seconds_per_token == 1 / 30_000
     assert known.in_flight == 5
     assert one.gossip.suspects == {"r0"}

@@ -12,7 +12,7 @@ from tests.unit.routing.served_fleet import ServedFleet
 from penstock.records.prompt_chain import PromptChain
 from penstock.records.signal import Batch, EngineClaim, LoadClaim, PeerState, SentPrompt, Signal
 from penstock.routing import Router, Settings
-from penstock.routing.link_rows import LINK_MAX
+from penstock.routing.prefix.index import LINK_MAX
 
 MILLION = 1_000_000
 START, STOP = 10.0, 30.0

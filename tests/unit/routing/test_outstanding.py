@@ -11,7 +11,7 @@ from penstock.records.prompt_chain import PromptChain
 from penstock.records.signal import LoadClaim
 from penstock.routing.known_replica import KnownReplica
 from penstock.routing.outstanding import Outstanding
-from penstock.routing.prefix_index import Shelf
+from penstock.routing.prefix.index import ReplicaPrefixes
 from penstock.routing.route import Route
 
 RATE = 10_000.0
@@ -22,7 +22,7 @@ def a_route(prompt: int = 1000, cached: int = 0, *, is_stream: bool = True) -> R
 
 
 def known(kv_tokens: int = 400_000) -> KnownReplica:
-    return KnownReplica(a_replica("a"), Shelf(1, kv_tokens), kv_tokens, RATE)
+    return KnownReplica(a_replica("a"), ReplicaPrefixes(1, kv_tokens), kv_tokens, RATE)
 
 
 numbers = st.floats(0, 1e6)

@@ -14,7 +14,7 @@ from penstock.records.signal import LoadClaim, PeerState
 from penstock.routing.home import rank
 from penstock.routing.known_replica import KnownReplica
 from penstock.routing.pick import Weighing, choose, costs, terms
-from penstock.routing.prefix_index import Shelf
+from penstock.routing.prefix.index import ReplicaPrefixes
 from penstock.routing.route import Route
 
 NOW = 1000.0
@@ -27,7 +27,7 @@ def known(number: int, **world: Any) -> KnownReplica:
     given |= {"claim": None, "host": None}
     given |= world
     replica = KnownReplica(
-        a_replica(f"r{number}"), Shelf(number, 4e5), given["kv_tokens"], given["rate"]
+        a_replica(f"r{number}"), ReplicaPrefixes(number, 4e5), given["kv_tokens"], given["rate"]
     )
     for prompt, has_begun in given["sent"]:
         route = Route(replica.replica, PromptChain(), 0, prompt, 0)

@@ -197,7 +197,7 @@ def test_no_order_of_events_breaks_a_rule_or_leaks(
             usage = Usage(which * 90, 3, which * 40) if step == "finish" else None
             router.finished(route, usage, now, is_failed=step == "fail")
         assert router.in_flight() == len(under_way)
-        numbers = [known.shelf.number for known in router.knowledge.all()]
+        numbers = [known.prefixes.number for known in router.knowledge.all()]
         assert len(set(numbers)) == len(numbers)
         for known in router.knowledge.all():
             mine = [r for r in under_way if r.replica.id == known.replica.id]
@@ -261,7 +261,7 @@ def test_replica_with_requests_under_way_is_kept_until_they_end() -> None:
     known = router.knowledge.find(ReplicaId("r0"))
     assert known is not None
     new = router.knowledge.find(ReplicaId("r2"))
-    assert new is None or new.shelf.number != known.shelf.number
+    assert new is None or new.prefixes.number != known.prefixes.number
     router.finished(route, Usage(1000, 1, 0), NOW + 1)
     router.keep_only(roster.all)
     assert router.knowledge.find(ReplicaId("r0")) is None

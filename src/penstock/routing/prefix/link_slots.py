@@ -1,11 +1,11 @@
-"""Where links are found: a hash table of their entries that grows as it fills."""
+"""A hash table from links to their entries that grows as it fills."""
 
 from typing import Final
 
 from librt.vecs import vec
 from mypy_extensions import i32, i64
 
-from penstock.routing.link_rows import (
+from penstock.routing.prefix.link_rows import (
     HALF_BITS,
     HALF_MASK,
     HIGH,

@@ -4,10 +4,14 @@ from collections.abc import Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.routing.index_model import ShelfModel, check_whole, spread, totals_on_the_way
+from tests.unit.routing.prefix.index_model import (
+    ReplicaModel,
+    check_whole,
+    spread,
+    totals_on_the_way,
+)
 
-from penstock.routing.link_rows import LINK_MAX
-from penstock.routing.prefix_index import PrefixIndex, Shelf
+from penstock.routing.prefix.index import LINK_MAX, PrefixIndex, ReplicaPrefixes
 
 BLOCK = 16
 REPLICAS = (1, 2, 3, 4)
@@ -46,23 +50,23 @@ def test_index_holds_what_a_model_of_dicts_holds(
     taken: list[tuple[str, int, list[int], int]], stride: int, holders_max: int, capacity: int
 ) -> None:
     index = PrefixIndex(1024, holders_max, BLOCK)
-    models: dict[int, ShelfModel] = {}
+    models: dict[int, ReplicaModel] = {}
     under_way: list[tuple[int, tuple[int, ...], int]] = []
     for step, number, choices, figure in taken:
         links = path(choices, stride)
-        shelf = index.shelf(number, capacity)
-        model = models.setdefault(number, ShelfModel(capacity))
+        prefixes = index.prefixes_of(number, capacity)
+        model = models.setdefault(number, ReplicaModel(capacity))
         if step == "add":
-            new_from = index.add(shelf, links, tokens_of(links))
+            new_from = index.add(prefixes, links, tokens_of(links))
             assert new_from == model.add(links, tokens_of(links))
             under_way.append((number, links, new_from))
         elif step == "teach" and under_way:
             where, links, new_from = under_way.pop(figure % len(under_way))
             if where in models:
-                index.teach(index._shelves[where], links, new_from, figure)
+                index.teach(index._by_replica[where], links, new_from, figure)
                 models[where].teach(links, new_from, figure)
         elif step == "judge":
-            index.judge(shelf, figure, figure // 2 if figure % 2 else figure)
+            index.judge(prefixes, figure, figure // 2 if figure % 2 else figure)
             model.judge(figure, figure // 2 if figure % 2 else figure, BLOCK)
         elif step == "forget":
             index.forget(number)
@@ -75,7 +79,7 @@ def test_index_holds_what_a_model_of_dicts_holds(
         if holders_max >= len(REPLICAS):
             assert held.by_replica == truth
         for each, expected in models.items():
-            one = index._shelves[each]
+            one = index._by_replica[each]
             assert one.factor == expected.factor
             assert one.tokens == expected.tokens
         check_whole(index)
@@ -94,11 +98,11 @@ def test_full_index_stays_within_its_limit_and_whole(
         if step == "forget":
             index.forget(number)
         else:
-            shelf = index.shelf(number, 1000)
-            new_from = index.add(shelf, links, tokens_of(links))
+            prefixes = index.prefixes_of(number, 1000)
+            new_from = index.add(prefixes, links, tokens_of(links))
             assert 0 <= new_from <= len(links)
             if step == "teach":
-                index.teach(shelf, links, new_from, figure)
+                index.teach(prefixes, links, new_from, figure)
             known = index.look(links)
             assert known.by_replica.get(number, 0) > 0 or step == "teach"
         assert len(index) <= links_max
@@ -112,10 +116,10 @@ def test_full_index_stays_within_its_limit_and_whole(
 
 def test_chain_longer_than_the_index_is_held_as_far_as_it_goes() -> None:
     index = PrefixIndex(8, 8, BLOCK)
-    shelf = index.shelf(1, 1e9)
+    prefixes = index.prefixes_of(1, 1e9)
     links = tuple(range(1, 21))
     for _ in range(3):
-        index.add(shelf, links, (10,) * 20)
+        index.add(prefixes, links, (10,) * 20)
         held = index.look(links)
         assert (held.depth, held.tokens) == (7, 80)
         check_whole(index)
@@ -123,7 +127,7 @@ def test_chain_longer_than_the_index_is_held_as_far_as_it_goes() -> None:
 
 def test_replica_that_comes_to_a_full_index_gets_a_share_of_it() -> None:
     index = PrefixIndex(1000, 8, BLOCK)
-    old, new = index.shelf(1, 1e9), index.shelf(2, 1e9)
+    old, new = index.prefixes_of(1, 1e9), index.prefixes_of(2, 1e9)
     for number in range(2000):
         index.add(old, (spread(10_000 + number),), (10,))
     assert len(index) == 1000
@@ -136,28 +140,28 @@ def test_replica_that_comes_to_a_full_index_gets_a_share_of_it() -> None:
 
 def test_most_recent_prompt_is_kept_even_when_it_exceeds_the_cache() -> None:
     index = PrefixIndex(1024, 8, BLOCK)
-    shelf = index.shelf(1, 100)
-    index.add(shelf, (1, 2), (40, 40))
-    index.add(shelf, (3, 4), (400, 400))
+    prefixes = index.prefixes_of(1, 100)
+    index.add(prefixes, (1, 2), (40, 40))
+    index.add(prefixes, (3, 4), (400, 400))
     assert index.look((1, 2)).by_replica == {}
     assert index.look((3, 4)).by_replica == {1: 800}
 
 
 def test_holder_beyond_the_limit_is_found_again_when_it_is_used_again() -> None:
     index = PrefixIndex(1024, 2, BLOCK)
-    shelves = [index.shelf(number, 1e9) for number in (1, 2, 3)]
-    for shelf in shelves:
-        index.add(shelf, (7, 8), (10, 20))
+    replicas = [index.prefixes_of(number, 1e9) for number in (1, 2, 3)]
+    for prefixes in replicas:
+        index.add(prefixes, (7, 8), (10, 20))
     assert set(index.look((7, 8)).by_replica) == {2, 3}
-    assert index.add(shelves[0], (7, 8, 9), (10, 20, 30)) == 2
+    assert index.add(replicas[0], (7, 8, 9), (10, 20, 30)) == 2
     assert index.look((7, 8, 9)).by_replica[1] == 60
-    assert shelves[0].tokens == 60
+    assert replicas[0].tokens == 60
     check_whole(index)
 
 
 def test_holder_that_was_crowded_out_is_found_when_the_others_have_forgotten() -> None:
     index = PrefixIndex(1024, 1, BLOCK)
-    first, second = index.shelf(1, 1e9), index.shelf(2, 1e9)
+    first, second = index.prefixes_of(1, 1e9), index.prefixes_of(2, 1e9)
     index.add(first, (7,), (10,))
     index.add(second, (7,), (10,))
     assert index.look((7,)).by_replica == {2: 10}
@@ -169,33 +173,33 @@ def test_holder_that_was_crowded_out_is_found_when_the_others_have_forgotten() -
 
 def test_numbers_of_any_size_never_reach_the_caller_as_an_overflow() -> None:
     index = PrefixIndex(1024, 8, BLOCK)
-    shelf = index.shelf(1, 1e12)
+    prefixes = index.prefixes_of(1, 1e12)
     top = LINK_MAX
     for extent in (2**24, 2**31, 2**32 - 1, 2**32, 2**40):
         links = tuple(top - extent - at for at in range(5))
-        new_from = index.add(shelf, links, (extent,) * 5)
+        new_from = index.add(prefixes, links, (extent,) * 5)
         check_whole(index)
-        index.teach(shelf, links, new_from, extent * 7)
+        index.teach(prefixes, links, new_from, extent * 7)
         check_whole(index)
         assert index.look(links).tokens > 0
 
 
 def test_negative_size_never_reaches_the_caller_as_an_overflow() -> None:
     index = PrefixIndex(1024, 8, BLOCK)
-    shelf = index.shelf(1, 1e12)
-    index.add(shelf, (1, 2, 3), (10, -50, 10))
+    prefixes = index.prefixes_of(1, 1e12)
+    index.add(prefixes, (1, 2, 3), (10, -50, 10))
     check_whole(index)
     assert index.look((1, 2, 3)).tokens >= 0
 
 
-def chain_beside(index: PrefixIndex, shelf: Shelf) -> tuple[int, int]:
+def chain_beside(index: PrefixIndex, prefixes: ReplicaPrefixes) -> tuple[int, int]:
     """Two prompts on one system prompt, both under way. Says where each is new."""
-    return index.add(shelf, (1, 2), (10, 500)), index.add(shelf, (1, 3), (10, 500))
+    return index.add(prefixes, (1, 2), (10, 500)), index.add(prefixes, (1, 3), (10, 500))
 
 
 def test_a_part_of_a_prompt_has_its_share_of_the_bytes_wherever_it_is_held() -> None:
     index = PrefixIndex(1024, 8, BLOCK)
-    taught, guessed = index.shelf(1, 1e9), index.shelf(2, 1e9)
+    taught, guessed = index.prefixes_of(1, 1e9), index.prefixes_of(2, 1e9)
     # Without an answer yet, the shared link is thought to have more tokens than the prompt has.
     index.add(guessed, (1, 3), (3000, 600))
     new_from = index.add(taught, (1, 2), (3000, 600))
@@ -209,10 +213,10 @@ def test_prompts_taught_beside_each_other_both_have_their_real_length(
     first: int, second: int
 ) -> None:
     index = PrefixIndex(1024, 8, BLOCK)
-    shelf = index.shelf(1, 1e9)
-    one, two = chain_beside(index, shelf)
-    index.teach(shelf, (1, 2), one, first)
-    index.teach(shelf, (1, 3), two, second)
+    prefixes = index.prefixes_of(1, 1e9)
+    one, two = chain_beside(index, prefixes)
+    index.teach(prefixes, (1, 2), one, first)
+    index.teach(prefixes, (1, 3), two, second)
     shared = index.look((1,)).tokens
     assert index.look((1, 2)).tokens == first
     assert index.look((1, 3)).tokens == max(shared, second)

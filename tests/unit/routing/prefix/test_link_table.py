@@ -2,10 +2,10 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.routing.index_model import slots_of, spread
+from tests.unit.routing.prefix.index_model import slots_of, spread
 
-from penstock.routing.link_rows import link_of
-from penstock.routing.link_table import LinkTable
+from penstock.routing.prefix.link_rows import link_of
+from penstock.routing.prefix.link_table import LinkTable
 
 # Few home slots, far apart in value: long runs of collisions, which also wrap around the end.
 colliding = st.builds(lambda home, high: (high << 32) + home, st.integers(0, 3), st.integers(1, 9))

@@ -1,15 +1,16 @@
-"""Which replica holds how much of a prompt, by its own routing and by what the answers taught.
+"""Tells which replica holds how much of a prompt, from what was sent there and what answers taught.
 
 Per replica a tree of links, forgotten leaf by leaf, least recently used first, when the tokens in
 it exceed what the engine's KV cache is believed to keep. Scope is in the links: they begin with the
-account and the model, so nothing is shared between two of either.
+account and the model, so nothing is shared between two of either. What this must do is specified by
+the plain model in tests/unit/routing/prefix/index_model.py: change that first.
 """
 
 from typing import Final
 
 from mypy_extensions import i32, i64
 
-from penstock.routing.link_rows import (
+from penstock.routing.prefix.link_rows import (
     CHILDREN,
     HOLDER,
     NEWER,
@@ -26,8 +27,10 @@ from penstock.routing.link_rows import (
     link_of,
     put,
 )
-from penstock.routing.link_table import LinkTable
+from penstock.routing.prefix.link_table import LinkTable
 
+# The largest link, as `digest` makes them. Peers may send larger ones: these must not be added.
+LINK_MAX: Final = 2**62 - 1
 _FACTOR_MIN: Final = 0.05
 _SHRINK: Final = 0.98
 _GROW: Final = 1.01
@@ -36,8 +39,8 @@ _SLACK_TOKENS: Final = 256
 _PROMPT_TOKENS_MAX: Final = 2**24
 
 
-class Held:
-    """How far a prompt is known: the deepest known link's index and tokens, and who has what."""
+class PrefixMatch:
+    """How far a prompt is known: the deepest known link's index and tokens, and each replica's."""
 
     __slots__ = ("by_replica", "depth", "tokens")
 
@@ -47,8 +50,8 @@ class Held:
         self.by_replica = by_replica
 
 
-class Shelf:
-    """What one replica is believed to hold: a tree of entries, its leaves by last use."""
+class ReplicaPrefixes:
+    """The prefixes that one replica is believed to hold: a tree of entries, leaves by last use."""
 
     __slots__ = (
         "capacity", "factor", "links", "newest", "number", "oldest", "tokens", "unlisted",
@@ -75,7 +78,7 @@ class PrefixIndex:
         self._holders_max = holders_max
         # Engines cache whole blocks only, of more tokens than we may know.
         self._slack = max(block_tokens, _SLACK_TOKENS)
-        self._shelves: dict[int, Shelf] = {}
+        self._by_replica: dict[int, ReplicaPrefixes] = {}
 
     def __len__(self) -> int:
         return len(self._table)
@@ -83,14 +86,14 @@ class PrefixIndex:
     def bytes_held(self) -> int:
         return self._table.bytes_held()
 
-    def shelf(self, replica: int, kv_tokens: float) -> Shelf:
-        """The replica's part, made when first asked for."""
-        shelf = self._shelves.get(replica)
-        if shelf is None:
-            shelf = self._shelves[replica] = Shelf(replica, kv_tokens)
-        return shelf
+    def prefixes_of(self, replica: int, kv_tokens: float) -> ReplicaPrefixes:
+        """What one replica holds, made when first asked for."""
+        prefixes = self._by_replica.get(replica)
+        if prefixes is None:
+            prefixes = self._by_replica[replica] = ReplicaPrefixes(replica, kv_tokens)
+        return prefixes
 
-    def look(self, links: tuple[int, ...], sizes: tuple[int, ...] = ()) -> Held:
+    def look(self, links: tuple[int, ...], sizes: tuple[int, ...] = ()) -> PrefixMatch:
         """The deepest known link, and the replicas that hold it or a part of what leads to it.
 
         `sizes` are the bytes of each link: a part has its share of the deepest link's tokens. What
@@ -100,7 +103,7 @@ class PrefixIndex:
         table = self._table
         depth, entry = table.deepest(links)
         if not entry:
-            return _NOTHING_HELD
+            return _NO_MATCH
         pages = table.pages
         page, row = pages[entry >> PAGE_BITS], (entry & PAGE_MASK) * ROW
         tokens = int(page[row + TOTAL])
@@ -129,11 +132,11 @@ class PrefixIndex:
             if whole:
                 here -= sizes[at]
             at -= 1
-        return Held(depth, tokens, by_replica)
+        return PrefixMatch(depth, tokens, by_replica)
 
     def add(
         self,
-        shelf: Shelf,
+        prefixes: ReplicaPrefixes,
         links: tuple[int, ...],
         sizes: tuple[int, ...],
         rate: float = 1.0,
@@ -150,21 +153,21 @@ class PrefixIndex:
         parent: i64 = 0
         while depth and not parent:
             depth -= 1
-            parent = self._entry(shelf, links[depth])
+            parent = self._entry(prefixes, links[depth])
         new_from: i64 = 0
         is_leaf = False
         if parent:
             new_from = depth + 1
-            is_leaf = self._use(shelf, parent, links[depth])
+            is_leaf = self._use(prefixes, parent, links[depth])
         if new_from == count:
             if is_leaf:
-                self._append(shelf, parent)
+                self._append(prefixes, parent)
             return new_from
         end = count
         if end - new_from > table.room:
             # Counted as a parent already, so that it is not what is forgotten.
             put(table.pages, parent, CHILDREN, get(table.pages, parent, CHILDREN) + 1)
-            end = new_from + self._make_room(shelf, end - new_from)
+            end = new_from + self._make_room(prefixes, end - new_from)
             put(table.pages, parent, CHILDREN, get(table.pages, parent, CHILDREN) - 1)
         total: i64 = min(before, NUMBER_MAX)
         if parent:
@@ -172,34 +175,36 @@ class PrefixIndex:
         for at in range(new_from, end):
             own: i64 = min(max(0, int(sizes[at] * rate)), _PROMPT_TOKENS_MAX)
             total = min(total + own, NUMBER_MAX)
-            parent = self._insert(shelf, links[at], parent, own, total)
+            parent = self._insert(prefixes, links[at], parent, own, total)
         if end > new_from or (parent and not get(table.pages, parent, CHILDREN)):
-            self._append(shelf, parent)
-        self._forget_excess(shelf)
+            self._append(prefixes, parent)
+        self._forget_excess(prefixes)
         return new_from
 
-    def counted(self, shelf: Shelf, link: int) -> int | None:
+    def counted(self, prefixes: ReplicaPrefixes, link: int) -> int | None:
         """Tokens up to a link, if an engine has counted them."""
-        entry = self._entry(shelf, link)
+        entry = self._entry(prefixes, link)
         pages = self._table.pages
         return get(pages, entry, TOTAL) if entry and get(pages, entry, HOLDER) & 1 else None
 
-    def correct(self, shelf: Shelf, link: int, total: int) -> None:
+    def correct(self, prefixes: ReplicaPrefixes, link: int, total: int) -> None:
         """An engine has counted the tokens up to a link, as others say."""
-        entry = self._entry(shelf, link)
+        entry = self._entry(prefixes, link)
         if entry:
             pages = self._table.pages
             put(pages, entry, TOTAL, min(total, NUMBER_MAX))
             put(pages, entry, HOLDER, get(pages, entry, HOLDER) | 1)
 
-    def teach(self, shelf: Shelf, links: tuple[int, ...], new_from: int, prompt_tokens: int) -> int:
+    def teach(
+        self, prefixes: ReplicaPrefixes, links: tuple[int, ...], new_from: int, prompt_tokens: int
+    ) -> int:
         """The real length of a prompt: its new links are stretched to it, by their own shares.
 
         Says how many tokens all its new links have; 0 when that is not sure.
         """
         entry: i64 = 0
         if links:
-            entry = self._entry(shelf, links[-1])
+            entry = self._entry(prefixes, links[-1])
         if not entry:
             return 0
         pages = self._table.pages
@@ -226,33 +231,33 @@ class PrefixIndex:
             done += guess
             total = base + done * real // guessed
             own = max(0, total - before)
-            shelf.tokens += own - guess
+            prefixes.tokens += own - guess
             page[row + TOKENS] = i32(own)
             page[row + TOTAL] = i32(total)
             page[row + HOLDER] |= 1
             before = total
-        self._forget_excess(shelf)
+        self._forget_excess(prefixes)
         return real if is_sure else 0
 
-    def judge(self, shelf: Shelf, expected: int, cached: int) -> None:
+    def judge(self, prefixes: ReplicaPrefixes, expected: int, cached: int) -> None:
         """Learn how much of the KV cache really keeps prefixes: err high, learn down."""
         if cached < expected - self._slack:
-            shelf.factor = max(_FACTOR_MIN, shelf.factor * _SHRINK)
+            prefixes.factor = max(_FACTOR_MIN, prefixes.factor * _SHRINK)
         elif cached > expected - self._slack and expected > 2 * self._slack:
-            shelf.factor = min(1.0, shelf.factor * _GROW)
+            prefixes.factor = min(1.0, prefixes.factor * _GROW)
 
     def forget(self, replica: int) -> None:
         """The replica is gone, and what it held with it."""
-        shelf = self._shelves.pop(replica, None)
-        while shelf is not None and shelf.oldest:
-            self._drop_oldest(shelf)
+        prefixes = self._by_replica.pop(replica, None)
+        while prefixes is not None and prefixes.oldest:
+            self._drop_oldest(prefixes)
 
-    def _entry(self, shelf: Shelf, link: i64) -> i64:
+    def _entry(self, prefixes: ReplicaPrefixes, link: i64) -> i64:
         """This replica's own entry of a link, or 0."""
         table = self._table
         first = table.find(link)
         if first:
-            number, pages = shelf.number, table.pages
+            number, pages = prefixes.number, table.pages
             entry = first
             while True:
                 page, row = pages[entry >> PAGE_BITS], (entry & PAGE_MASK) * ROW
@@ -261,25 +266,27 @@ class PrefixIndex:
                 entry = i64(page[row + RING])
                 if entry == first:
                     break
-        if shelf.unlisted:
-            return shelf.unlisted.get(link, 0)
+        if prefixes.unlisted:
+            return prefixes.unlisted.get(link, 0)
         return 0
 
-    def _use(self, shelf: Shelf, entry: i64, link: i64) -> bool:
+    def _use(self, prefixes: ReplicaPrefixes, entry: i64, link: i64) -> bool:
         """Used again: its link leads to it, and a leaf leaves its order. Says whether it is one."""
         pages = self._table.pages
         is_leaf = not get(pages, entry, CHILDREN)
         if is_leaf:
-            self._unlink(shelf, entry)
+            self._unlink(prefixes, entry)
         if not get(pages, entry, RING):
-            del shelf.unlisted[link]
+            del prefixes.unlisted[link]
             self._list(entry, link)
         return is_leaf
 
-    def _insert(self, shelf: Shelf, link: i64, parent: i64, own: i64, total: i64) -> i64:
-        entry = self._table.make(link, shelf.number, parent, own, total)
-        shelf.tokens += own
-        shelf.links += 1
+    def _insert(
+        self, prefixes: ReplicaPrefixes, link: i64, parent: i64, own: i64, total: i64
+    ) -> i64:
+        entry = self._table.make(link, prefixes.number, parent, own, total)
+        prefixes.tokens += own
+        prefixes.links += 1
         self._list(entry, link)
         return entry
 
@@ -291,20 +298,20 @@ class PrefixIndex:
             # The ring begins with the newest, so the oldest is next to it.
             oldest = get(table.pages, first, RING)
             table.unlist(oldest)
-            self._shelves[get(table.pages, oldest, HOLDER) >> 1].unlisted[link] = oldest
+            self._by_replica[get(table.pages, oldest, HOLDER) >> 1].unlisted[link] = oldest
             first = table.find(link)
         table.list_first(entry, link, first)
 
-    def _make_room(self, shelf: Shelf, wanted: i64) -> i64:
+    def _make_room(self, prefixes: ReplicaPrefixes, wanted: i64) -> i64:
         """Forget until so many links fit; say how many do.
 
         A replica with half its even share of all links makes room itself; for one with less, such
         as one that is new, the largest does.
         """
         while (missing := wanted - self._table.room) > 0:
-            has_share = 2 * shelf.links * len(self._shelves) >= self._links_max
-            is_own = shelf.oldest and has_share
-            victim = shelf if is_own else max(self._shelves.values(), key=_droppable)
+            has_share = 2 * prefixes.links * len(self._by_replica) >= self._links_max
+            is_own = prefixes.oldest and has_share
+            victim = prefixes if is_own else max(self._by_replica.values(), key=_droppable)
             if not victim.oldest:
                 return self._table.room
             for _ in range(missing):
@@ -312,59 +319,59 @@ class PrefixIndex:
                     self._drop_oldest(victim)
         return wanted
 
-    def _forget_excess(self, shelf: Shelf) -> None:
-        limit = shelf.capacity * shelf.factor
-        while float(shelf.tokens) > limit and shelf.oldest != shelf.newest:
-            self._drop_oldest(shelf)
+    def _forget_excess(self, prefixes: ReplicaPrefixes) -> None:
+        limit = prefixes.capacity * prefixes.factor
+        while float(prefixes.tokens) > limit and prefixes.oldest != prefixes.newest:
+            self._drop_oldest(prefixes)
 
-    def _drop_oldest(self, shelf: Shelf) -> None:
+    def _drop_oldest(self, prefixes: ReplicaPrefixes) -> None:
         """Forget the leaf used longest ago; a parent without other children is the next oldest."""
         table = self._table
         pages = table.pages
-        entry = shelf.oldest
-        self._unlink(shelf, entry)
+        entry = prefixes.oldest
+        self._unlink(prefixes, entry)
         parent = get(pages, entry, PARENT)
         if get(pages, entry, RING):
             table.unlist(entry)
         else:
-            del shelf.unlisted[link_of(pages, entry)]
-        shelf.tokens -= get(pages, entry, TOKENS)
-        shelf.links -= 1
+            del prefixes.unlisted[link_of(pages, entry)]
+        prefixes.tokens -= get(pages, entry, TOKENS)
+        prefixes.links -= 1
         table.drop(entry)
         if parent and not get(pages, parent, CHILDREN):
-            self._prepend(shelf, parent)
+            self._prepend(prefixes, parent)
 
-    def _unlink(self, shelf: Shelf, entry: i64) -> None:
+    def _unlink(self, prefixes: ReplicaPrefixes, entry: i64) -> None:
         pages = self._table.pages
         older, newer = get(pages, entry, OLDER), get(pages, entry, NEWER)
         if older:
             put(pages, older, NEWER, newer)
         else:
-            shelf.oldest = newer
+            prefixes.oldest = newer
         if newer:
             put(pages, newer, OLDER, older)
         else:
-            shelf.newest = older
+            prefixes.newest = older
 
-    def _append(self, shelf: Shelf, entry: i64) -> None:
+    def _append(self, prefixes: ReplicaPrefixes, entry: i64) -> None:
         pages = self._table.pages
-        put(pages, entry, OLDER, shelf.newest)
+        put(pages, entry, OLDER, prefixes.newest)
         put(pages, entry, NEWER, 0)
-        if shelf.newest:
-            put(pages, shelf.newest, NEWER, entry)
+        if prefixes.newest:
+            put(pages, prefixes.newest, NEWER, entry)
         else:
-            shelf.oldest = entry
-        shelf.newest = entry
+            prefixes.oldest = entry
+        prefixes.newest = entry
 
-    def _prepend(self, shelf: Shelf, entry: i64) -> None:
+    def _prepend(self, prefixes: ReplicaPrefixes, entry: i64) -> None:
         pages = self._table.pages
-        put(pages, entry, NEWER, shelf.oldest)
+        put(pages, entry, NEWER, prefixes.oldest)
         put(pages, entry, OLDER, 0)
-        if shelf.oldest:
-            put(pages, shelf.oldest, OLDER, entry)
+        if prefixes.oldest:
+            put(pages, prefixes.oldest, OLDER, entry)
         else:
-            shelf.newest = entry
-        shelf.oldest = entry
+            prefixes.newest = entry
+        prefixes.oldest = entry
 
 
 def _sum(sizes: tuple[int, ...], start: i64, end: i64) -> int:
@@ -375,8 +382,8 @@ def _sum(sizes: tuple[int, ...], start: i64, end: i64) -> int:
     return total
 
 
-def _droppable(shelf: Shelf) -> int:
-    return int(shelf.links) if shelf.oldest else -1
+def _droppable(prefixes: ReplicaPrefixes) -> int:
+    return int(prefixes.links) if prefixes.oldest else -1
 
 
-_NOTHING_HELD: Final = Held(-1, 0, {})
+_NO_MATCH: Final = PrefixMatch(-1, 0, {})

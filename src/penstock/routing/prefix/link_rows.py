@@ -1,8 +1,8 @@
-"""How an entry of the link table lies in memory: ten numbers of 32 bits in a row, rows in pages.
+"""The memory layout of the link table: an entry is a row of ten 32-bit numbers, rows are in pages.
 
 A row is 40 bytes, so that what a step reads of an entry is in one or two lines of the processor's
-cache. Pages are never moved: a table that grows does not stop the worker to copy what it has.
-Entry 0 stands for none.
+cache. Pages are never moved, so a growing table does not stop the worker for a copy. Entry 0 stands
+for none.
 """
 
 from typing import Final
@@ -32,7 +32,6 @@ PAGE_BITS: Final = 8
 PAGE_MASK: Final = 255
 HALF_BITS: Final = 31
 HALF_MASK: Final = 2**31 - 1
-LINK_MAX: Final = 2**62 - 1
 NUMBER_MAX: Final = 2**31 - 1
 
 _EMPTY_PAGE: Final = vec[i32]([0] * ((PAGE_MASK + 1) * ROW))
@@ -43,7 +42,7 @@ def new_page() -> vec[i32]:
 
 
 def get(pages: vec[vec[i32]], entry: i64, column: i64) -> i64:
-    """A number of an entry. Where it is counted in instructions, the rows are read in place."""
+    """Read one column of an entry. Loops that run per link read the rows themselves instead."""
     return i64(pages[entry >> PAGE_BITS][(entry & PAGE_MASK) * ROW + column])
 
 

@@ -1,7 +1,7 @@
-"""Links in rows of numbers: found by hash, tied to their parents, in the order of their last use.
+"""Stores which replica holds which link: entries found by hash, tied to parents, in order of use.
 
 An entry says that one replica holds one link. It costs 50 to 60 bytes, with the hash tables, where
-objects would cost 200. Entry 0 stands for none. Whoever calls keeps the counts of tokens.
+objects would cost 200. Entry 0 stands for none. The caller keeps the counts of tokens.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Final
 from librt.vecs import append, vec
 from mypy_extensions import i32, i64
 
-from penstock.routing.link_rows import (
+from penstock.routing.prefix.link_rows import (
     CHILDREN,
     HALF_BITS,
     HALF_MASK,
@@ -30,7 +30,7 @@ from penstock.routing.link_rows import (
     new_page,
     put,
 )
-from penstock.routing.link_slots import LinkSlots
+from penstock.routing.prefix.link_slots import LinkSlots
 
 # Links that are found through one hash table, on average. Each grows by itself: to hash a million
 # links again at once would stop the worker for half a second.

@@ -1,12 +1,12 @@
-"""The prefix index in plain dicts, and a check that the arrays are whole."""
+"""The specification of the prefix index, in plain dicts, and a check that its rows are whole."""
 
 from collections import Counter
 from collections.abc import Sequence
 
-from penstock.routing.link_rows import (
+from penstock.routing.prefix.index import LINK_MAX, PrefixIndex
+from penstock.routing.prefix.link_rows import (
     CHILDREN,
     HOLDER,
-    LINK_MAX,
     NEWER,
     PARENT,
     RING,
@@ -15,8 +15,7 @@ from penstock.routing.link_rows import (
     get,
     link_of,
 )
-from penstock.routing.link_table import LinkTable
-from penstock.routing.prefix_index import PrefixIndex
+from penstock.routing.prefix.link_table import LinkTable
 
 
 class Leaf:
@@ -28,7 +27,7 @@ class Leaf:
         self.total = total
 
 
-class ShelfModel:
+class ReplicaModel:
     """One replica: a tree of links, and its leaves from the oldest to the newest."""
 
     def __init__(self, capacity: float) -> None:
@@ -139,25 +138,25 @@ def check_whole(index: PrefixIndex) -> None:
     listed: Counter[int] = Counter()
     for each in used:
         assert get(table.pages, each, CHILDREN) == children[each]
-        shelf = index._shelves[get(table.pages, each, HOLDER) >> 1]
+        prefixes = index._by_replica[get(table.pages, each, HOLDER) >> 1]
         link = link_of(table.pages, each)
         if get(table.pages, each, RING):
             assert each in set(table.holders(table.find(link)))
-            assert link not in shelf.unlisted
+            assert link not in prefixes.unlisted
             listed[link] += 1
         else:
-            assert shelf.unlisted[link] == each
+            assert prefixes.unlisted[link] == each
     assert all(count <= index._holders_max for count in listed.values())
     assert sum(map(bool, slots_of(table))) == table.listed == len(listed)
-    for number, shelf in index._shelves.items():
+    for number, prefixes in index._by_replica.items():
         mine = {each for each in used if get(table.pages, each, HOLDER) >> 1 == number}
-        assert shelf.tokens == sum(get(table.pages, each, TOKENS) for each in mine)
-        assert set(shelf.unlisted.values()) == {
+        assert prefixes.tokens == sum(get(table.pages, each, TOKENS) for each in mine)
+        assert set(prefixes.unlisted.values()) == {
             each for each in mine if not get(table.pages, each, RING)
         }
-        order, entry = [], shelf.oldest
+        order, entry = [], prefixes.oldest
         while entry:
             order.append(entry)
             entry = get(table.pages, entry, NEWER)
         assert sorted(order) == sorted(each for each in mine if not children[each])
-        assert shelf.newest == (order[-1] if order else 0)
+        assert prefixes.newest == (order[-1] if order else 0)
