@@ -7,7 +7,7 @@ from typing import Final
 
 from penstock.metering import usd, usd_bytes
 from penstock.records.limit import Limit, Measure, Standing
-from penstock.wire.decimals import whole
+from penstock.wire.decimals import thousandths, whole
 
 _TOKENS: Final = Measure.TOKENS
 _NANOUSD: Final = Measure.NANOUSD
@@ -17,10 +17,6 @@ _RESET_TOKENS: Final = b"\r\nx-ratelimit-reset-tokens: "
 _RESET_USD: Final = b"\r\nx-ratelimit-reset-usd: "
 
 _MINUTE_MS: Final = 60_000
-# What follows the point of a second, by its thousandths: "", ".001", … ".01", … ".999".
-_FRACTIONS: Final = [
-    f"{thousandths / 1000:.3f}"[1:].rstrip("0.").encode() for thousandths in range(1000)
-]
 
 
 def limit_headers(
@@ -82,7 +78,7 @@ def _duration(seconds: float) -> bytes:
     milliseconds = max(milliseconds, 0)
     told = milliseconds // 1000
     if milliseconds < _MINUTE_MS:
-        return b"%s%ss\r\n" % (whole(told), _FRACTIONS[milliseconds % 1000])
+        return b"%ss\r\n" % thousandths(milliseconds).rstrip(b"0").rstrip(b".")
     minutes, hours = whole(told // 60 % 60), told // 3600
     if not hours:
         return b"%sm%ss\r\n" % (minutes, whole(told % 60))
