@@ -8,6 +8,7 @@ import psycopg
 from tests.chaos.traffic import Heard
 from tests.integration.gateway_process import eventually
 
+from penstock.metering.bill import ESTIMATED
 from penstock.records.price import Price, Terms, cost_nanousd
 from penstock.records.usage import Usage
 from penstock.testing import ScriptedEngine
@@ -121,7 +122,8 @@ def _check_request(
     if not answer.tokens <= ledger <= made:
         verdict.note("wrong", f"{tag}: heard {answer.tokens}, ledger {ledger}, sent {made}")
     for row in rows:
-        expected = 0 if row.charge_reason else row.cost_nanousd
+        is_free = row.charge_reason not in {"", ESTIMATED}
+        expected = 0 if is_free else row.cost_nanousd
         if row.charge_nanousd != expected:
             verdict.note("wrong", f"{tag}: charged {row.charge_nanousd}, not {expected}")
     if answer.is_whole and answer.status == 200:

@@ -173,7 +173,9 @@ def test_prompt_that_leaves_little_room_is_answered(cell: Cell, client: httpx.Cl
     assert usage["total_tokens"] <= 8192
 
 
-def test_client_that_leaves_has_a_row_without_usage(cell: Cell, client: httpx.Client) -> None:
+def test_client_that_leaves_is_counted_by_the_events_that_passed(
+    cell: Cell, client: httpx.Client
+) -> None:
     body = {"model": TEXT_MODEL, "input": HELLO, "max_output_tokens": 2000, "stream": True}
     url = f"{cell.openai_url}/responses"
     with client.stream("POST", url, json={**body, "ignore_eos": True}) as stream:
@@ -181,5 +183,6 @@ def test_client_that_leaves_has_a_row_without_usage(cell: Cell, client: httpx.Cl
         while "output_text.delta" not in next(lines):
             pass
     row = row_of(cell, client, stream.headers["x-request-id"])
-    assert (row["prompt_tokens"], row["output_tokens"]) == (None, None)
-    assert (row["outcome"], row["charge_reason"]) == ("client_left", "usage_unknown")
+    assert row["prompt_tokens"] > 0
+    assert 1 <= row["output_tokens"] < 2000
+    assert (row["outcome"], row["charge_reason"]) == ("client_left", "estimated")

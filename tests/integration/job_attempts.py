@@ -29,7 +29,7 @@ def job_attempt(
     given = {"id": id_at(at), "asked_at": at, "tier": Tier.FLEX, "price": FLEX_PRICE, **facts}
     request = ask(is_stream=False, attempt_base=attempt - 1, **given)
     opened = opening(request, picked(replica="replica"), 1000, ())
-    billed = bill(usage, request.price, is_delivered=usage is not None)
+    billed = bill(usage, request.price, is_owed=usage is not None)
     times = (90_000, None, None)
     drained = opened + closing(times, outcome, "", withheld(billed))
     return drained, JobCharge(opened + closing(times, outcome, "", billed), limits)

@@ -107,7 +107,7 @@ class JobCell:
         end = RequestEnd(replica="r1", usage=usage)
         meter = self.metering.open(request, end, ())
         end.attempts += 1
-        meter.close(Outcome.OK, usage=usage, is_delivered=True)
+        meter.close(Outcome.OK, usage=usage, is_owed=True)
         assert meter.charge_nanousd == 0
         return end
 

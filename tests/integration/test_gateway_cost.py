@@ -4,7 +4,9 @@ import re
 
 import pytest
 from tests.integration.gateway_cell import CHAT, NATIVE, Cell, chat_body, events_of
+from tests.integration.test_metering_gateway import rows_of
 
+from penstock.metering import usd
 from penstock.testing import ScriptedEngine
 
 _V1 = "/v1/chat/completions"
@@ -48,14 +50,19 @@ def test_a_stream_that_asks_gets_a_comment_before_its_end(
         assert "x-penstock-cost-usd" not in plain.headers
 
 
-def test_without_usage_there_is_no_cost(cell: Cell) -> None:
+def test_without_usage_the_cost_is_that_of_the_estimate(cell: Cell) -> None:
     answer = cell.chat(chat_body(script={"no_usage": True}))
     assert answer.status_code == 200
-    assert "x-penstock-cost-usd" not in answer.headers
+    told = answer.headers["x-penstock-cost-usd"]
     body = chat_body(script={"no_usage": True}, stream=True)
     asked = cell.post(_V1, body, headers={"x-penstock-cost": "1"})
     assert asked.text.endswith("data: [DONE]\n\n")
-    assert "cost-usd" not in asked.text
+    found = _COMMENT.search(asked.text)
+    assert found is not None
+    rows = [rows_of(cell, each.headers["x-request-id"])[0] for each in (answer, asked)]
+    assert [usd(row["charge_nanousd"]) for row in rows] == [told, found[1]]
+    assert [row["charge_reason"] for row in rows] == ["estimated"] * 2
+    assert all(row["output_tokens"] for row in rows)
 
 
 @pytest.mark.parametrize(

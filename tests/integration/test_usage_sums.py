@@ -7,7 +7,15 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.integration.usage_rows import HOUR, Attempt, attempt, id_at, new_account, write
+from tests.integration.usage_rows import (
+    HOUR,
+    Attempt,
+    attempt,
+    id_at,
+    is_charged,
+    new_account,
+    write,
+)
 
 from penstock.metering.reports.usage_reports import UsageReports
 from penstock.metering.settings import Settings
@@ -57,6 +65,8 @@ def attempts(draw: st.DrawFn) -> dict[str, Any]:
     }
     if outcome == "failed" and usage is not None:
         facts["charge_reason"] = "not_delivered"
+    if outcome == "client_left" and usage is not None:
+        facts["charge_reason"] = draw(st.sampled_from(["", "estimated"]))
     return facts
 
 
@@ -98,7 +108,7 @@ def added_up(rows: list[Attempt], query: UsageQuery) -> dict[tuple[object, ...],
 
 def saved(facts: dict[str, Any]) -> int:
     price: Price = facts["price"]
-    if facts["charge_reason"] or facts["cached_tokens"] is None:
+    if not is_charged(facts) or facts["cached_tokens"] is None:
         return 0
     # The saving has a price of its own: what an uncached token costs more than a cached one.
     more = price.input_nanousd_per_mtok - price.cached_input_nanousd_per_mtok

@@ -6,6 +6,7 @@ from typing import Any
 
 from penstock.clock import new_id
 from penstock.metering import Ledger
+from penstock.metering.bill import ESTIMATED
 from penstock.metering.ledger_line import COLUMNS
 from penstock.records.price import Price, cost_nanousd
 from penstock.records.usage import Usage
@@ -74,9 +75,13 @@ def attempt(account: str, *, price: Price = PRICE, **facts: Any) -> Attempt:
         "cached_input_nanousd_per_mtok": price.cached_input_nanousd_per_mtok,
         "output_nanousd_per_mtok": price.output_nanousd_per_mtok,
         "multiplier_bp": price.multiplier_bp,
-        "charge_nanousd": 0 if made["charge_reason"] else cost_nanousd(usage, price),
+        "charge_nanousd": cost_nanousd(usage, price) if is_charged(made) else 0,
         **made,
     }
+
+
+def is_charged(facts: Attempt) -> bool:
+    return facts["charge_reason"] in {"", ESTIMATED}
 
 
 async def write(store: Store, attempts: list[Attempt]) -> None:

@@ -52,25 +52,14 @@ class Hold:
 
     def settle(self, *, requests: int, tokens: int, nanousd: int) -> None:
         """Free what was reserved and book what was used; zeros when nothing ran."""
-        for claim in self._take():
+        if not self._claims:
+            return
+        assert not self._is_settled, "a hold is settled once"
+        self._is_settled = True
+        for claim in self._claims:
             measure = claim.pot.limit.measure
             used = used_of(measure, requests=requests, tokens=tokens, nanousd=nanousd)
             claim.pot.settle(claim.amount, used)
-
-    def spend(self) -> None:
-        """Book all of it: nobody knows what was used, and hanging up must not make an answer free.
-
-        The ledger has no such use, so it lasts as long as this worker's lease does.
-        """
-        for claim in self._take():
-            claim.pot.settle(claim.amount, claim.amount)
-
-    def _take(self) -> Claims:
-        claims = self._claims
-        if claims:
-            assert not self._is_settled, "a hold is settled once"
-            self._is_settled = True
-        return claims
 
 
 # For accounts without limits, which are most: one for all, and settling it changes nothing.

@@ -21,7 +21,7 @@ class AnswerStream:
         raise NotImplementedError
 
     def usage(self) -> Usage | None:
-        """The last counts seen; None while nothing is known."""
+        """The last counts seen, or an estimate until there are any; None before the first token."""
         raise NotImplementedError
 
     def latest(self) -> bytes | None:

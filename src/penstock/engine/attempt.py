@@ -13,6 +13,7 @@ from msgspec import Raw
 from penstock.clock import Clock, Timer, TimerWheel
 from penstock.engine.answer_stream import AnswerStream
 from penstock.engine.connection import Connection, Receiver
+from penstock.engine.output_estimate import OutputEstimate
 from penstock.engine.refusal import error_for
 from penstock.engine.settings import Settings
 from penstock.engine.sink import Sink
@@ -51,8 +52,9 @@ class Attempt(Receiver):
 
     __slots__ = (
         "_all", "_api", "_begins", "_body", "_connection", "_done", "_ends_at", "_error",
-        "_is_event_stream", "_line", "_ready", "_sink", "_size", "_status", "_stream", "_tally",
-        "_timer", "first_data_at", "is_over", "load", "on_first_data", "usage", "was_answered",
+        "_estimate", "_is_event_stream", "_line", "_ready", "_sink", "_size", "_status", "_stream",
+        "_tally", "_timer", "first_data_at", "is_over", "load", "on_first_data", "usage",
+        "was_answered",
     )  # fmt: skip
 
     # Both are made by `start`: a connection that never opens must leave no timer behind.
@@ -60,9 +62,16 @@ class Attempt(Receiver):
     _done: "asyncio.Future[None]"
 
     def __init__(
-        self, line: Line, api: Api, sink: Sink, tally: Tally, stream: AnswerStream | None
+        self,
+        line: Line,
+        api: Api,
+        sink: Sink,
+        tally: Tally,
+        stream: AnswerStream | None,
+        estimate: OutputEstimate,
     ) -> None:
         self._line = line
+        self._estimate = estimate
         # In which of the engine's APIs the answer is written.
         self._api = api
         self._sink = sink
@@ -88,6 +97,11 @@ class Attempt(Receiver):
         self.load: bytes = b""
         # Called once, when the first data line of a stream has gone to the sink.
         self.on_first_data: Callable[[float], None] | None = None
+
+    @property
+    def was_sent(self) -> bool:
+        """Whether the request went out to the engine, and the engine has not refused it."""
+        return self._connection is not None and self._status in (0, 200)
 
     @property
     def said_error(self) -> bool:
@@ -126,6 +140,7 @@ class Attempt(Receiver):
         if self.was_answered or not isinstance(self._error, ReplicaUnreachable):
             return False
         self._error = None
+        self._connection = None
         self.is_over = False
         return True
 
@@ -240,6 +255,8 @@ class Attempt(Receiver):
             # The answer is JSON, but not what was asked for: the caller gets nothing of it.
             return failure
         self.first_data_at = self._line.monotonic()
+        if self.usage is None:
+            self.usage = self._estimate.whole(len(body))
         self._tally.settle(self.usage)
         self._sink.whole(shaped, self.usage)
         return None
@@ -260,8 +277,6 @@ class Attempt(Receiver):
         usage = stream.latest()
         if usage is not None:
             self._tally.note(usage)
-        else:
-            self._tally.note_uncounted()
 
     def _resume(self) -> None:
         if self._connection is not None and not self.is_over:

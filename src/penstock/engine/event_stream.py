@@ -11,6 +11,7 @@ import re
 from typing import Final
 
 from penstock.engine.answer_stream import AnswerStream
+from penstock.engine.output_estimate import OutputEstimate
 from penstock.engine.whole_events import END, cut_whole
 from penstock.errors import EngineFailed
 from penstock.records.usage import Usage
@@ -32,6 +33,7 @@ _FINGERPRINT: Final = re.compile(rb',"system_fingerprint":"(?:[^"\\]|\\.)*"')
 _INDEX: Final = re.compile(rb'"choices":\[\{"index":(\d{1,3})')
 _DONE: Final = b"data: [DONE]\n\n"
 _ERROR: Final = b'data: {"error":'
+_CHUNK: Final = b"data: {"
 # What is behind the counts where usage is the last in its event; and what is left without it.
 _BEHIND_COUNTS: Final = b"}}\n\n"
 _BEHIND_USAGE: Final = b"}\n\n"
@@ -82,8 +84,9 @@ class EventStream(AnswerStream):
     """Feed it the answer's bytes in any pieces; it gives back whole events, cut as asked."""
 
     __slots__ = (
-        "_before_choices", "_by_choice", "_choices", "_event_bytes_max", "_fingerprint", "_held",
-        "_keeps_all", "_only", "_tail", "_total", "_usage_bytes", "_wants_usage",
+        "_before_choices", "_by_choice", "_choices", "_estimate", "_event_bytes_max",
+        "_fingerprint", "_held", "_keeps_all", "_only", "_tail", "_total", "_usage_bytes",
+        "_wants_usage",
     )  # fmt: skip
 
     def __init__(
@@ -94,8 +97,11 @@ class EventStream(AnswerStream):
         choices: int,
         fingerprint: Fingerprint,
         event_bytes_max: int,
+        estimate: OutputEstimate,
     ) -> None:
         super().__init__()
+        # For an engine that reports no usage in its chunks.
+        self._estimate = estimate
         self._wants_usage = wants_usage
         self._keeps_all = wants_usage and wants_continuous_usage
         self._choices = choices
@@ -126,14 +132,17 @@ class EventStream(AnswerStream):
         return b"".join([self._event(event + END) for event in data[:-2].split(END)])
 
     def usage(self) -> Usage | None:
-        """The last counts seen: the engine's total, or the sum over choices of a cut stream."""
-        if self._total is not None:
-            return read_usage(self._total)
-        if self._only is not None:
-            return read_usage(self._only)
+        """The last counts seen: the engine's total, or the sum over choices of a cut stream.
+
+        An estimate where the engine has reported none; None before the first token.
+        """
+        raw = self._total or self._only
+        if raw is not None:
+            # Where the engine's count is nonsense, at least the prompt is counted.
+            return read_usage(raw) or self._estimate.whole(0)
         counts = [u for raw in self._by_choice.values() if (u := read_usage(raw)) is not None]
         if not counts:
-            return None
+            return self._estimate.usage()
         # All choices share one prompt; what of it was cached, the first one that knows says.
         cached = next((u.cached_tokens for u in counts if u.cached_tokens is not None), None)
         completion = sum(u.completion_tokens for u in counts)
@@ -141,8 +150,9 @@ class EventStream(AnswerStream):
 
     def latest(self) -> bytes | None:
         """The raw usage of what has come so far, for whoever must know it if we die now."""
-        if self._choices == 1:
-            return self._total or self._only
+        raw = self._total or self._only
+        if raw is not None and self._choices == 1:
+            return raw
         usage = self.usage()
         return None if usage is None else write_usage(usage)
 
@@ -203,6 +213,8 @@ class EventStream(AnswerStream):
         if event.startswith(_ERROR):
             self.has_error = True
             return self._release() + event
+        if event.startswith(_CHUNK):
+            self._estimate.add(0)
         return self._finish(event)
 
     def _whole_count(self, event: bytes, raw: bytes) -> bytes:

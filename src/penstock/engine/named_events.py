@@ -1,25 +1,31 @@
 """Streams whose events have names: Responses and Messages. They pass byte for byte.
 
-These APIs have no `stream_options`: what was used stands in one of the last events, so a stream
-that is cut before has a usage that nobody knows. An event's name stands on a line of its own, and
-JSON has no line breaks inside a string: no model's words can be taken for one.
+These APIs have no `stream_options`: the engine reports usage in one of the last events. Until then
+the usage is an estimate, from the events that passed. An event's name stands on a line of its own,
+and JSON has no line breaks inside a string: no model's words can be taken for one.
 """
 
 from typing import ClassVar, Final
 
 from penstock.engine.answer_stream import AnswerStream
+from penstock.engine.output_estimate import OutputEstimate
 from penstock.engine.whole_events import END, cut_whole, too_large
 from penstock.records.usage import Usage
 from penstock.wire.engine_usage import (
+    characters_of_delta,
     usage_of_message_event,
+    usage_of_message_start,
     usage_of_response_event,
     write_usage,
 )
 
 _COMPLETED: Final = (b"event: response.completed\n", b"event: response.incomplete\n")
+_START: Final = b"event: message_start\n"
 _DELTA: Final = b"event: message_delta\n"
 _STOP: Final = b"event: message_stop\n"
 _DATA: Final = b"\ndata:"
+# How the names of events end that add to the answer, in both APIs.
+_ADDING: Final = b"delta"
 # So many may be held back together; each repeats the caller's instructions and tools.
 _OPENING_EVENTS: Final = 3
 
@@ -27,16 +33,17 @@ _OPENING_EVENTS: Final = 3
 class NamedEvents(AnswerStream):
     """Feed it the answer's bytes in any pieces; it gives back whole events as they came."""
 
-    __slots__ = ("_event_bytes_max", "_held", "_tail", "_usage")
+    __slots__ = ("_estimate", "_event_bytes_max", "_held", "_tail", "_usage")
 
     # What the engine says before it has read the prompt, with the line that each begins with. It
     # is held back: until the model itself is heard another replica may be tried.
     _opening: ClassVar[tuple[bytes, ...]] = ()
-    # Whatever is not one of these is not looked into.
+    # Events about usage, the end and errors.
     _telling: ClassVar[tuple[bytes, ...]] = ()
 
-    def __init__(self, event_bytes_max: int) -> None:
+    def __init__(self, event_bytes_max: int, estimate: OutputEstimate) -> None:
         super().__init__()
+        self._estimate = estimate
         self._event_bytes_max = event_bytes_max
         self._tail = b""
         self._held = b""
@@ -55,6 +62,8 @@ class NamedEvents(AnswerStream):
         for event in events:
             if event.startswith(self._telling):
                 self._note(event)
+            elif event[: event.find(b"\n")].endswith(_ADDING):
+                self._estimate.add(characters_of_delta(_data(event)))
         if events[-1].startswith(self._opening):
             self._held += data
             if len(self._held) > _OPENING_EVENTS * self._event_bytes_max:
@@ -65,12 +74,13 @@ class NamedEvents(AnswerStream):
         return data
 
     def usage(self) -> Usage | None:
-        """The whole count, once the engine has told it; None before."""
-        return self._usage
+        """The engine's count, or the estimate until it comes; None before the first token."""
+        return self._estimate.usage() if self._usage is None else self._usage
 
     def latest(self) -> bytes | None:
         """The raw usage of what has come so far, for whoever must know it if we die now."""
-        return None if self._usage is None else write_usage(self._usage)
+        usage = self.usage()
+        return None if usage is None else write_usage(usage)
 
     def _note(self, event: bytes) -> None:
         """One of the telling events: what it says of the usage, and whether it is the last."""
@@ -98,14 +108,18 @@ class ResponsesEvents(NamedEvents):
 
 
 class MessagesEvents(NamedEvents):
-    """Anthropic's Messages: the usage comes before the end; the start has the prompt's alone."""
+    """Anthropic's Messages: the usage comes before the end, the prompt's tokens at the start."""
 
     __slots__ = ()
 
-    _telling: ClassVar = (_DELTA, _STOP, b"event: error\n")
+    _telling: ClassVar = (_START, _DELTA, _STOP, b"event: error\n")
 
     def _note(self, event: bytes) -> None:
-        if event.startswith(_DELTA):
+        if event.startswith(_START):
+            prompt = usage_of_message_start(_data(event))
+            if prompt is not None:
+                self._estimate.take_prompt(prompt)
+        elif event.startswith(_DELTA):
             self._usage = usage_of_message_event(_data(event)) or self._usage
         elif event.startswith(_STOP):
             self.is_done = True

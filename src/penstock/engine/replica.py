@@ -16,6 +16,7 @@ from penstock.engine.dialects.vllm_calls import CALLS
 from penstock.engine.event_stream import EventStream, Fingerprint
 from penstock.engine.load_header import read_load
 from penstock.engine.named_events import MessagesEvents, NamedEvents, ResponsesEvents
+from penstock.engine.output_estimate import OutputEstimate
 from penstock.engine.pool import ConnectionPool
 from penstock.engine.settings import Settings
 from penstock.engine.sink import Sink
@@ -98,21 +99,30 @@ class ReplicaClient:
             return EngineLoad()
         return load
 
-    def attempt(self, request: InferenceRequest, sink: Sink, tally: Tally) -> Attempt:
-        """A new try; hand it to `run`, and read its usage when that ends, however it ends."""
-        stream = self._stream(request) if request.is_stream else None
-        return Attempt(self._line, request.api, sink, tally, stream)
+    def attempt(
+        self, request: InferenceRequest, sink: Sink, tally: Tally, cached_estimate: int = 0
+    ) -> Attempt:
+        """A new try; hand it to `run`, and read its usage when that ends, however it ends.
 
-    def _stream(self, request: InferenceRequest) -> AnswerStream:
+        `cached_estimate` is the part of the prompt's estimate that may be cached here.
+        """
+        estimate = OutputEstimate(
+            request.prompt_tokens_estimate, cached_estimate, request.output_tokens_max
+        )
+        stream = self._stream(request, estimate) if request.is_stream else None
+        return Attempt(self._line, request.api, sink, tally, stream, estimate)
+
+    def _stream(self, request: InferenceRequest, estimate: OutputEstimate) -> AnswerStream:
         named = None if request.api is _CHAT else _NAMED_EVENTS.get(request.api)
         if named is not None:
-            return named(self._event_bytes_max)
+            return named(self._event_bytes_max, estimate)
         return EventStream(
             wants_usage=request.wants_usage,
             wants_continuous_usage=request.wants_continuous_usage,
             choices=request.choices,
             fingerprint=self._fingerprint,
             event_bytes_max=self._event_bytes_max,
+            estimate=estimate,
         )
 
     async def run(self, request: InferenceRequest, attempt: Attempt) -> None:

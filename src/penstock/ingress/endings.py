@@ -81,7 +81,7 @@ class Endings:
         first = end.first_token_seconds
         if request.is_stream and first is not None and request.workflow:
             metrics.workflows.of(request.account, request.workflow).first_token.add(first)
-        if usage is None:
+        if usage is None or usage.is_estimated:
             return
         prompt = usage.prompt_tokens
         if usage.cached_tokens is not None and request.prompt_family:

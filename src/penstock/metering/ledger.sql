@@ -92,7 +92,7 @@ select
     coalesce(sum(round(
         least(cached_tokens, prompt_tokens)::numeric
         * (input_nanousd_per_mtok - cached_input_nanousd_per_mtok) * multiplier_bp / 10000000000
-    )) filter (where charge_reason = '' and cached_tokens is not null), 0),
+    )) filter (where charge_reason in ('', 'estimated') and cached_tokens is not null), 0),
     count_buckets(
         array_agg(first_token_bucket(first_token_ms))
             filter (where is_new and first_token_ms is not null)

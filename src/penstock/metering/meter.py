@@ -1,8 +1,9 @@
 """Opens a meter before an attempt goes upstream, and closes it once, however the attempt ends.
 
 The journal has the opening record before the engine sees a byte, and the closing one before the
-caller sees the last. What is charged is what was made for a caller who got something of it. A job's
-attempt is charged by the job's completion only: see charge.py.
+caller sees the last. What is charged is what was made for a caller who got a part of it, or the
+estimated uncached prompt of a caller who left before that. A job's attempt is charged by the job's
+completion only: see charge.py.
 """
 
 from collections.abc import Callable
@@ -93,15 +94,11 @@ class Meter(Tally):
             usage = write_usage(counts)
         self._journal.slots.note(self._slot, usage)
 
-    def note_uncounted(self) -> None:
-        if self._first_at == _NOT_YET:
-            self._first_at = self._monotonic()
-
     def settle(self, usage: Usage | None) -> None:
-        self.close(_OK, usage=usage, is_delivered=True)
+        self.close(_OK, usage=usage, is_owed=True)
 
     def close(
-        self, outcome: Outcome, *, usage: Usage | None, is_delivered: bool, error: str = ""
+        self, outcome: Outcome, *, usage: Usage | None, is_owed: bool, error: str = ""
     ) -> None:
         """Write down how it ended. What came first stands: a second call changes nothing."""
         if self._is_closed:
@@ -110,8 +107,10 @@ class Meter(Tally):
         request = self._request
         is_cut = outcome is not _OK and request.is_stream
         expected = self._cached_expected if is_cut else None
-        billed = bill(usage, request.price, is_delivered=is_delivered, cut_expecting=expected)
-        self._write(self._times(usage), outcome, error, billed)
+        billed = bill(usage, request.price, is_owed=is_owed, cut_expecting=expected)
+        self._write(
+            self._times(is_made=outcome is _OK and usage is not None), outcome, error, billed
+        )
 
     def _write(self, times: Times, outcome: Outcome, error: str, billed: Bill) -> None:
         self.charge_nanousd = billed.charge_nanousd
@@ -119,14 +118,14 @@ class Meter(Tally):
         journal.close(slot, closing(times, outcome, error, billed))
         journal.slots.free(slot)
 
-    def _times(self, usage: Usage | None) -> Times:
+    def _times(self, *, is_made: bool) -> Times:
         now = self._monotonic()
         duration_us = int((now - self._began) * 1e6)
         if not self._request.is_stream:
             return duration_us, None, None
         if self._first_at == _NOT_YET:
             # A stream that came in one piece was settled without a note.
-            return duration_us, None if usage is None else duration_us, None
+            return duration_us, duration_us if is_made else None, None
         first_us = int((self._first_at - self._began) * 1e6)
         return duration_us, first_us, duration_us - first_us
 

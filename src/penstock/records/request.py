@@ -133,7 +133,7 @@ class RequestEnd:
 
     __slots__ = (
         "attempts", "cache_break", "cached_expected", "charge_nanousd", "charged_line",
-        "error_code", "first_token_seconds", "is_uncounted", "outcome", "replica", "session_moved",
+        "error_code", "first_token_seconds", "outcome", "replica", "session_moved",
         "standings", "status", "streamed_seconds", "tokens", "total_seconds", "usage",
         "waited_seconds", "warnings",
     )  # fmt: skip
@@ -156,7 +156,6 @@ class RequestEnd:
         status: int = 0,
         charge_nanousd: int = 0,
         tokens: int = 0,
-        is_uncounted: bool = False,
         charged_line: bytes = b"",
         standings: tuple[Standing, ...] = (),
         warnings: tuple[Standing, ...] = (),
@@ -180,8 +179,6 @@ class RequestEnd:
         self.charge_nanousd = charge_nanousd
         # Prompt and output of all attempts.
         self.tokens = tokens
-        # The caller had some of an answer whose usage nobody knows.
-        self.is_uncounted = is_uncounted
         # Of a job: its last attempt as a line of the ledger with its charge, for the completion.
         self.charged_line = charged_line
         # Where the caller stands with its hard limits, and which soft ones it has passed.

@@ -19,13 +19,13 @@ class Tally:
     def note(self, usage: bytes) -> None:
         """The raw usage of a stream so far."""
 
-    def note_uncounted(self) -> None:
-        """Something of a stream is there, and its usage is not: some APIs tell it at the end."""
-
     def settle(self, usage: Usage | None) -> None:
         """The answer is complete; this is its usage. Not called for one that fails."""
 
     def close(
-        self, outcome: Outcome, *, usage: Usage | None, is_delivered: bool, error: str = ""
+        self, outcome: Outcome, *, usage: Usage | None, is_owed: bool, error: str = ""
     ) -> None:
-        """How the attempt ended."""
+        """How the attempt ended.
+
+        `is_owed`: the caller has a part of the answer, or left after the request was sent.
+        """

@@ -1,19 +1,28 @@
-"""Tokens that an engine counted. Unknown is None, never 0."""
+"""Tokens that a request used. Unknown is None, never 0."""
 
 from typing import Final
 
 
 class Usage:
-    """`cached_tokens` is the part of `prompt_tokens` that came out of the prefix cache."""
+    """`cached_tokens` is the part of `prompt_tokens` that came out of the prefix cache.
 
-    __slots__ = ("cached_tokens", "completion_tokens", "prompt_tokens")
+    `is_estimated` marks counts that the gateway estimated because the engine did not report them.
+    """
+
+    __slots__ = ("cached_tokens", "completion_tokens", "is_estimated", "prompt_tokens")
 
     def __init__(
-        self, prompt_tokens: int, completion_tokens: int, cached_tokens: int | None = None
+        self,
+        prompt_tokens: int,
+        completion_tokens: int,
+        cached_tokens: int | None = None,
+        *,
+        is_estimated: bool = False,
     ) -> None:
         self.prompt_tokens: Final = prompt_tokens
         self.completion_tokens: Final = completion_tokens
         self.cached_tokens: Final = cached_tokens
+        self.is_estimated: Final = is_estimated
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Usage) and self._counts() == other._counts()
@@ -24,5 +33,5 @@ class Usage:
     def __repr__(self) -> str:
         return f"Usage{self._counts()}"
 
-    def _counts(self) -> tuple[int, int, int | None]:
-        return self.prompt_tokens, self.completion_tokens, self.cached_tokens
+    def _counts(self) -> tuple[int, int, int | None, bool]:
+        return self.prompt_tokens, self.completion_tokens, self.cached_tokens, self.is_estimated

@@ -130,6 +130,22 @@ class Knowledge:
             self._learn(route, known, usage)
         return known
 
+    def uncached_of(self, route: Route, tokens: int) -> int:
+        """The part of a prompt's estimate that the route's replica is not known to have cached.
+
+        Only what an earlier answer has shown to be there counts as cached. Prompts that were sent
+        and left before their first token teach nothing: their prefill may never have run.
+        """
+        known = self._replicas.get(route.replica_id)
+        cached = 0
+        links = route.chain.links
+        for at in range(len(links) - 1, -1, -1):
+            counted = None if known is None else self.index.counted(known.prefixes, links[at])
+            if counted is not None:
+                cached = min(counted, route.expected_cached, route.prompt_tokens)
+                break
+        return tokens * (route.prompt_tokens - cached) // max(1, route.prompt_tokens)
+
     def _learn(self, route: Route, known: KnownReplica, usage: Usage) -> None:
         prompt_tokens, cached = usage.prompt_tokens, usage.cached_tokens
         self._teach_size(route, known, prompt_tokens)
@@ -146,6 +162,9 @@ class Knowledge:
         if size:
             tokens = self.index.teach(known.prefixes, chain.links, new_from, prompt_tokens)
             self.sizes.teach(known.model, tokens, size)
+        elif chain.links and self.index.counted(known.prefixes, chain.links[-1]) is None:
+            # Sent before by a request that ended without a count: this answer is the first.
+            self.index.correct(known.prefixes, chain.links[-1], prompt_tokens)
 
     def _judge(self, route: Route, known: KnownReplica, cached: int) -> None:
         self.cached_expected += route.expected_cached

@@ -44,3 +44,10 @@ class Route:
         # Seconds to the first token, as expected when it was sent; only of what is not streamed.
         self.expected_seconds = 0.0
         self.is_waiting = False
+
+    def cached_of(self, tokens: int) -> int:
+        """The part of a prompt's estimate that is expected in the replica's cache.
+
+        By share: `prompt_tokens` is routing's own estimate of the same prompt.
+        """
+        return tokens * min(self.expected_cached, self.prompt_tokens) // max(1, self.prompt_tokens)

@@ -137,6 +137,10 @@ class Router:
                 self.knowledge.sessions.forget_failure(route.session)
         self._publish(known)
 
+    def uncached_of(self, route: Route, tokens: int) -> int:
+        """The part of a prompt's estimate that no earlier answer has shown to be cached there."""
+        return self.knowledge.uncached_of(route, tokens)
+
     def in_flight(self) -> int:
         """Requests that this worker has under way, everywhere."""
         return self.knowledge.in_flight()

@@ -31,6 +31,7 @@ from penstock.errors import (
 from penstock.records.replica import Replica, ReplicaId
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd
 from penstock.records.tally import Tally
+from penstock.records.usage import Usage
 from penstock.routing import Route, Router
 from penstock.serving.ejecting import eject
 from penstock.serving.fleet_clients import FleetClients
@@ -103,11 +104,8 @@ class RequestPath:
                 # Its traceback holds this frame: they would keep a large body until a collection.
                 del failure
         finally:
-            if end.is_uncounted:
-                hold.spend()
-            else:
-                requests = 1 if end.attempts else 0
-                hold.settle(requests=requests, tokens=end.tokens, nanousd=end.charge_nanousd)
+            requests = 1 if end.attempts else 0
+            hold.settle(requests=requests, tokens=end.tokens, nanousd=end.charge_nanousd)
 
     async def _wait(self, request: InferenceRequest, end: RequestEnd) -> None:
         """Wait until some replica of the model has a free slot."""
@@ -143,7 +141,8 @@ class RequestPath:
         end.replica, end.cached_expected = route.replica.id, route.expected_cached
         end.session_moved, end.cache_break = route.moved, route.cache_break
         meter = self._open_meter(request, hold, end)
-        attempt = client.attempt(request, sink, meter)
+        cached_estimate = route.cached_of(request.prompt_tokens_estimate)
+        attempt = client.attempt(request, sink, meter, cached_estimate)
         # Not a lambda: compiled, it would hold this coroutine, and with it the attempt itself.
         attempt.on_first_data = partial(self._router.first_token, route)
         outcome, error = _FAILED, _CRASHED
@@ -165,20 +164,31 @@ class RequestPath:
             raise
         except asyncio.CancelledError:
             # Either the caller went away, or this gateway stops and waits no longer.
-            outcome, error = _LEFT if sink.is_gone else _ABORTED
+            outcome, error = (_LEFT, "") if sink.is_gone else _ABORTED
             raise
         finally:
             now = self._monotonic()
             is_failed = bool(error) and error in _REPLICA_FAILURES
-            self._router.finished(route, attempt.usage, now, is_failed=is_failed)
+            self._router.finished(route, _reported(attempt.usage), now, is_failed=is_failed)
             self._gate.note_end(model)
             self._gate.let_next(model)
-            is_delivered = attempt.first_data_at is not None
-            meter.close(outcome, usage=attempt.usage, is_delivered=is_delivered, error=error)
+            is_left = outcome is _LEFT and attempt.was_sent
+            if is_left and attempt.usage is None:
+                attempt.usage = self._uncached_prompt(request, route)
+            is_owed = is_left or attempt.first_data_at is not None
+            meter.close(outcome, usage=attempt.usage, is_owed=is_owed, error=error)
             _note_end(request, attempt, started, now, end)
             end.charge_nanousd += meter.charge_nanousd
             end.outcome, end.error_code = outcome, error
         return None
+
+    def _uncached_prompt(self, request: InferenceRequest, route: Route) -> Usage:
+        """The count of a request that its caller left before the first token.
+
+        The engine has worked on the prompt, so the caller's limits must not stay as they were.
+        """
+        tokens = self._router.uncached_of(route, request.prompt_tokens_estimate)
+        return Usage(tokens, 0, is_estimated=True)
 
     def _open_meter(self, request: InferenceRequest, hold: Hold, end: RequestEnd) -> Tally:
         """In the journal before the engine hears of it; JournalFull ends the request here."""
@@ -211,13 +221,18 @@ class RequestPath:
 # Bound once: a member of an enum is looked up in its class each time that it is named.
 _OK: Final = Outcome.OK
 _FAILED: Final = Outcome.FAILED
-_LEFT: Final = (Outcome.CLIENT_LEFT, "")
+_LEFT: Final = Outcome.CLIENT_LEFT
 _ABORTED: Final = (Outcome.INTERRUPTED, Aborted.code)
 _CRASHED: Final = InternalError.code
 # Not among them: what the engine says of the request itself, such as a prompt that is too long.
 _REPLICA_FAILURES: Final = frozenset(
     failure.code for failure in (DeadlinePassed, EngineFailed, EngineLost, ReplicaUnreachable)
 )
+
+
+def _reported(usage: Usage | None) -> Usage | None:
+    """Only what an engine has counted teaches routing."""
+    return None if usage is None or usage.is_estimated else usage
 
 
 def _note_end(
@@ -227,7 +242,6 @@ def _note_end(
     if usage is not None:
         end.tokens += usage.prompt_tokens + usage.completion_tokens
     if attempt.first_data_at is not None:
-        end.is_uncounted = usage is None
         end.first_token_seconds = attempt.first_data_at - started
         if request.is_stream:
             end.streamed_seconds = now - attempt.first_data_at

@@ -8,8 +8,10 @@ from penstock.records.request import Api
 from penstock.records.usage import Usage
 from penstock.wire.usage_shapes import (
     Answer,
+    DeltaEvent,
     Details,
     Message,
+    MessageStart,
     MessagesUsage,
     Response,
     ResponseEvent,
@@ -25,6 +27,8 @@ _answer_decoder: Final = msgspec.json.Decoder(Answer)
 _message_decoder: Final = msgspec.json.Decoder(Message)
 _response_decoder: Final = msgspec.json.Decoder(Response)
 _response_event_decoder: Final = msgspec.json.Decoder(ResponseEvent)
+_message_start_decoder: Final = msgspec.json.Decoder(MessageStart)
+_delta_decoder: Final = msgspec.json.Decoder(DeltaEvent)
 
 
 def usage_of_answer(api: Api, answer: bytes) -> Usage | None:
@@ -56,6 +60,26 @@ def usage_of_message_event(data: bytes) -> Usage | None:
         return None
 
 
+def usage_of_message_start(data: bytes) -> Usage | None:
+    """The prompt's tokens, which a Messages stream begins with; None when it has none."""
+    try:
+        wire = _message_start_decoder.decode(data).message.usage
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return None if wire is None else _counts_of_message(wire)
+
+
+def characters_of_delta(data: bytes) -> int:
+    """How much text an event of Responses or Messages adds; 0 when it cannot be read."""
+    try:
+        delta = _delta_decoder.decode(data).delta
+    except (msgspec.DecodeError, RecursionError):
+        return 0
+    if isinstance(delta, str):
+        return len(delta)
+    return len(delta.text) + len(delta.thinking) + len(delta.partial_json)
+
+
 def read_usage(raw: bytes) -> Usage | None:
     """The counts in a raw `usage` object; None when it is not one."""
     try:
@@ -68,20 +92,24 @@ def read_usage(raw: bytes) -> Usage | None:
 def write_usage(usage: Usage) -> bytes:
     """The same counts as the shortest `usage` object that `read_usage` reads back."""
     details = None if usage.cached_tokens is None else Details(usage.cached_tokens)
-    return msgspec.json.encode(WireUsage(usage.prompt_tokens, usage.completion_tokens, details))
+    prompt, completion = usage.prompt_tokens, usage.completion_tokens
+    return msgspec.json.encode(WireUsage(prompt, completion, details, usage.is_estimated))
 
 
 def counts_of(wire: WireUsage) -> Usage:
     """What it says, as everything behind the engine has it."""
-    return _counts(wire.prompt_tokens, wire.completion_tokens, wire.prompt_tokens_details)
+    details, is_estimated = wire.prompt_tokens_details, wire.is_estimated
+    return _counts(wire.prompt_tokens, wire.completion_tokens, details, is_estimated=is_estimated)
 
 
-def _counts(prompt: int, completion: int, details: Details | None) -> Usage:
+def _counts(
+    prompt: int, completion: int, details: Details | None, *, is_estimated: bool = False
+) -> Usage:
     cached = None if details is None else details.cached_tokens
     if cached is not None and cached > prompt:
         # It is a part of the prompt, and nowhere more than all of it.
         cached = prompt
-    return Usage(prompt, completion, cached)
+    return Usage(prompt, completion, cached, is_estimated=is_estimated)
 
 
 def _counts_of_response(wire: ResponsesUsage) -> Usage:

@@ -20,11 +20,15 @@ class Details(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 class WireUsage(msgspec.Struct, omit_defaults=True, gc=False):
-    """The counts that matter; whatever else is there is left out."""
+    """The counts that matter; whatever else is there is left out.
+
+    `is_estimated` is ours: no engine writes it. It goes into the journal's slots.
+    """
 
     prompt_tokens: _Count = 0
     completion_tokens: _Count = 0
     prompt_tokens_details: Details | None = None
+    is_estimated: bool = msgspec.field(default=False, name="penstock_estimated")
 
 
 class ResponsesUsage(msgspec.Struct, gc=False):
@@ -66,3 +70,23 @@ class ResponseEvent(msgspec.Struct, gc=False):
     """The last event of a Responses stream."""
 
     response: Response
+
+
+class MessageStart(msgspec.Struct, gc=False):
+    """The first event of a Messages stream."""
+
+    message: Message
+
+
+class MessageDelta(msgspec.Struct, gc=False):
+    """What one event adds to an answer of Messages: text, reasoning or a tool's arguments."""
+
+    text: str = ""
+    thinking: str = ""
+    partial_json: str = ""
+
+
+class DeltaEvent(msgspec.Struct, gc=False):
+    """An event that adds to an answer; in Responses `delta` is the text itself."""
+
+    delta: str | MessageDelta = ""

@@ -149,7 +149,5 @@ class Notes(Tally):
     def note(self, usage: bytes) -> None:
         self.noted.append(usage)
 
-    def note_uncounted(self) -> None: ...
-
     def settle(self, usage: Usage | None) -> None:
         self.settled.append(usage)

@@ -1,4 +1,4 @@
-"""Streams with named events: byte for byte, in any pieces, and counted by what they say last."""
+"""Streams with named events: byte for byte, in any pieces, and counted wherever they are cut."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.engine.named_events import MessagesEvents, NamedEvents, ResponsesEvents
+from penstock.engine.output_estimate import OutputEstimate
 from penstock.errors import EngineFailed
 from penstock.records.usage import Usage
 from penstock.wire.engine_usage import read_usage
@@ -28,7 +29,7 @@ def recorded(case: str) -> bytes:
 
 
 def stream(case: str, event_bytes_max: int = 1 << 20) -> NamedEvents:
-    return KINDS[case.partition(".")[0]](event_bytes_max)
+    return KINDS[case.partition(".")[0]](event_bytes_max, OutputEstimate(600, 300, 100))
 
 
 @settings(max_examples=80, deadline=None)
@@ -49,14 +50,21 @@ def test_any_split_gives_the_same_bytes_and_the_same_usage(case: str, data: st.D
 
 
 @pytest.mark.parametrize("case", USAGES)
-def test_stream_that_is_cut_has_no_usage_until_the_engine_has_told_it(case: str) -> None:
+def test_stream_is_counted_by_its_events_until_the_engine_reports_its_usage(case: str) -> None:
     events, parts = stream(case), recorded(case)[:-2].split(END)
-    telling = -2 if case.startswith("messages") else -1
+    is_messages = case.startswith("messages")
+    telling = -2 if is_messages else -1
+    # Messages begin with the prompt's tokens; half of the estimate was expected in the cache.
+    prompt = USAGES[case].prompt_tokens if is_messages else 600
+    made = 0
     for part in parts[:telling]:
         events.feed(part + END)
-        assert events.usage() is None
-        assert events.latest() is None
+        made += part.partition(b"\n")[0].endswith(b"delta")
+        cut = Usage(prompt, made, prompt // 2, is_estimated=True) if made else None
+        assert events.usage() == cut
+        assert read_usage(events.latest() or b"") == cut
         assert not events.is_done
+    assert 0 < made <= USAGES[case].completion_tokens
     events.feed(parts[telling] + END)
     assert events.usage() == USAGES[case]
 
@@ -94,12 +102,45 @@ def test_engines_own_error_goes_through_and_is_noticed(case: str, event: bytes) 
         b'{"response":{"usage":{"input_tokens":-1}}}',
     ],
 )
-def test_usage_that_is_no_usage_is_unknown(data: bytes) -> None:
+def test_usage_that_is_no_usage_leaves_the_estimate(data: bytes) -> None:
     events = stream("responses")
     event = b"event: response.completed\ndata: " + data + END
-    assert events.feed(event) == event
+    delta = b'event: response.output_text.delta\ndata: {"delta":"x"}' + END
+    assert events.feed(delta + event) == delta + event
     assert events.is_done
+    assert events.usage() == Usage(600, 1, 300, is_estimated=True)
+
+
+@pytest.mark.parametrize(
+    ("case", "event"),
+    [
+        ("responses", b'event: response.function_call_arguments.delta\ndata: {"delta":"%s"}'),
+        ("responses", b'event: response.output_text.delta\ndata: {"delta":"%s"}'),
+        ("messages", b'event: content_block_delta\ndata: {"delta":{"partial_json":"%s"}}'),
+        ("messages", b'event: content_block_delta\ndata: {"delta":{"text":"%s"}}'),
+        ("messages", b'event: content_block_delta\ndata: {"delta":{"thinking":"%s"}}'),
+    ],
+)
+def test_event_with_much_text_is_more_than_one_token(case: str, event: bytes) -> None:
+    events = stream(case)
+    events.feed(event % (b"x" * 240) + END)
+    assert events.usage() == Usage(600, 30, 300, is_estimated=True)
+
+
+@pytest.mark.parametrize("data", [b"{", b'{"delta":5}', b'{"delta":{"text":5}}', b"{}"])
+def test_event_that_cannot_be_read_is_one_token(data: bytes) -> None:
+    events = stream("messages")
+    events.feed(b"event: content_block_delta\ndata: " + data + END)
+    assert events.usage() == Usage(600, 1, 300, is_estimated=True)
+
+
+@pytest.mark.parametrize("data", [b"{", b'{"message":{}}', b'{"message":{"usage":{}}}'])
+def test_start_without_a_count_leaves_the_prompts_estimate(data: bytes) -> None:
+    events = stream("messages")
+    events.feed(b"event: message_start\ndata: " + data + END)
     assert events.usage() is None
+    events.feed(b'event: content_block_delta\ndata: {"delta":{"text":"x"}}' + END)
+    assert events.usage() == Usage(600, 1, 300, is_estimated=True)
 
 
 def test_models_words_are_not_taken_for_an_event() -> None:

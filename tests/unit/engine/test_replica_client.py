@@ -292,3 +292,35 @@ async def test_interim_heads_are_skipped(lines: Lines, is_stream: bool) -> None:
         await line.client.run(request, line.client.attempt(request, sink, Notes()))
         assert sink.events if is_stream else sink.answer == ANSWER
     assert line.engine.accepted == 1
+
+
+async def test_request_is_sent_once_a_connection_has_it_and_no_longer_when_it_is_refused(
+    lines: Lines,
+) -> None:
+    async def refuse(call: Call) -> None:
+        await call.answer(b'{"error":{"message":"busy"}}', status=503)
+
+    line = await lines.open(answer_whole, refuse)
+    request = make_request()
+    answered = line.client.attempt(request, Collector(), Notes())
+    was_sent = [answered.was_sent]
+    await line.client.run(request, answered)
+    was_sent.append(answered.was_sent)
+    assert was_sent == [False, True]
+    refused = line.client.attempt(request, Collector(), Notes())
+    with pytest.raises(OutOfCapacity):
+        await line.client.run(request, refused)
+    assert not refused.was_sent
+
+
+async def test_answer_without_usage_is_estimated(lines: Lines) -> None:
+    body = b'{"choices":[{"index":0,"message":{"content":"%s"}}]}' % (b"word " * 40)
+
+    async def silent_of_usage(call: Call) -> None:
+        await call.answer(body)
+
+    line = await lines.open(silent_of_usage)
+    notes = Notes()
+    request = make_request(prompt_tokens_estimate=9, output_tokens_max=100)
+    await line.client.run(request, line.client.attempt(request, Collector(), notes, 3))
+    assert notes.settled == [Usage(9, len(body) // 8, 3, is_estimated=True)]

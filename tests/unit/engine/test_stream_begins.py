@@ -10,6 +10,7 @@ from penstock.clock import TimerWheel
 from penstock.engine.attempt import Attempt, Line
 from penstock.engine.connection import Connection, IdleCallback
 from penstock.engine.event_stream import EventStream, Fingerprint
+from penstock.engine.output_estimate import OutputEstimate
 from penstock.engine.settings import Settings
 from penstock.errors import EngineFailed, EngineLost, Error
 from penstock.records.request import Api
@@ -61,15 +62,17 @@ class Asked:
     def __init__(self) -> None:
         clock = ManualClock()
         line = Line(Settings(event_bytes_max=1024), TimerWheel(clock), clock)
+        estimate = OutputEstimate(0, 0, 0)
         stream = EventStream(
             wants_usage=False,
             wants_continuous_usage=False,
             choices=1,
             fingerprint=Fingerprint(),
             event_bytes_max=1024,
+            estimate=estimate,
         )
         self.sink = _Sink()
-        self.attempt = Attempt(line, Api.CHAT, self.sink, Notes(), stream)
+        self.attempt = Attempt(line, Api.CHAT, self.sink, Notes(), stream, estimate)
         self.connection = Connection(_Pool(), HEAD_BYTES_MAX)
         self.connection.connection_made(cast("asyncio.BaseTransport", _Transport()))
         self.finish = self.attempt.start(self.connection, [b"POST / HTTP/1.1\r\n\r\n"])

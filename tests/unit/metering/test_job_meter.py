@@ -49,7 +49,7 @@ def test_last_attempt_of_a_job_is_the_one_that_is_kept(tmp_path: Path) -> None:
     end, request = picked(), ask(is_stream=False, tier=Tier.FLEX)
     first = desk.metering.open(request, end, ())
     end.attempts += 1
-    first.close(Outcome.FAILED, usage=None, is_delivered=False, error="engine_lost")
+    first.close(Outcome.FAILED, usage=None, is_owed=False, error="engine_lost")
     second = desk.metering.open(request, end, ())
     second.settle(USAGE)
     first.settle(USAGE)
@@ -68,10 +68,12 @@ def test_job_that_a_kill_leaves_open_is_free(tmp_path: Path) -> None:
 
 
 def test_what_was_never_delivered_keeps_its_own_reason() -> None:
-    undelivered = bill(USAGE, PRICE, is_delivered=False)
+    undelivered = bill(USAGE, PRICE, is_owed=False)
     assert withheld(undelivered) is undelivered
     assert undelivered.reason == NOT_DELIVERED
     nothing = Bill()
     assert withheld(nothing) is nothing
-    made = withheld(bill(USAGE, PRICE))
-    assert (made.usage, made.charge_nanousd, made.reason) == (USAGE, 0, JOB)
+    estimate = Usage(1000, 50, 100, is_estimated=True)
+    for usage in (USAGE, estimate):
+        made = withheld(bill(usage, PRICE))
+        assert (made.usage, made.charge_nanousd, made.reason) == (usage, 0, JOB)

@@ -57,7 +57,7 @@ def test_what_came_first_stands(tmp_path: Path) -> None:
     meter = desk.metering.open(ask(), picked(), ())
     meter.settle(USAGE)
     charge = meter.charge_nanousd
-    meter.close(Outcome.FAILED, usage=None, is_delivered=False, error="engine_lost")
+    meter.close(Outcome.FAILED, usage=None, is_owed=False, error="engine_lost")
     meter.settle(Usage(9, 9))
     (row,) = desk.rows()
     assert (row["outcome"], row["error"]) == ("ok", "")
@@ -65,15 +65,14 @@ def test_what_came_first_stands(tmp_path: Path) -> None:
     desk.journal.remove()
 
 
-@pytest.mark.parametrize("is_delivered", [True, False])
-def test_usage_that_is_not_known_is_null_and_free(tmp_path: Path, is_delivered: bool) -> None:
+@pytest.mark.parametrize("is_owed", [True, False])
+def test_usage_that_is_not_known_is_null_and_free(tmp_path: Path, is_owed: bool) -> None:
     desk = Desk(tmp_path)
     meter = desk.metering.open(ask(is_stream=False), picked(), ())
-    meter.close(Outcome.CLIENT_LEFT, usage=None, is_delivered=is_delivered)
+    meter.close(Outcome.CLIENT_LEFT, usage=None, is_owed=is_owed)
     (row,) = desk.rows()
     assert [row[name] for name in UNKNOWN] == [None, None, None]
-    reason = "usage_unknown" if is_delivered else ""
-    assert (row["charge_nanousd"], row["charge_reason"]) == ("0", reason)
+    assert (row["charge_nanousd"], row["charge_reason"]) == ("0", "")
     assert (row["first_token_us"], row["streamed_us"]) == (None, None)
     desk.journal.remove()
 
@@ -81,11 +80,39 @@ def test_usage_that_is_not_known_is_null_and_free(tmp_path: Path, is_delivered: 
 def test_tokens_that_nobody_got_are_counted_and_free_with_a_reason(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     meter = desk.metering.open(ask(), picked(), ())
-    meter.close(Outcome.FAILED, usage=USAGE, is_delivered=False, error="engine_lost")
+    meter.close(Outcome.FAILED, usage=USAGE, is_owed=False, error="engine_lost")
     (row,) = desk.rows()
     assert (row["output_tokens"], row["charge_nanousd"]) == ("50", "0")
     assert (row["charge_reason"], row["error"]) == ("not_delivered", "engine_lost")
     desk.journal.remove()
+
+
+def test_estimated_tokens_are_charged_and_marked(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    cut = desk.metering.open(ask(), picked(cached_expected=900), ())
+    cut.close(Outcome.CLIENT_LEFT, usage=Usage(1000, 5, 800, is_estimated=True), is_owed=True)
+    left = desk.metering.open(ask(), picked(cached_expected=900), ())
+    left.close(Outcome.CLIENT_LEFT, usage=Usage(200, 0, is_estimated=True), is_owed=True)
+    rows = desk.rows()
+    charges = [cost_nanousd(usage, PRICE) for usage in (Usage(1000, 5, 800), Usage(200, 0))]
+    assert [row["charge_nanousd"] for row in rows] == list(map(str, charges))
+    assert [row["charge_reason"] for row in rows] == ["estimated"] * 2
+    # What is expected in a cache is taken off once: an estimate has its own cached part, or none.
+    assert [row["cached_tokens"] for row in rows] == ["800", None]
+    assert [row["is_cached_estimated"] for row in rows] == ["1", "0"]
+    desk.journal.remove()
+
+
+def test_kill_leaves_an_estimate_marked(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    meter = desk.metering.open(ask(), picked(cached_expected=900), ())
+    usage = Usage(1000, 7, 800, is_estimated=True)
+    meter.note(write_usage(usage))
+    (row,) = desk.left_open()
+    assert (row["outcome"], row["charge_reason"]) == ("interrupted", "estimated")
+    assert [row[name] for name in UNKNOWN] == ["1000", "800", "7"]
+    assert row["charge_nanousd"] == str(cost_nanousd(usage, PRICE))
+    desk.journal.leave()
 
 
 def test_unknown_cached_tokens_stay_unknown(tmp_path: Path) -> None:
@@ -144,7 +171,7 @@ def test_cut_stream_is_charged_for_the_cache_that_was_expected(
 ) -> None:
     desk = Desk(tmp_path)
     meter = desk.metering.open(ask(), picked(cached_expected=800), ())
-    meter.close(outcome, usage=Usage(1000, 5), is_delivered=True)
+    meter.close(outcome, usage=Usage(1000, 5), is_owed=True)
     (row,) = desk.rows()
     assert (row["cached_tokens"], row["is_cached_estimated"]) == ("800", "1")
     charge = cost_nanousd(Usage(1000, 5, 800), PRICE)
@@ -155,11 +182,11 @@ def test_cut_stream_is_charged_for_the_cache_that_was_expected(
 def test_what_the_engine_has_told_is_never_estimated(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     told = desk.metering.open(ask(), picked(cached_expected=800), ())
-    told.close(Outcome.CLIENT_LEFT, usage=Usage(1000, 5, 16), is_delivered=True)
+    told.close(Outcome.CLIENT_LEFT, usage=Usage(1000, 5, 16), is_owed=True)
     silent = desk.metering.open(ask(), picked(cached_expected=800), ())
     silent.settle(Usage(1000, 50))
     whole = desk.metering.open(ask(is_stream=False), picked(cached_expected=800), ())
-    whole.close(Outcome.FAILED, usage=Usage(1000, 50), is_delivered=False)
+    whole.close(Outcome.FAILED, usage=Usage(1000, 50), is_owed=False)
     assert [row["cached_tokens"] for row in desk.rows()] == ["16", None, None]
     assert {row["is_cached_estimated"] for row in desk.rows()} == {"0"}
     desk.journal.remove()
@@ -184,12 +211,12 @@ def test_kill_leaves_the_cache_that_was_expected_as_an_estimate(tmp_path: Path) 
     st.booleans(),
 )
 def test_estimate_is_never_more_than_the_prompt_nor_dearer(
-    usage: Usage, expected: int | None, is_delivered: bool
+    usage: Usage, expected: int | None, is_owed: bool
 ) -> None:
-    billed = bill(usage, PRICE, is_delivered=is_delivered, cut_expecting=expected)
+    billed = bill(usage, PRICE, is_owed=is_owed, cut_expecting=expected)
     assert billed.usage is not None
     assert billed.charge_nanousd <= cost_nanousd(usage, PRICE)
-    assert is_delivered or billed.charge_nanousd == 0
+    assert is_owed or billed.charge_nanousd == 0
     if usage.cached_tokens is None and expected is not None:
         assert billed.is_cached_estimated
         assert billed.usage.cached_tokens == min(expected, usage.prompt_tokens)

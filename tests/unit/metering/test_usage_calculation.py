@@ -33,6 +33,8 @@ def test_charge_that_differs_says_so_and_why() -> None:
     assert told.text.endswith("= 5 nano-dollars; charged 0: not_delivered")
     unexplained = calculation(Usage(5, 0), price, charge_nanousd=1, reason="")
     assert unexplained.text.endswith("= 5 nano-dollars; charged 1")
+    guessed = calculation(Usage(5, 0), price, charge_nanousd=5, reason="estimated")
+    assert guessed.text.endswith("= 5 nano-dollars; the tokens are estimated")
 
 
 def test_unknown_ratio_is_none_and_negative_money_has_its_sign() -> None:

@@ -265,3 +265,27 @@ def test_replica_with_requests_under_way_is_kept_until_they_end() -> None:
     router.finished(route, Usage(1000, 1, 0), NOW + 1)
     router.keep_only(roster.all)
     assert router.knowledge.find(ReplicaId("r0")) is None
+
+
+def test_only_a_prompt_that_was_answered_counts_as_cached_for_a_caller_who_leaves() -> None:
+    router = a_router(*replicas(1))
+    prompt = a_request("tools", "system", "a long question")
+    for _ in range(3):
+        # Sent and left before its first token: routing expects it there, no answer has shown it.
+        route = send(router, prompt, NOW)
+        assert router.uncached_of(route, 900) == 900
+        router.finished(route, None, NOW)
+    assert route.expected_cached > 0
+    serve(router, prompt, NOW + 1)
+    turn = a_request("tools", "system", "a long question", "an answer", "a question")
+    route = send(router, turn, NOW + 2)
+    # Three of five parts of the same length are known.
+    assert router.uncached_of(route, 900) == pytest.approx(360, abs=2)
+    assert route.cached_of(900) == pytest.approx(540, abs=2)
+
+
+def test_request_without_a_chain_has_nothing_cached() -> None:
+    router = a_router(*replicas(1))
+    route = send(router, a_request(), NOW)
+    assert router.uncached_of(route, 900) == 900
+    assert route.cached_of(900) == 0

@@ -144,14 +144,55 @@ async def test_choices_of_one_request_are_added_up(fleet: Fleet) -> None:
     assert (row["outcome"], row["output_tokens"]) == ("client_left", "11")
 
 
-async def test_client_that_leaves_before_anything_came_pays_nothing(fleet: Fleet) -> None:
+@pytest.mark.parametrize("is_stream", [True, False])
+async def test_client_that_leaves_before_anything_came_pays_for_the_estimated_prompt(
+    fleet: Fleet, is_stream: bool
+) -> None:
     engine = await fleet.add(silent)
-    visit = Visit(fleet)
+    visit = Visit(fleet, is_stream=is_stream, prompt_tokens_estimate=700, output_tokens_max=50)
     await until(lambda: bool(engine.calls))
     await visit.leave()
     (row,) = rows(fleet)
-    assert (row["outcome"], row["charge_nanousd"]) == ("client_left", "0")
-    assert row["output_tokens"] is None
+    assert (row["outcome"], row["charge_reason"]) == ("client_left", "estimated")
+    assert (row["prompt_tokens"], row["output_tokens"]) == ("700", "0")
+    assert (row["cached_tokens"], row["is_cached_estimated"]) == (None, "0")
+    charge = cost_nanousd(Usage(700, 0), PRICE)
+    assert (row["charge_nanousd"], visit.end.charge_nanousd) == (str(charge), charge)
+    assert visit.end.tokens == 700
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+async def test_gateway_that_stops_before_anything_came_charges_nothing(
+    fleet: Fleet, is_stream: bool
+) -> None:
+    engine = await fleet.add(silent)
+    visit = Visit(fleet, is_stream=is_stream, prompt_tokens_estimate=700)
+    await until(lambda: bool(engine.calls))
+    visit.task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await visit.task
+    (row,) = rows(fleet)
+    assert (row["outcome"], row["charge_nanousd"]) == ("interrupted", "0")
+    assert (row["prompt_tokens"], visit.end.tokens) == (None, 0)
+
+
+async def test_only_the_try_that_its_caller_left_is_charged(fleet: Fleet) -> None:
+    await fleet.add(die_before_a_word)
+    waiting = await fleet.add(silent)
+    while True:
+        # Either may be asked first; go on until the failing one was.
+        visit = Visit(fleet, prompt_tokens_estimate=700)
+        await until(lambda visit=visit: visit.end.replica == "r1" and bool(waiting.calls))  # type: ignore[misc]
+        await visit.leave()
+        if visit.end.attempts == 2:
+            break
+        fleet.router.ejections.restore(fleet.replicas[0].id)
+    failed, left = rows(fleet)[-2:]
+    assert (failed["attempt"], failed["outcome"], failed["charge_nanousd"]) == ("1", "failed", "0")
+    assert failed["prompt_tokens"] is None
+    assert (left["attempt"], left["charge_reason"]) == ("2", "estimated")
+    assert left["charge_nanousd"] == str(cost_nanousd(Usage(700, 0), PRICE))
+    assert visit.end.tokens == 700
 
 
 async def test_client_that_leaves_in_the_stream_pays_for_what_was_made(fleet: Fleet) -> None:

@@ -12,14 +12,14 @@ from penstock.wire.engine_usage import read_usage, write_usage
 COUNTS = st.integers(0, 2**31)
 
 
-@given(COUNTS, COUNTS, st.none() | COUNTS)
+@given(COUNTS, COUNTS, st.none() | COUNTS, st.booleans())
 def test_what_is_written_is_read_back_and_fits_a_slot(
-    prompt: int, output: int, cached: int | None
+    prompt: int, output: int, cached: int | None, is_estimated: bool
 ) -> None:
-    written = write_usage(Usage(prompt, output, cached))
+    written = write_usage(Usage(prompt, output, cached, is_estimated=is_estimated))
     # Uncached and cached are the prompt: an engine that claims more has cached all of it.
     part = None if cached is None else min(cached, prompt)
-    assert read_usage(written) == Usage(prompt, output, part)
+    assert read_usage(written) == Usage(prompt, output, part, is_estimated=is_estimated)
     assert len(written) <= USAGE_BYTES_MAX
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from penstock.metering.bill import ESTIMATED
 from penstock.metering.prices import usd
 from penstock.metering.reports.quantiles import quantile_ms
 from penstock.metering.reports.statement import knows_refusals
@@ -101,6 +102,8 @@ def calculation(usage: Usage, price: Price, *, charge_nanousd: int, reason: str)
     text = f"({terms}) x {price.multiplier_bp}/{ONCE} / 1000000 = {cost} nano-dollars"
     if cost != charge_nanousd:
         text += f"; charged {charge_nanousd}" + (f": {reason}" if reason else "")
+    elif reason == ESTIMATED:
+        text += "; the tokens are estimated"
     return Calculation(
         lines=lines, multiplier_bp=price.multiplier_bp, calculated_nanousd=cost, text=text
     )

@@ -13,7 +13,7 @@ BUCKETS: Final = 64
 _SAVED: Final[LiteralString] = """coalesce(sum(round(
     least(coalesce(cached_tokens, 0), coalesce(prompt_tokens, 0))::numeric
     * (input_nanousd_per_mtok - cached_input_nanousd_per_mtok) * multiplier_bp / 10000000000
-)) filter (where charge_reason = ''), 0)::bigint"""
+)) filter (where charge_reason in ('', 'estimated')), 0)::bigint"""
 
 OF_ATTEMPTS: Final[dict[str, LiteralString]] = {
     "requests": "count(*) filter (where attempt = 1)",
