@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from penstock.clock import Clock
-from penstock.errors import EngineFailed, InternalError, Refused
+from penstock.errors import EngineFailed, InternalError, Refused, StoreUnavailable
 from penstock.ingress.asked import Asked
 from penstock.ingress.caller_headers import CallerHeaders
 from penstock.ingress.exchange import JSON, Exchange
@@ -82,11 +82,18 @@ class FlexDoor:
         """The answer if it is there in time, else 202 and where it will be."""
         preference = caller.headers.preference() or Preference()
         seconds = min(preference.wait_seconds or 0, self._settings.prefer_wait_seconds_max)
-        with self._waits.place(request.account):
-            job_id = await self._submit(request, caller)
-            if seconds:
-                await self._waits.wait(job_id, seconds)
-        seen = await self._lookup.find(request.account, job_id)
+        job_id = JobId(request.id)
+        try:
+            with self._waits.place(request.account):
+                job_id = await self._submit(request, caller)
+                if seconds:
+                    await self._waits.wait(job_id, seconds)
+            seen = await self._lookup.find(request.account, job_id)
+        except StoreUnavailable:
+            # The job may be queued, and its caller is told to try again: that makes a second one.
+            if caller.headers.idempotency_key() is None:
+                self._waits.give_up(request.account, job_id)
+            raise
         if seen is None:
             raise InternalError("The job that was just submitted is not there.")
         if not seen.job.state.is_final:
