@@ -10,13 +10,10 @@ import pytest
 from cloudflare import Cloudflare
 from tests.integration.gateway_cell import CHAT, Cell, CellFactory
 from tests.integration.gateway_process import eventually
+from tests.integration.happened_events import happen
 from tests.integration.webhook_receiver import Receiver, receiving
 
-from penstock.events import Settings
-from penstock.events.relay import Relay
-from penstock.ingress.subscription_pages import failure_numbers
 from penstock.policy import KeyBook
-from penstock.queue import outbox
 from penstock.records.account import AccountId
 from penstock.store import Store
 
@@ -41,17 +38,6 @@ def told(cells: CellFactory) -> Iterator[Cell]:
 @pytest.fixture
 def client(told: Cell) -> openai.OpenAI:
     return openai.OpenAI(api_key=told.key, base_url=f"{told.gateway.url}/v1", max_retries=0)
-
-
-def happen(cell: Cell, account: str, kind: str, *ids: str) -> None:
-    async def tell(store: Store) -> None:
-        for each in ids:
-            async with store.transaction() as transaction:
-                event = outbox.NewEvent(AccountId(account), kind, {"id": each})
-                await outbox.add(transaction, [event])
-            await Relay(store, Settings(), failure_numbers).step()
-
-    cell.run(tell)
 
 
 def test_openai_manages_endpoints(client: openai.OpenAI) -> None:
