@@ -54,15 +54,18 @@ class Cluster(Started):
         self.gateway = self.cell.gateway
         self._stack.callback(self.gateway.stop)
 
-    def add_gateway(self) -> GatewayProcess:
-        """One more gateway on the same Postgres, as on a host of its own: with its own journals."""
+    def add_gateway(self, journal: Path | None = None) -> GatewayProcess:
+        """One more gateway on the same Postgres, as on a host of its own: with its own journals.
+
+        Unless a journal folder is given, as to a second gateway on the same host.
+        """
         self._gateways += 1
         folder = self.folder / f"gateway-{self._gateways}"
         folder.mkdir()
         places = {
             "store.dsn": self.dsn,
             "catalogue.folder": str(self.folder / "first" / "catalogue"),
-            "metering.journal_folder": str(folder / "journal"),
+            "metering.journal_folder": str(journal or folder / "journal"),
         }
         gateway = GatewayProcess(folder, {**places, **self._settings})
         self._stack.callback(gateway.stop)

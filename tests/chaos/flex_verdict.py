@@ -92,10 +92,10 @@ class Books:
 
     def check(self, findings: Findings, begun: dict[str, int]) -> None:
         with psycopg.connect(self._dsn, autocommit=True) as connection:
-            rows = connection.execute(_JOBS).fetchall()
+            rows = connection.execute(JOBS).fetchall()
             verdict = Verdict()
             check_sums(connection, verdict)
-            budgets = connection.execute(_BUDGETS).fetchall()
+            budgets = connection.execute(BUDGETS).fetchall()
         for job, state, charge, charges, charged in rows:
             _check_job(findings, job, state, (charge, charges, charged))
         findings.doubled += max(0, len(rows) - findings.accepted)
@@ -185,14 +185,14 @@ _LEFT = """
            (select count(*) from jobs j where state = 'succeeded' and not exists (
                select from usage_attempts u where u.request = j.id and u.charge_nanousd > 0))
 """
-_JOBS = """
+JOBS = """
     select j.id::text, j.state, j.charge_nanousd,
            count(*) filter (where u.charge_nanousd > 0), coalesce(sum(u.charge_nanousd), 0)::bigint
     from jobs j left join usage_attempts u on u.request = j.id
     group by j.id
 """
 # What jobs hold of a budget when all have ended is what they cost, and what was spent of it.
-_BUDGETS = """
+BUDGETS = """
     select account, sum(charge_nanousd)::bigint,
            (select coalesce(sum(e.granted), 0)::bigint
             from leases e join limits l on l.id = e.limit_id where l.account = jobs.account),
