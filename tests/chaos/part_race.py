@@ -14,7 +14,7 @@ import psycopg
 from tests.chaos.cluster import Cluster, Held, kill, read_held
 from tests.chaos.findings import Findings
 from tests.chaos.ledger_check import Verdict, read_rows, settle
-from tests.chaos.traffic import Heard, ask
+from tests.chaos.traffic import Heard, ask, may_go_on
 from tests.integration.gateway_cell import CHAT, prompt
 from tests.integration.gateway_process import GatewayProcess, eventually
 
@@ -29,8 +29,6 @@ _ENGINE_SECONDS = 0.4
 # The test models' prices, see tests/integration/gateway_cell.py.
 _PRICE = Price(600_000_000, 0, 3_000_000_000)
 _RACE_SECONDS_MAX = 90.0
-# Whoever is told to come back later than this is told that the window is used up.
-_SOON_SECONDS = 60
 _AMOUNTS = re.compile(r"leaves ([\d.]+) USD, and this request may need ([\d.]+) USD")
 
 
@@ -60,14 +58,8 @@ class _Race:
             heard = await ask(port, self.cluster.cell.key, tag, self.body)
             self.heard[tag] = heard
             self.asked[tag] = sent_at, time.monotonic()
-            if heard.status == 429:
-                after = heard.retry_after
-                if after is None or after > _SOON_SECONDS:
-                    return
-                await asyncio.sleep(after)
-            elif heard.status != 200:
-                # Its gateway was killed, or is starting: the next try goes to the other one.
-                await asyncio.sleep(0.2)
+            if not await may_go_on(heard, pause_seconds=0.2):
+                return
 
     def watch(self, limit: int) -> None:
         """What is granted or spent, again and again; in a thread of its own."""

@@ -13,6 +13,8 @@ _TOKEN = b'"delta":{"content":'
 _DONE = b"data: [DONE]\n\n"
 _COST = re.compile(rb"^: cost-usd (\d+)\.(\d{9})$", re.MULTILINE)
 _ANSWER_SECONDS_MAX = 60.0
+# Who is told to come back later than this is told that the window is used up.
+_SOON_SECONDS = 60
 
 
 class Heard(msgspec.Struct, frozen=True):
@@ -44,6 +46,21 @@ async def ask(port: int, key: str, tag: str, body: dict[str, Any]) -> Heard:
         # Cut by a kill: what was received until then was received.
         pass
     return _heard(tag, bytes(data))
+
+
+async def may_go_on(heard: Heard, *, pause_seconds: float) -> bool:
+    """Wait as an answer says before the next request; False when nothing is left in the window.
+
+    After an answer that did not come, the gateway was killed or is starting: pause, and ask again.
+    """
+    if heard.status == 429:
+        after = heard.retry_after
+        if after is None or after > _SOON_SECONDS:
+            return False
+        await asyncio.sleep(after)
+    elif heard.status != 200:
+        await asyncio.sleep(pause_seconds)
+    return True
 
 
 def _heard(tag: str, data: bytes) -> Heard:

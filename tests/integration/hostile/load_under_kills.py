@@ -6,12 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.chaos.cluster import kill
-from tests.chaos.traffic import Heard, ask
+from tests.chaos.traffic import Heard, ask, may_go_on
 from tests.integration.gateway_process import GatewayProcess
 
 _PAUSE_SECONDS = 0.1
-# Who is told to come back later than this is told that the window is used up.
-_SOON_SECONDS = 60
 _BETWEEN_KILLS_SECONDS = 0.3, 1.2
 
 Body = dict[str, Any]
@@ -53,13 +51,8 @@ class LoadUnderKills:
             port = self.gateways[turn % len(self.gateways)].port
             heard = await ask(port, self._key, tag, next_body())
             self.heard[tag] = heard
-            if heard.status == 429:
-                after = heard.retry_after
-                if after is None or after > _SOON_SECONDS:
-                    return
-                await asyncio.sleep(after)
-            elif heard.status != 200:
-                await asyncio.sleep(_PAUSE_SECONDS)
+            if not await may_go_on(heard, pause_seconds=_PAUSE_SECONDS):
+                return
 
 
 async def kill_in_turn(gateways: list[GatewayProcess], kills: int, source: random.Random) -> None:

@@ -10,7 +10,7 @@ from tests.integration.gateway_cell import CHAT, chat_body
 from tests.integration.hostile.load_under_kills import Body, LoadUnderKills, kill_in_turn
 
 _KILLS, _KILLS_FULL = 6, 40
-_CLIENTS = 24
+_CLIENTS = 16
 _TOKENS = 2, 24
 _INTERVAL_SECONDS = 0.04
 _ROWS_SECONDS = 20.0
