@@ -113,7 +113,7 @@ class Attempt(Receiver):
         self._done = asyncio.get_running_loop().create_future()
         self._connection = connection
         self._timer = self._first_timer()
-        connection.send(pieces, self, is_streamed=self._stream is not None)
+        connection.send(pieces, self)
         return self._done
 
     def stop(self) -> None:

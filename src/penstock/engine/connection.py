@@ -13,7 +13,7 @@ import httptools
 from msgspec import Raw
 
 from penstock.errors import EngineFailed, Error, ReplicaUnreachable
-from penstock.wire.chunks import LAST_CHUNK, chunk_line, only_chunk
+from penstock.wire.chunks import chunk_line, only_chunk
 from penstock.wire.known_head import Headers, KnownHead
 
 logger = logging.getLogger(__name__)
@@ -70,8 +70,8 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_answered", "_has_head", "_head_bytes", "_head_bytes_max", "_headers", "_is_at_chunk",
-        "_is_paused", "_known", "_known_stream", "_known_whole", "_on_idle", "_parser",
-        "_receiver", "_transport", "_unparsed", "idle_since", "is_usable",
+        "_is_paused", "_known", "_on_idle", "_parser", "_receiver", "_transport", "idle_since",
+        "is_usable",
     )  # fmt: skip
 
     def __init__(self, on_idle: IdleCallback, head_bytes_max: int) -> None:
@@ -83,12 +83,7 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._receiver: Receiver | None = None
         self._headers: Headers = []
-        self._known_whole = KnownHead()
-        self._known_stream = KnownHead(is_chunked=True)
-        # That of the answer that is awaited.
-        self._known = self._known_whole
-        # The head of the answer that is coming, as long as the parser has seen nothing of it.
-        self._unparsed = b""
+        self._known = KnownHead()
         self._answered = False
         self._has_head = False
         self._is_paused = False
@@ -97,13 +92,8 @@ class Connection(asyncio.Protocol):
         self.is_usable = False
         self.idle_since = 0.0
 
-    def send(
-        self, pieces: list[bytes | Raw], receiver: Receiver, *, is_streamed: bool = False
-    ) -> None:
-        """Send one request, head and body; its answer goes to `receiver`.
-
-        `is_streamed` says with which heads of this connection the answer's is compared.
-        """
+    def send(self, pieces: list[bytes | Raw], receiver: Receiver) -> None:
+        """Send one request, head and body; its answer goes to `receiver`."""
         assert self._receiver is None
         assert self._transport is not None
         self._receiver = receiver
@@ -111,8 +101,6 @@ class Connection(asyncio.Protocol):
         self._has_head = False
         self._head_bytes = 0
         self._is_at_chunk = False
-        self._known = self._known_stream if is_streamed else self._known_whole
-        self._unparsed = b""
         self._headers = []
         first = pieces[0]
         if len(pieces) == 1 and isinstance(first, bytes):
@@ -240,50 +228,28 @@ class Connection(asyncio.Protocol):
         elif self._is_at_chunk:
             data = self._take_chunks(receiver, data)
         if data:
-            if self._unparsed:
-                self._parse_head()
             self._head_bytes += len(data)
             self._parser.feed_data(data)
-            if is_first and self.is_usable and data.startswith(_OK_LINE):
-                self._learn(data)
+            if is_first and self.is_usable and self._receiver is None:
+                self._known.learn(data, self._headers, _OK_LINE)
         return data
 
-    def _learn(self, data: bytes) -> None:
-        """From the first read of an answer that is not like those before it."""
-        known = self._known
-        is_enough = self._has_head if known.is_chunked else self._receiver is None
-        if is_enough:
-            known.learn(data, self._headers)
-
     def _take_known(self, receiver: Receiver, data: bytes) -> bytes:
-        """Hand on what comes with a head like the last one's; else it is left to the parser.
+        """Hand on a whole answer with a head like the last one's; else it is left to the parser.
 
-        A whole answer must be all there: the parser stands between two answers, and cannot tell
-        that it did not see this one. Of a stream any part may be, and if all of it is chunks as
-        they usually come, the parser hears nothing of it either.
+        All of the answer must be there: the parser stands between two answers, and cannot tell
+        that it did not see this one.
         """
         known = self._known
         start = known.body_at(data)
-        if start < 0:
+        if start < 0 or len(data) != start + known.body_bytes:
             return data
         self._has_head = True
-        if known.is_chunked:
-            self._headers = known.headers
-            self._unparsed = data[:start]
-            receiver.on_head(_OK, known.headers)
-            self._is_at_chunk = True
-            return self._take_chunks(receiver, data[start:])
         receiver.on_head(_OK, known.headers)
         if start < len(data):
             self.on_body(data[start:])
         self._complete()
         return b""
-
-    def _parse_head(self) -> None:
-        """Bring the parser to where we are: behind the head, or behind any chunk after it."""
-        head, self._unparsed = self._unparsed, b""
-        self._headers = []
-        self._parser.feed_data(head)
 
     def _take_chunks(self, receiver: Receiver, data: bytes) -> bytes:
         """Hand on the whole chunks that data begins with; what is left is for the parser.
@@ -304,12 +270,7 @@ class Connection(asyncio.Protocol):
                 break
             receiver.on_body(data[start:stop])
             at = stop + 2
-        rest = data[at:] if at else data
-        if rest == LAST_CHUNK and self._unparsed and self._receiver is receiver:
-            self._unparsed = b""
-            self._complete()
-            return b""
-        return rest
+        return data[at:] if at else data
 
     def _rest(self) -> None:
         """The answer is complete and nothing came behind it: the next request may have this one."""

@@ -34,10 +34,7 @@ class CallerHeaders:
         "_workflow_in_metadata", "has_preference",
     )  # fmt: skip
 
-    def __init__(
-        self, headers: list[tuple[bytes, bytes]], before: "CallerHeaders | None" = None
-    ) -> None:
-        """`before` are those of an earlier request on the same connection."""
+    def __init__(self, headers: list[tuple[bytes, bytes]]) -> None:
         by_name: dict[bytes, bytes] = {}
         has_more = False
         for name, value in headers:
@@ -46,7 +43,7 @@ class CallerHeaders:
                 by_name[name] = value
                 has_more = has_more or is_rare
         self._by_name = by_name
-        self._secret_sha256 = b"" if before is None else before.hash_for(by_name)
+        self._secret_sha256 = b""
         self._session = _session(by_name)
         self._session_label = _label(self._session) if self._session else ""
         self._caller_request_id = ""
@@ -89,13 +86,6 @@ class CallerHeaders:
         """What the key is known by."""
         if not self._secret_sha256:
             self._secret_sha256 = _sha256(self.secret()).digest()
-        return self._secret_sha256
-
-    def hash_for(self, by_name: dict[bytes, bytes]) -> bytes:
-        """The same, if these headers have the same secret; else nothing."""
-        for name in (_AUTHORIZATION, _API_KEY):
-            if self._by_name.get(name) != by_name.get(name):
-                return b""
         return self._secret_sha256
 
     def session(self) -> bytes:
@@ -151,11 +141,6 @@ class CallerHeaders:
                 f"`Idempotency-Key` must be at most {_LABEL_CHARS_MAX} characters."
             )
         return value.decode("latin-1")
-
-
-def is_read(name: bytes) -> bool:
-    """Whether a header of this name is read here."""
-    return name in _READ
 
 
 def label(text: str) -> str:

@@ -17,8 +17,8 @@ from penstock.ingress.bounded_connection import BoundedConnection
 from penstock.ingress.caller_headers import CallerHeaders
 from penstock.ingress.exchange import Exchange
 from penstock.ingress.patience import BODY, HEAD, SERVING
-from penstock.ingress.repeated_head import RepeatedHead
 from penstock.ingress.routes import is_hot, page_bytes_max
+from penstock.wire.known_head import KnownHead
 
 # From here on it pays to read a body past the parser.
 LONG_BYTES: Final = 64 * 1024
@@ -31,8 +31,11 @@ class ClientProtocol(BoundedConnection):
         super().__init__(*args, **kwargs)
         self._is_between = True  # the parser has nothing of a request that has not ended
         self._was_read_again = False
-        self._head = RepeatedHead()
         self._body_left = 0  # bytes still to come of a body that the parser does not see
+        self._head = KnownHead()
+        # Of the requests that have the known head: nothing that changes in it is read of them.
+        self._known_target = b""
+        self._known_caller: CallerHeaders | None = None
         self.url, self.headers = b"", []
 
     # asyncio.Protocol
@@ -57,10 +60,10 @@ class ClientProtocol(BoundedConnection):
             return
         if patience.phase == SERVING and not patience.head_bytes:
             if is_between and self._is_between:
-                self._head.learn(data, self._exchange())
+                self._learn_head(data)
             return
         if patience.phase == BODY and self._check_length() and is_between:
-            self._head.learn(data, self._exchange())
+            self._learn_head(data)
         if patience.head_bytes > self._settings.header_bytes_max:
             # A head without end, or a body's chunk extensions or trailers, which are as long.
             self._refuse(HeadersTooLarge())
@@ -156,12 +159,15 @@ class ClientProtocol(BoundedConnection):
         """Begin a request with a head like the one before it; False if this is another one."""
         head, start = self._head, self._head.body_at(data)
         settings = self._settings
-        if start < 0 or start > settings.header_bytes_max:
+        if start < 0 or start > settings.header_bytes_max or len(data) > start + head.body_bytes:
             return False
         is_crowded = len(self.connections) > settings.connections_max
         if is_crowded or head.body_bytes > settings.body_bytes_max:
             return False
-        exchange = head.request_on(self)
+        self._known_caller = self._known_caller or CallerHeaders(head.headers)
+        exchange = Exchange(self, self._known_target, head.headers)
+        exchange.caller = self._known_caller
+        exchange.is_active = True
         self.cycle = cast(RequestResponseCycle, exchange)
         self._door.note_caller(exchange)
         refusal = self._keep_body(exchange, data[start:])
@@ -175,6 +181,18 @@ class ClientProtocol(BoundedConnection):
             self._patience.await_body(exchange.body_bytes)
             self._body_left = head.body_bytes - exchange.body_bytes
         return True
+
+    def _learn_head(self, data: bytes) -> None:
+        """Remember the head of the request that this read began with, if only its body follows."""
+        exchange = self._exchange()
+        if exchange is None or not exchange.keep_alive:
+            return
+        length = request_heads.content_length(exchange.headers)
+        if len(data) > data.find(b"\r\n\r\n") + 4 + length:
+            return
+        line = b"POST %s HTTP/1.1\r\n" % exchange.target
+        if self._head.learn(data, exchange.headers, line):
+            self._known_target, self._known_caller = exchange.target, None
 
     def _begin_page(self) -> None:
         url, headers = self.url, self.headers

@@ -1,8 +1,8 @@
-"""A head that comes again and again, known by its bytes instead of parsed again.
+"""A head that a connection repeats, recognised by its bytes instead of parsed again.
 
-From answer to answer little changes in the heads that an engine writes: the date, the length of
-the body. What stands around these values is compared, they are read from their places, and the
-parser is not asked. Whatever else comes is the parser's.
+From message to message on one connection only the values of `content-length` and `date` change.
+The bytes around these values are compared, and the values are read from their places. A parser
+reads every other head.
 """
 
 from typing import Final
@@ -10,49 +10,43 @@ from typing import Final
 Headers = list[tuple[bytes, bytes]]
 
 _HEAD_BYTES_MAX: Final = 8 * 1024
-_VALUE_BYTES_MAX: Final = 256
+_VALUE_BYTES_MAX: Final = 64
 _DIGITS_MAX: Final = 12
-_VARIABLE_MAX: Final = 6
-# A peer whose heads have nothing in common is not compared with itself for ever.
+# A peer whose heads have nothing in common is not learned from for ever.
 _MISSES_MAX: Final = 4
 _END: Final = b"\r\n\r\n"
 _SPACE: Final = ord(" ")
-_COLON: Final = ord(":")
-_RETURN: Final = ord("\r")
 _ZERO: Final = ord("0")
 _NINE: Final = ord("9")
 _LENGTH: Final = b"content-length"
-_DATE: Final = b"date"
-_FRAMING: Final = b"transfer-encoding"
-_CHUNKED: Final = b"chunked"
+_VARIABLE: Final = frozenset({_LENGTH, b"date"})
+_CONNECTION: Final = b"connection"
+_KEEP_ALIVE: Final = b"keep-alive"
 # With these something else than so many bytes may follow, or the connection is not kept.
 _UNUSUAL: Final = frozenset({
-    b"transfer-encoding", b"upgrade", b"trailer", b"connection", b"proxy-connection",
+    b"transfer-encoding", b"upgrade", b"expect", b"trailer", b"connection", b"proxy-connection",
 })  # fmt: skip
 
 
 class KnownHead:
-    """The last head of a connection: its headers, and the bytes around values that change in it.
+    """The last head of a connection that can be recognised; of requests or of answers."""
 
-    Either of whole answers, which have a length, or of streamed ones, which come in chunks.
-    """
+    __slots__ = ("_fixed", "_misses", "_variable", "body_bytes", "headers")
 
-    __slots__ = ("_fixed", "_misses", "_variable", "headers", "is_chunked")
-
-    def __init__(self, *, is_chunked: bool = False) -> None:
-        self.is_chunked = is_chunked
-        # By their names in small letters. Whoever is given these reads them at once: the next head
-        # is written into the same list.
+    def __init__(self) -> None:
+        # Of the head that `body_at` found: its headers, by names in small letters, and the length.
         self.headers: Headers = []
-        # One piece more than there are variable headers, which are told by their index.
+        self.body_bytes = 0
+        # One piece more than there are variable headers, which are named by their index.
         self._fixed: list[bytes] = []
         self._variable: list[int] = []
         self._misses = 0
 
     def body_at(self, data: bytes) -> int:
-        """Where the body begins, if this is such a head with a whole body and no more; else -1.
+        """Find where the body begins, if `data` begins with the known head; -1 if it does not.
 
-        Of an answer in chunks any part may be there, or nothing but the head.
+        `headers` and `body_bytes` are then those of this head. How much of the body `data` holds,
+        and whether anything follows, is for the caller to check.
         """
         if not self._fixed:
             return -1
@@ -60,105 +54,66 @@ class KnownHead:
         self._misses = self._misses + 1 if start < 0 else 0
         return start
 
-    def learn(self, data: bytes, headers: Headers) -> None:
-        """From data in which a parser found these headers, a body, and nothing else.
+    def learn(self, data: bytes, headers: Headers, beginning: bytes) -> bool:
+        """Remember the head that `data` begins with, in which a parser found these headers.
 
-        Or the beginning of a body, if that is in chunks.
-        Each line must be one header as it is usually written: what a parser takes for the head must
-        be what is taken for it here.
+        Only if it begins with `beginning`, has a length, and each of its lines is one header as it
+        is usually written: what the parser takes for the head must be what is compared here.
         """
-        last, self._fixed = self._fixed, []
-        if self._misses >= _MISSES_MAX:
-            return
         end = data.find(_END, 0, _HEAD_BYTES_MAX)
-        lines = data[:end].split(b"\r\n") if end > 0 else []
-        length = self._length_in(headers)
-        if len(lines) != len(headers) + 1 or length < 0:
-            return
-        variable = changed_in(headers, self.headers, self._variable) if last else []
-        self._variable, places, at = [], [0], len(lines[0]) + 2
+        if end < 0 or self._misses >= _MISSES_MAX or data[: len(beginning)] != beginning:
+            return False
+        lines = data[:end].split(b"\r\n")
+        if len(lines) != len(headers) + 1:
+            return False
+        variable: list[int] = []
+        fixed: list[bytes] = []
+        lengths, begin, at = 0, 0, len(lines[0]) + 2
         for index, (name, value) in enumerate(headers):
             line = lines[index + 1]
-            if not is_usual(line, name, value):
-                return
-            if name in (_LENGTH, _DATE) or index in variable:
-                places += (at + len(line) - len(value), at + len(line))
-                self._variable.append(index)
+            if not _is_usual(line, name, value):
+                return False
+            if name in _VARIABLE:
+                lengths += name == _LENGTH
+                variable.append(index)
+                fixed.append(data[begin : at + len(line) - len(value)])
+                begin = at + len(line)
             at += len(line) + 2
-        is_certain = self.is_chunked or len(data) == end + len(_END) + length
-        if not is_certain or len(self._variable) > _VARIABLE_MAX:
-            return
-        places.append(end + len(_END))
-        # A copy: trailers, which come behind the chunks, are put to the parser's own.
-        self.headers = headers.copy()
-        self._fixed = [data[places[n] : places[n + 1]] for n in range(0, len(places), 2)]
-
-    def _length_in(self, headers: Headers) -> int:
-        """How many bytes follow such headers; 0 for chunks, which tell it themselves.
-
-        -1 if these are not the headers of such an answer, or if anything else may follow.
-        """
-        framings, length = 0, -1
-        for name, value in headers:
-            if self.is_chunked and name == _FRAMING and value == _CHUNKED:
-                framings += 1
-            elif name in _UNUSUAL or (name == _LENGTH and self.is_chunked):
-                return -1
-            elif name == _LENGTH:
-                length = number_of(value)
-        if self.is_chunked:
-            return 0 if framings == 1 else -1
-        return length
+        if lengths != 1:
+            return False
+        fixed.append(data[begin : end + len(_END)])
+        self._fixed, self._variable, self.headers = fixed, variable, headers
+        return True
 
     def _read(self, data: bytes) -> int:
-        """Write the values into the headers; where the body begins."""
-        headers = self.headers
+        headers = self.headers.copy()
         at, length = len(self._fixed[0]), -1
         if data[:at] != self._fixed[0]:
             return -1
         for number, index in enumerate(self._variable):
-            name, last = headers[index]
-            end = end_of_value(data, at, len(last))
+            name = headers[index][0]
+            # Not found: the value has not come to its end, or is no value of these headers.
+            end = data.find(b"\r", at, at + _VALUE_BYTES_MAX)
+            if end <= at:
+                return -1
             value = data[at:end]
-            if value != last:
-                if end <= at or not is_plain(value):
-                    return -1
-                headers[index] = (name, value)
             if name == _LENGTH:
                 length = number_of(value)
                 if length < 0:
                     return -1
+            elif not _is_plain(value):
+                return -1
+            headers[index] = (name, value)
             fixed = self._fixed[number + 1]
             at = end + len(fixed)
             if data[end:at] != fixed:
                 return -1
-        return at if self.is_chunked or len(data) == at + length else -1
-
-
-def changed_in(headers: Headers, last: Headers, variable: list[int]) -> list[int]:
-    """Where values differ from the last ones, or did so before; nothing if names do."""
-    if len(headers) != len(last):
-        return []
-    found: list[int] = []
-    for index, (name, value) in enumerate(headers):
-        last_name, last_value = last[index]
-        if name != last_name:
-            return []
-        if value != last_value or index in variable:
-            found.append(index)
-    return found
-
-
-def end_of_value(data: bytes, at: int, usual_bytes: int) -> int:
-    """Most are as long as the last one: `is_plain` then knows that it does not end before."""
-    end = at + usual_bytes
-    if end < len(data) and data[end] == _RETURN:
-        return end
-    return data.find(b"\r", at, at + _VALUE_BYTES_MAX)
+        self.headers, self.body_bytes = headers, length
+        return at
 
 
 def number_of(digits: bytes) -> int:
-    """What they say; -1 if that is no number, or one that no length has."""
+    """The number that these bytes write; -1 if they write none, or more than any length has."""
     if not 0 < len(digits) <= _DIGITS_MAX:
         return -1
     number = 0
@@ -169,17 +124,16 @@ def number_of(digits: bytes) -> int:
     return number
 
 
-def is_usual(line: bytes, name: bytes, value: bytes) -> bool:
-    """Whether this line is this header and ends where it seems to."""
+def _is_usual(line: bytes, name: bytes, value: bytes) -> bool:
+    """Whether the line is this header, written as `name: value`, and says nothing of framing."""
+    if name in _UNUSUAL and (name != _CONNECTION or value.lower() != _KEEP_ALIVE):
+        return False
     at = len(name)
     return (
-        len(line) == at + 2 + len(value)
-        and line[at] == _COLON
-        and line[at + 1] == _SPACE
-        and line.endswith(value)
+        len(line) == at + 2 + len(value) and line[at : at + 2] == b": " and line[at + 2 :] == value
     )
 
 
-def is_plain(value: bytes) -> bool:
-    """Whether a parser takes the whole of it for a value: it cuts spaces, and refuses controls."""
+def _is_plain(value: bytes) -> bool:
+    """Whether a parser takes all of it for a value: parsers cut spaces and refuse controls."""
     return value[0] != _SPACE and value[-1] != _SPACE and value.decode("latin-1").isprintable()
