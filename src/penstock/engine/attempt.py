@@ -11,8 +11,9 @@ import msgspec
 from msgspec import Raw
 
 from penstock.clock import Clock, Timer, TimerWheel
+from penstock.engine.answer_framing import Receiver
 from penstock.engine.answer_stream import AnswerStream
-from penstock.engine.connection import Connection, Receiver
+from penstock.engine.connection import Connection
 from penstock.engine.output_estimate import OutputEstimate
 from penstock.engine.refusal import error_for
 from penstock.engine.settings import Settings

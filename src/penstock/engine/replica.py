@@ -8,9 +8,10 @@ import msgspec
 from msgspec import Raw
 
 from penstock.clock import Clock, TimerWheel
+from penstock.engine.answer_framing import Receiver
 from penstock.engine.answer_stream import AnswerStream
 from penstock.engine.attempt import Attempt, Line
-from penstock.engine.connection import Connection, Receiver
+from penstock.engine.connection import Connection
 from penstock.engine.dialects import vllm
 from penstock.engine.dialects.vllm_calls import CALLS
 from penstock.engine.event_stream import EventStream, Fingerprint

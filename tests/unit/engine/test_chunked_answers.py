@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.engine.engine_line import HEAD_BYTES_MAX
 
-from penstock.engine.connection import Connection, IdleCallback, Receiver
+from penstock.engine.answer_framing import Receiver
+from penstock.engine.connection import Connection, IdleCallback
 from penstock.errors import EngineFailed, Error
 
 if TYPE_CHECKING:

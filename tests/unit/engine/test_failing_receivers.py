@@ -6,7 +6,8 @@ import pytest
 import uvloop
 from tests.unit.engine.engine_line import HEAD_BYTES_MAX
 
-from penstock.engine.connection import Connection, IdleCallback, Receiver
+from penstock.engine.answer_framing import Receiver
+from penstock.engine.connection import Connection, IdleCallback
 from penstock.errors import EngineFailed, Error
 
 _ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.engine.engine_line import HEAD_BYTES_MAX
 
-from penstock.engine.connection import Connection, IdleCallback, Receiver
+from penstock.engine.answer_framing import Receiver
+from penstock.engine.connection import Connection, IdleCallback
 from penstock.errors import Error
 from penstock.wire.known_head import KnownHead
 
@@ -80,7 +81,7 @@ class Line:
         self.pool = _Pool()
         self.transport = _Transport()
         self.connection = Connection(self.pool, HEAD_BYTES_MAX)
-        self.connection._known = known
+        self.connection._framing._known = known
         self.connection.connection_made(cast("asyncio.BaseTransport", self.transport))
 
     def begin(self) -> _Receiver:
@@ -200,7 +201,7 @@ class _NoParser:
 def test_a_head_like_the_last_one_is_not_parsed(next_one: bytes) -> None:
     line = Line(KnownHead())
     line.ask(answer(b'{"a":1}'))
-    line.connection._parser = _NoParser()  # type: ignore[assignment]
+    line.connection._framing._parser = _NoParser()  # type: ignore[assignment]
     told = line.ask(next_one)
     assert told[-3:] == ["complete", False, 2]
 
@@ -210,7 +211,7 @@ def test_streams_between_whole_answers_do_not_make_them_forgotten() -> None:
     line.ask(answer(b"{}"))
     for _ in range(10):
         line.ask(stream(b"data: a\n\n"))
-    line.connection._parser = _NoParser()  # type: ignore[assignment]
+    line.connection._framing._parser = _NoParser()  # type: ignore[assignment]
     assert line.ask(answer(b'{"a":1}'))[-3] == "complete"
 
 
@@ -218,4 +219,4 @@ def test_an_engine_whose_heads_differ_each_time_is_not_learned_for_ever() -> Non
     line = Line(KnownHead())
     for number in range(20):
         line.ask(answer(b"{}", more=b"x-%d: 1\r\n" % number))
-    assert line.connection._known.body_at(answer(b"{}", more=b"x-19: 1\r\n")) < 0
+    assert line.connection._framing._known.body_at(answer(b"{}", more=b"x-19: 1\r\n")) < 0

@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.cli.bench.answer_chunk import Delta, decode_chunk, fault_in, name_of
 from penstock.clock import Clock
-from penstock.engine.connection import Receiver
+from penstock.engine.answer_framing import Receiver
 from penstock.errors import Error
 from penstock.wire.engine_usage import counts_of
 
