@@ -25,13 +25,21 @@ logger = logging.getLogger(__name__)
 
 
 async def find_problem(settings: Settings) -> str:
-    """Connect once, and disconnect: what went wrong, or empty."""
+    """Connect and disconnect, within `nats_connect_seconds`: what went wrong, or empty."""
     client = Client()
+    causes: list[Exception] = []
+
+    async def note(cause: Exception) -> None:
+        causes.append(cause)
+
     try:
-        await client.connect(**_options(settings))
-        await client.close()
+        # The client itself goes on trying for two minutes.
+        async with asyncio.timeout(settings.nats_connect_seconds):
+            await client.connect(**(_options(settings) | {"error_cb": note}))
+            await client.close()
     except (OSError, ValueError, NatsError) as wrong:
-        return f"{type(wrong).__name__}: {wrong}"
+        cause = causes[-1] if causes else wrong
+        return f"{type(cause).__name__}: {cause}"
     return ""
 
 
