@@ -11,6 +11,11 @@ from tests.integration.gateway_process import eventually
 from tests.integration.job_runner import JobRunner
 
 from penstock.clock import new_id
+from penstock.queue import Claim, Queue
+from penstock.queue import Settings as QueueSettings
+from penstock.records.job import JobFailure
+from penstock.records.model import ModelId
+from penstock.store import Store
 
 _V1 = "/v1/chat/completions"
 _ASYNC = {"prefer": "respond-async"}
@@ -96,6 +101,30 @@ def test_a_waiting_job_is_cancelled_at_once(cell: Cell, runner: JobRunner) -> No
     runner.go_on()
     time.sleep(0.2)
     assert job not in runner.ran
+
+
+def test_attempts_and_the_last_error_are_the_owner_s_to_see(cell: Cell, runner: JobRunner) -> None:
+    runner.hold()
+    job = _queue(cell)
+    seen = cell.get(f"/v1/jobs/{job}").json()
+    assert (seen["attempts"], seen["last_error"]) == (0, None)
+
+    async def fail_once(store: Store) -> None:
+        queue = Queue(QueueSettings())
+        async with store.transaction() as transaction:
+            (claimed,) = await queue.claim(transaction, Claim(ModelId(CHAT), 1, "test", 60.0))
+            failure = JobFailure("engine_lost", "The engine went away.")
+            await queue.retry(transaction, claimed.id, claimed.epoch, failure)
+
+    cell.run(fail_once)
+    seen = cell.get(f"/v1/jobs/{job}").json()
+    assert (seen["state"], seen["attempts"], seen["error"]) == ("queued", 1, None)
+    assert seen["last_error"] == {"code": "engine_lost", "message": "The engine went away."}
+    (listed,) = [each for each in cell.get("/v1/jobs").json()["data"] if each["id"] == job]
+    assert listed["last_error"] == seen["last_error"]
+    _, _, key = cell.add_account("curious")
+    assert cell.get(f"/v1/jobs/{job}", headers=_as(key)).status_code == 404
+    assert _delete(cell, job).json()["last_error"] == seen["last_error"]
 
 
 def test_a_job_that_has_ended_stays_as_it_is(cell: Cell) -> None:

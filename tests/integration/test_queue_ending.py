@@ -48,6 +48,44 @@ async def test_a_failure_is_kept_as_the_caller_is_told(store: Store) -> None:
 
     job = await work.find(claimed.id)
     assert (job.state, job.failure, job.usage) == (JobState.FAILED, LOST, None)
+    assert job.last_error is not None
+    assert (job.last_error.code, job.last_error.message) == (LOST.code, LOST.message)
+
+
+async def test_the_last_error_is_kept_with_a_job_that_is_tried_again(store: Store) -> None:
+    work = Work(store)
+    await work.submit(1)
+    (claimed,) = await work.claim()
+    assert (await work.find(claimed.id)).last_error is None
+
+    odd = msgspec.structs.replace(LOST, message="it broke\0 here")
+    async with store.transaction() as tx:
+        await work.queue.retry(tx, claimed.id, claimed.epoch, odd)
+
+    job = await work.find(claimed.id)
+    assert (job.state, job.attempts, job.failure) == (JobState.QUEUED, 1, None)
+    assert job.last_error is not None
+    assert (job.last_error.code, job.last_error.message) == (LOST.code, "it broke here")
+    await work.execute("update jobs set is_deferred = false, not_before = null")
+    await work.finish(await work.claim())
+    job = await work.find(claimed.id)
+    assert (job.state, job.attempts, job.failure) == (JobState.SUCCEEDED, 2, None)
+    assert job.last_error is not None
+
+
+async def test_the_last_error_of_a_lost_keeper_s_job_says_so(store: Store) -> None:
+    work = Work(store)
+    await work.submit(1)
+    (claimed,) = await work.claim()
+    assert (await lapse(work)).requeued == 1
+    job = await work.find(claimed.id)
+    assert (job.state, job.attempts) == (JobState.QUEUED, 1)
+    assert job.last_error is not None
+    assert job.last_error.code == "engine_lost"
+    async with store.transaction() as tx:
+        cancelled = await work.queue.cancel(tx, ANNA, claimed.id)
+    assert cancelled is not None
+    assert cancelled.job.last_error == job.last_error
 
 
 async def test_a_completion_corrects_its_account_s_tag(store: Store) -> None:
@@ -99,7 +137,7 @@ async def test_a_running_job_that_is_cancelled_ends_so_whatever_its_keeper_write
     assert [each.nanousd for each in finished.released] == [100]
     job = await work.find(claimed.id)
     assert (job.state, job.result, job.charge_nanousd) == (JobState.CANCELLED, b"", 0)
-    assert (job.usage, job.is_cancelling) == (None, False)
+    assert (job.usage, job.is_cancelling, job.last_error) == (None, False, None)
 
 
 async def test_a_cancelling_job_is_neither_tried_again_nor_handed_back(store: Store) -> None:

@@ -10,9 +10,10 @@ from penstock.cli.job_watch import age
 from penstock.cli.output import console
 from penstock.ingress.job_answers import SeenJob, job_answer
 from penstock.queue import Batch
+from penstock.wire.jobs import JobError
 
 Facts = Mapping[str, object]
-_NAME_WIDTH: Final = 10
+_NAME_WIDTH: Final = 12
 
 
 def job_facts(seen: SeenJob) -> Facts:
@@ -37,7 +38,9 @@ def job_facts(seen: SeenJob) -> Facts:
         if usage is None
         else f"{usage.prompt_tokens} prompt, {usage.completion_tokens} output",
         "cost": None if usage is None else f"${answer.cost_usd}",
-        "error": None if error is None else f"{error.code}: {error.message}",
+        "error": _told(error),
+        # A job that failed has it as its error already.
+        "last error": _told(answer.last_error) if answer.last_error != error else None,
     }
 
 
@@ -62,6 +65,10 @@ def batch_facts(batch: Batch) -> Facts:
         "deadline": _time(batch.deadline),
         "jobs": f"{batch.total}: {told}" if told else batch.total,
     }
+
+
+def _told(error: JobError | None) -> str | None:
+    return None if error is None else f"{error.code}: {error.message}"
 
 
 def print_facts(facts: Facts) -> None:

@@ -62,7 +62,7 @@ class JobLookup:
 def job_answer(job: Job, seen: SeenJob | None = None) -> JobAnswer:
     """Without the result, which may be elsewhere; `seen` adds what only one job is told with."""
     usage = job.usage
-    error = job_error(job)
+    error, last = job_error(job), job.last_error
     return JobAnswer(
         id=job.id,
         account=job.account,
@@ -89,6 +89,7 @@ def job_answer(job: Job, seen: SeenJob | None = None) -> JobAnswer:
         cost_nanousd=job.charge_nanousd,
         cost_usd=usd(job.charge_nanousd),
         error=None if error is None else JobError(error.code, error.message),
+        last_error=None if last is None else JobError(last.code, last.message),
         position=UNSET if seen is None else seen.position,
         eta_seconds=UNSET if seen is None else seen.eta_seconds,
     )

@@ -72,7 +72,7 @@ async def retry(
     attempts, is_cancelling, seconds_left = row
     pause = pause_seconds(attempts, settings)
     if not is_cancelling and attempts < settings.attempts_max and pause < seconds_left:
-        await tx.execute(_QUERIES["try_again"], (pause, *held))
+        await tx.execute(_QUERIES["try_again"], (pause, failure.code, _plain(failure), *held))
         return Retried(JobState.QUEUED, ())
     job, epoch = held
     ended = await _finish(tx, [JobEnd(job, epoch, failure=failure)])
@@ -136,8 +136,7 @@ def _columns(ends: Sequence[JobEnd]) -> tuple[list[object], ...]:
         [end.result for end in ends],
         [end.result_object for end in ends],
         [failure and failure.code for failure in failures],
-        # Postgres has no text with a NUL in it, and engines may say anything.
-        [failure and failure.message.replace("\0", "") for failure in failures],
+        [failure and _plain(failure) for failure in failures],
         [failure and failure.status for failure in failures],
         [usage and usage.prompt_tokens for usage in usages],
         [usage and usage.completion_tokens for usage in usages],
@@ -145,3 +144,8 @@ def _columns(ends: Sequence[JobEnd]) -> tuple[list[object], ...]:
         [end.charge_nanousd for end in ends],
         [end.replica for end in ends],
     )
+
+
+def _plain(failure: JobFailure) -> str:
+    """Its message without NULs: engines may say anything, and Postgres has no text with one."""
+    return failure.message.replace("\0", "")

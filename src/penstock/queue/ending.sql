@@ -26,6 +26,12 @@ with ends as materialized (
         failure_code = case when l.is_unwanted then c.code else e.code end,
         failure_message = case when l.is_unwanted then c.message else e.message end,
         failure_status = case when l.is_unwanted then c.status else e.status end,
+        last_error_code = case
+            when l.is_unwanted or e.code is null then j.last_error_code else e.code
+        end,
+        last_error_message = case
+            when l.is_unwanted or e.code is null then j.last_error_message else e.message
+        end,
         prompt_tokens = case when not l.is_unwanted then e.prompt_tokens end,
         completion_tokens = case when not l.is_unwanted then e.completion_tokens end,
         cached_tokens = case when not l.is_unwanted then e.cached_tokens end,
@@ -82,7 +88,8 @@ for update
 -- name: try_again
 update jobs set
     state = 'queued', lease_until = null, keeper = '', is_deferred = true,
-    not_before = now() + make_interval(secs => %s)
+    not_before = now() + make_interval(secs => %s),
+    last_error_code = %s, last_error_message = %s
 where id = %s and epoch = %s and state = 'running'
 
 -- name: lapsed
@@ -100,16 +107,23 @@ with ends as (
     limit %s
     for update skip locked
 ), requeued as (
-    update jobs j set state = 'queued', lease_until = null, keeper = ''
-    from locked l where j.id = l.id and j.state = 'running' and l.becomes = 'queued'
+    update jobs j set
+        state = 'queued', lease_until = null, keeper = '',
+        last_error_code = e.code, last_error_message = e.message
+    from locked l join ends e on e.state = l.becomes
+    where j.id = l.id and j.state = 'running' and l.becomes = 'queued'
     returning j.*, l.was_held
 ), given_up as (
     update jobs j set
         state = l.becomes, finished_at = now(), lease_until = null, is_cancelling = false,
         payload = '', held = 0,
-        failure_code = e.code, failure_message = e.message, failure_status = e.status
+        failure_code = e.code, failure_message = e.message, failure_status = e.status,
+        last_error_code = case when l.becomes = 'failed' then e.code else j.last_error_code end,
+        last_error_message = case
+            when l.becomes = 'failed' then e.message else j.last_error_message
+        end
     from locked l join ends e on e.state = l.becomes
-    where j.id = l.id and j.state = 'running'
+    where j.id = l.id and j.state = 'running' and l.becomes <> 'queued'
     returning j.*, l.was_held
 ), ended as (
     select * from requeued union all select * from given_up

@@ -22,7 +22,8 @@ JOB_FACTS: Final[LiteralString] = """
     extract(epoch from created_at)::float8, extract(epoch from deadline)::float8,
     extract(epoch from started_at)::float8, extract(epoch from finished_at)::float8,
     attempts, failure_code, failure_message, failure_status,
-    prompt_tokens, completion_tokens, cached_tokens, charge_nanousd, is_cancelling, result_object
+    prompt_tokens, completion_tokens, cached_tokens, charge_nanousd, is_cancelling, result_object,
+    last_error_code, last_error_message
 """
 JOB_WITH_RESULT: Final[LiteralString] = JOB_FACTS + ", result"
 
@@ -57,7 +58,8 @@ def job_from(row: Row) -> Job:
         charge_nanousd=row[20],
         is_cancelling=row[21],
         result_object=row[22],
-        result=row[23] if len(row) > 23 else b"",
+        last_error=None if row[23] is None else JobFailure(row[23], row[24]),
+        result=row[25] if len(row) > 25 else b"",
     )
 
 

@@ -95,6 +95,12 @@ async def _take_lapsed(tx: Transaction, settings: Settings) -> list[EndedJob]:
             f"Whoever ran this job was lost, {settings.attempts_max} times.",
             EngineLost.status,
         ),
+        # Of those that are tried again.
+        JobState.QUEUED: (
+            EngineLost.code,
+            "The keeper that ran this job was lost.",
+            EngineLost.status,
+        ),
     }
     columns = zip(*((state.value, *end) for state, end in ends.items()), strict=True)
     rows = await tx.fetch(

@@ -207,6 +207,8 @@ class Job(msgspec.Struct, frozen=True):
     usage: Usage | None = None
     charge_nanousd: int = 0
     is_cancelling: bool = False
+    # How the last attempt that failed ended, also if the job was tried again since.
+    last_error: JobFailure | None = None
 
 
 FINAL_STATES: Final = tuple(state for state in JobState if state.is_final)

@@ -54,6 +54,8 @@ class JobAnswer(msgspec.Struct, kw_only=True):
     cost_nanousd: int
     cost_usd: str
     error: JobError | None
+    # How the last attempt that failed ended, also if the job was tried again or succeeded since.
+    last_error: JobError | None
     # Only of a single job that was asked for, while it waits.
     position: Annotated[int, Meta(ge=1)] | UnsetType | None = UNSET
     eta_seconds: float | UnsetType | None = UNSET
