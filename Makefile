@@ -114,8 +114,8 @@ bench-routing: setup
 bench-queue: setup
 	$(BIN)/python benchmarks/queue_rate.py
 
-# Live requests with and without jobs behind them on the real engine, about 20 minutes; the same at
-# a hundred times the size in the simulator with FLEET=1.
+# Live requests with and without jobs behind them on the real engine, at 0.4 and at 0.7 of its own
+# prefill rate, about 20 minutes each; the same at a hundred times the size in the simulator with FLEET=1.
 bench-flex: setup
 	deploy/cpu-engine/setup
 	PYTHONPATH=. $(BIN)/python benchmarks/$(if $(FLEET),flex_fleet.py,flex.py)

@@ -1,10 +1,12 @@
-"""What is wanted now goes first, and idle engines are filled: on one real engine, in one run.
+"""Live requests go before jobs, and jobs fill an idle engine: on one real engine, in one run.
 
-`PYTHONPATH=. python benchmarks/flex.py [--cycles 3] [--block-seconds 120]` starts `penstock up`
-with one CPU engine. Each cycle has a block of live requests alone, a block of the same stream with
-a deep queue of jobs behind it, and that block's very requests once more, flooding the bare engine.
-It prints a table and as its last line JSON: first-token p95 with jobs over without, and the flood's
-time over ours. The engine must be installed (`deploy/cpu-engine/setup`); about 20 minutes.
+`PYTHONPATH=. python benchmarks/flex.py [--cycles 3] [--block-seconds 120] [--loads 0.4,0.7]` starts
+`penstock up` with one CPU engine and measures how fast that reads prompts. Live requests then come
+at 0.4 and at 0.7 of that rate; `--interval-seconds` sets a fixed pause between them instead. Each
+cycle has a block of live requests alone, a block of the same stream with a deep queue of jobs
+behind it, and that block's very requests once more, flooding the bare engine. It prints a table for
+each load, and as its last line JSON: first-token p95 with jobs over without, and the flood's time
+over ours. The engine must be installed (`deploy/cpu-engine/setup`); about 20 minutes for each load.
 """
 
 import argparse
@@ -16,6 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from statistics import mean
 
 import httpx
 import msgspec
@@ -25,12 +28,15 @@ from flex_load import (
     JOB_OUTPUT,
     Body,
     LiveAnswer,
+    ask,
     client,
     flood,
     job_body,
+    live_body,
     stream_live,
     tokens_of,
 )
+from flex_pace import Prefill, interval_seconds, prefill_rate, read_loads
 from penstock.records.job import JobState
 from penstock.store import Settings, Store
 from penstock.store.embedded import EmbeddedPostgres
@@ -42,6 +48,7 @@ _RESAMPLES = 4_000
 _LIVE_TOKENS_MIN, _JOB_TOKENS_MAX = 1_500, 128
 _POLL_SECONDS = 0.2
 _END_SECONDS_MAX = 180.0
+_WARM_UP_PROMPTS, _MEASURED_PROMPTS = 2, 7
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -49,7 +56,9 @@ class Plan(msgspec.Struct, frozen=True):
 
     cycles: int
     block_seconds: float
-    interval_seconds: float
+    # Shares of the engine's own prefill rate; or a fixed pause between live requests.
+    loads: tuple[float, ...]
+    interval_seconds: float | None
     seed: int
 
 
@@ -69,10 +78,21 @@ def read_plan() -> Plan:
     parser = argparse.ArgumentParser(description="Live requests before jobs, on a real engine.")
     parser.add_argument("--cycles", type=int, default=3)
     parser.add_argument("--block-seconds", type=float, default=120.0)
-    parser.add_argument("--interval-seconds", type=float, default=3.4, help="of live requests")
+    parser.add_argument(
+        "--loads", type=read_loads, default=(0.4, 0.7), help="shares of the engine's prefill rate"
+    )
+    parser.add_argument(
+        "--interval-seconds", type=float, help="a fixed pause between live requests instead"
+    )
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    return Plan(options.cycles, options.block_seconds, options.interval_seconds, options.seed)
+    return Plan(
+        cycles=options.cycles,
+        block_seconds=options.block_seconds,
+        loads=options.loads,
+        interval_seconds=options.interval_seconds,
+        seed=options.seed,
+    )
 
 
 class Bench:
@@ -87,22 +107,48 @@ class Bench:
         self._queued: dict[str, list[Body]] = {}
         self._store = Store(Settings(dsn=EmbeddedPostgres(Path(cell.state) / "postgres").dsn))
 
-    async def run(self) -> list[Block]:
+    async def run(self) -> dict[str, list[Block]]:
+        """The blocks, by the name of the pace at which live requests came."""
         replica = (await asyncio.to_thread(self._cell.engine, TEXT_MODEL)).url
         engine = f"{replica}/v1/chat/completions"
         await self._store.open()
         try:
             async with client(self._cell.key) as caller:
                 self._flex("pause")
-                await stream_live(caller, self._chat, TEXT_MODEL, self._random, (2.0, 10.0))
-                return [
-                    await self._cycle(caller, engine, number) for number in range(self._plan.cycles)
-                ]
+                blocks: dict[str, list[Block]] = {}
+                for name, interval in (await self._paces(engine)).items():
+                    print(f"{name}: a live request every {interval:.2f} s", flush=True)
+                    blocks[name] = [
+                        await self._cycle(caller, engine, interval, number)
+                        for number in range(self._plan.cycles)
+                    ]
+                return blocks
         finally:
             await self._store.close()
 
-    async def _cycle(self, caller: httpx.AsyncClient, engine: str, number: int) -> Block:
-        pace = (self._plan.interval_seconds, self._plan.block_seconds)
+    async def _paces(self, engine: str) -> dict[str, float]:
+        """Seconds between live requests, by name: for each load, or the one that is fixed.
+
+        The bare engine reads a few prompts by itself first, which says how fast it is.
+        """
+        measured = []
+        async with client() as caller:
+            for _ in range(_WARM_UP_PROMPTS + _MEASURED_PROMPTS):
+                answer = await ask(caller, engine, TEXT_MODEL, live_body(self._random))
+                uncached = answer.prompt_tokens - answer.cached_tokens
+                measured.append(Prefill(uncached, answer.first_token_seconds))
+        measured = measured[_WARM_UP_PROMPTS:]
+        rate = prefill_rate(measured)
+        print(f"the engine reads {rate:.0f} prompt tokens a second", flush=True)
+        if self._plan.interval_seconds is not None:
+            return {"fixed": self._plan.interval_seconds}
+        tokens = mean(each.tokens for each in measured)
+        return {f"{load}": interval_seconds(tokens, rate, load) for load in self._plan.loads}
+
+    async def _cycle(
+        self, caller: httpx.AsyncClient, engine: str, interval: float, number: int
+    ) -> Block:
+        pace = (interval, self._plan.block_seconds)
         await self._queue_jobs(caller)
         began = time.monotonic()
         alone = await stream_live(caller, self._chat, TEXT_MODEL, self._random, pace)
@@ -118,7 +164,8 @@ class Bench:
         jobs = [self._queued[batch][item] for batch, item in sorted(done.keys() - done_before)]
         bodies = [answer.body for answer in beside] + jobs
         self._random.shuffle(bodies)
-        flood_seconds = await flood(engine, TEXT_MODEL, bodies, f"flood {number}")
+        # No flood finds what another one has left in the cache.
+        flood_seconds = await flood(engine, TEXT_MODEL, bodies, f"flood {interval} {number}")
         block = Block(
             alone=alone,
             beside=beside,
@@ -183,10 +230,17 @@ def main() -> None:
         running_up(Path(name), "--model", "smollm2") as cell,
     ):
         blocks = asyncio.run(Bench(plan, Path(name), cell).run())
-    _report(blocks, Random(plan.seed))
+    figures: dict[str, float] = {}
+    for name, measured in blocks.items():
+        ratio, throughput = _report(name, measured, Random(plan.seed))
+        mark = "" if name == "fixed" else f"_at_{name}"
+        figures[f"ttft_p95_ratio{mark}"] = round(ratio, 3)
+        figures[f"throughput_ratio{mark}"] = round(throughput, 3)
+    print(msgspec.json.encode(figures).decode())
 
 
-def _report(blocks: Sequence[Block], random: Random) -> None:
+def _report(name: str, blocks: Sequence[Block], random: Random) -> tuple[float, float]:
+    """Print what was measured at one pace; the two ratios of it."""
     alone = [answer.first_token_seconds for block in blocks for answer in block.alone]
     beside = [answer.first_token_seconds for block in blocks for answer in block.beside]
     everyone = [answer for block in blocks for answer in (*block.alone, *block.beside)]
@@ -195,14 +249,13 @@ def _report(blocks: Sequence[Block], random: Random) -> None:
     ratio = p95(beside) / p95(alone)
     low, high = _interval(alone, beside, random)
     throughput = sum(b.flood_seconds for b in blocks) / sum(b.beside_seconds for b in blocks)
-    print(f"\nlive requests: {len(alone)} alone, {len(beside)} with jobs behind them")
+    print(f"\n{name}: {len(alone)} live requests alone, {len(beside)} with jobs behind them")
     print(f"first token, alone:     p50 {p50(alone):.3f} s, p95 {p95(alone):.3f} s")
     print(f"first token, with jobs: p50 {p50(beside):.3f} s, p95 {p95(beside):.3f} s")
     print(f"p95 ratio {ratio:.3f} (95 % of {_RESAMPLES} resamples within {low:.3f} to {high:.3f})")
     print(f"tokens per engine-second: {_rate(blocks, 'alone'):.0f} without jobs, ", end="")
     print(f"{_rate(blocks, 'beside'):.0f} with, {_rate(blocks, 'flood'):.0f} flooded")
-    figures = {"ttft_p95_ratio": round(ratio, 3), "throughput_ratio": round(throughput, 3)}
-    print(msgspec.json.encode(figures).decode())
+    return ratio, throughput
 
 
 def _rate(blocks: Sequence[Block], arm: str) -> float:

@@ -10,7 +10,6 @@ Prints last one line of JSON: instructions by scenario. `--gate FILE` fails wher
 """
 
 import argparse
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ import msgspec
 from callgrind import Profile, read_profile
 from candidates import LOAD_CORE, Candidate, start_upstream, stop_process
 from native_programs import build, run_load
+from needs import COMPILED, LOAD, require
 from penstock_candidate import start_penstock
 from scenarios import SCENARIOS, Scenario, units_of
 
@@ -117,10 +117,9 @@ def main() -> None:
     parser.add_argument("--functions", action="store_true", help="print each function's cost")
     parser.add_argument("--gate", type=Path, help="JSON with recorded counts to be held")
     options = parser.parse_args()
-    if shutil.which(_VALGRIND[0]) is None:
-        parser.error("valgrind is not installed (Debian: apt-get install valgrind)")
     if strange := set(options.only.split(",")) - set(names):
         parser.error(f"{', '.join(sorted(strange))}: not one of {', '.join(names)}")
+    require({*LOAD, *COMPILED, "valgrind"})
     wanted = [names[name] for name in options.only.split(",")]
     with tempfile.TemporaryDirectory(prefix="penstock-count-") as folder:
         found = count(wanted, Path(folder), options.seconds)

@@ -3,7 +3,8 @@
 `python benchmarks/overhead.py [--starts 3] [--rounds 3] [--quick] [--only small,chunk]` pins each
 candidate to core 0, the C upstream and load generator to core 1, and measures round by round.
 Prints a table and last JSON: median ratios to vllm-router by consistent hash, and to a null meter.
-Needs gcc, nginx, two cores. `--gate FILE` fails where a ratio is above the one in FILE.
+Needs gcc, two cores, and nginx for the candidate of that name; says at once what is missing.
+`--gate FILE` fails where a ratio is above the one in FILE.
 `--candidates` also knows `interpreted`, the gateway without compiled modules.
 
 Everything is started anew several times: two processes of the same program differ by a tenth,
@@ -22,6 +23,7 @@ from candidates import Candidate, start_bare, start_upstream, stop_process
 from compiled_package import cache_folder
 from figures import Rounds, Spread, added_ratio, cpu_ratio, machine, table
 from native_programs import build
+from needs import COMPILED, LOAD, require
 from peers import start_litellm, start_nginx, start_sglang_router, start_vllm_router
 from penstock_candidate import start_penstock
 from process_tree import pss_megabytes
@@ -119,6 +121,12 @@ def start(key: str, ports: list[int], cache: Path) -> Candidate:
     return starts[key]()
 
 
+def programs_for(wanted: list[str]) -> set[str]:
+    """What these candidates need beside `make setup`."""
+    programs = {*LOAD, *(COMPILED if {OURS, UNMETERED} & set(wanted) else ())}
+    return programs | ({"nginx"} if NGINX in wanted else set())
+
+
 def is_run(scenario: Scenario, key: str) -> bool:
     """The bare upstream's own CPU is not compared, only its times and its rate."""
     if key == BARE:
@@ -171,6 +179,7 @@ def main() -> None:
     plan = read_plan()
     if (os.cpu_count() or 1) < 2:
         raise SystemExit("this benchmark pins to two cores, and there is one")
+    require(programs_for(plan.wanted), "Or leave a candidate out: --candidates.")
     programs = plan.cache / "benchmarks"
     build(programs)
     ratios = report(plan, measure(plan, programs))

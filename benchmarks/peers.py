@@ -20,6 +20,7 @@ from candidates import (
     start_pinned,
     wait_ready,
 )
+from needs import find_program, require
 
 ROUTER_VERSION: Final = "0.1.16"
 SGLANG_VERSION: Final = "0.3.2"
@@ -88,9 +89,8 @@ def start_nginx(ports: list[int], workers: int = 0) -> Candidate:
 
     One worker on the candidates' core, or so many on any core.
     """
-    program = shutil.which("nginx") or "/usr/sbin/nginx"
-    if not Path(program).exists():
-        raise RuntimeError("nginx is not installed: apt-get install nginx-light")
+    require({"nginx"})
+    program = find_program("nginx") or ""
     port = free_ports_in_a_row(1)
     folder = Path(tempfile.mkdtemp(prefix="nginx-bench-"))
     servers = "".join(f"server 127.0.0.1:{upstream};" for upstream in ports)

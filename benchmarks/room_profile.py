@@ -21,6 +21,7 @@ from candidates import Candidate, start_upstream, stop_process
 from compiled_package import cache_folder, rooms_by_module
 from figures import machine
 from native_programs import build
+from needs import COMPILED, LOAD, require
 from peers import installed
 from penstock_candidate import start_penstock
 from scenarios import AGENT, BODY_1MB, CHUNK, SMALL, Scenario, run_once
@@ -166,6 +167,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=cache_folder())
     options = parser.parse_args()
     seconds = min(max(options.seconds, 2.0), 300.0)
+    require({*LOAD, *COMPILED})
     spy = installed(options.cache, "py-spy", [_SPY])
     programs = options.cache / "benchmarks"
     build(programs)

@@ -16,6 +16,7 @@ import msgspec
 
 from candidates import start_upstream, stop_process
 from native_programs import build
+from needs import COMPILED, LOAD, require
 from process_tree import cpu_seconds
 from soak_calibration import loop_microseconds
 from soak_gateway import SoakGateway
@@ -32,6 +33,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="A gateway under a steady load.")
     parser.add_argument("--minutes", type=float, default=30.0)
     plan = Plan(parser.parse_args().minutes * 60)
+    require({*LOAD, *COMPILED})
     with tempfile.TemporaryDirectory(prefix="penstock-soak-") as folder:
         return _run(Path(folder), plan)
 

@@ -28,6 +28,7 @@ from candidates import Candidate, start_upstream, stop_process
 from compiled_package import cache_folder
 from figures import Spread, spread
 from native_programs import build
+from needs import COMPILED, LOAD, require
 from peers import start_nginx, start_vllm_router
 from scenarios import CHUNK, SMALL, Scenario, run_once
 from soak_gateway import SoakGateway
@@ -71,6 +72,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="after each start")
     parser.add_argument("--seconds", type=float, default=2.0)
     options = parser.parse_args()
+    require({*LOAD, *COMPILED, "nginx"})
     rounds: dict[str, list[Costs]] = {SMALL.name: [], CHUNK.name: []}
     with tempfile.TemporaryDirectory(prefix="penstock-soak-") as folder:
         programs = Path(folder)
