@@ -1,21 +1,16 @@
 """The most that a request may use, before it runs: what limits and budgets reserve for it. Pure."""
 
-from typing import Final
-
 from penstock.records.limit import Measure
 from penstock.records.price import cost_nanousd
 from penstock.records.request import InferenceRequest
 from penstock.records.usage import Usage
 
-_REQUESTS: Final = Measure.REQUESTS
-_TOKENS: Final = Measure.TOKENS
-
 
 def estimate(request: InferenceRequest, measure: Measure) -> int:
     """One request; all its tokens; or their price, with nothing cached."""
-    if measure is _REQUESTS:
+    if measure is Measure.REQUESTS:
         return 1
-    if measure is _TOKENS:
+    if measure is Measure.TOKENS:
         return request.prompt_tokens_estimate + request.output_tokens_max
     return estimate_nanousd(request)
 

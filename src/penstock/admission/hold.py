@@ -33,7 +33,7 @@ class Hold:
 
     def __init__(self, claims: Claims = ()) -> None:
         # Goes into the journal: the drain books the use on these limits.
-        self.limits = tuple([claim.pot.limit.id for claim in claims])
+        self.limits = tuple(claim.pot.limit.id for claim in claims)
         self._claims = claims
         self._is_settled = False
 
@@ -43,12 +43,12 @@ class Hold:
 
         A request that needs nothing of a limit, such as a free one of a budget, asks nobody.
         """
-        return tuple([claim.pot.standing() for claim in self._claims if claim.pot.is_known])
+        return tuple(claim.pot.standing() for claim in self._claims if claim.pot.is_known)
 
     @property
     def warnings(self) -> tuple[Standing, ...]:
         """The soft limits that are passed."""
-        return tuple([claim.pot.standing() for claim in self._claims if claim.pot.is_passed])
+        return tuple(claim.pot.standing() for claim in self._claims if claim.pot.is_passed)
 
     def settle(self, *, requests: int, tokens: int, nanousd: int) -> None:
         """Free what was reserved and book what was used; zeros when nothing ran."""

@@ -132,12 +132,10 @@ class Limits:
 
     def _claims(self, request: InferenceRequest, counted: tuple[Counted, ...]) -> Claims:
         pots, asked_at = self._pots, request.asked_at
-        # Lists, here and in `Hold`: compiled, a generator costs more than what it goes over.
-        claims = [
+        return tuple(
             Claim(pots.find(each, asked_at), estimate(request, each.limit.measure))
             for each in counted
-        ]
-        return tuple(claims)
+        )
 
     def _without_postgres(self, request: InferenceRequest, claims: Claims) -> Hold:
         if request.on_outage_refuse:

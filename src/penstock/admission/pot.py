@@ -16,8 +16,6 @@ PotKey = tuple[int, str, int]
 _KEPT_WATCHES: Final = 8
 # But only as long as so many times that much is free for others: the same 2 % as a slice is.
 _PLENTY: Final = 50
-_REQUESTS: Final = Measure.REQUESTS
-_TOKENS: Final = Measure.TOKENS
 
 
 class Reading(NamedTuple):
@@ -182,6 +180,6 @@ class Pot:
 
 def used_of(measure: Measure, *, requests: int, tokens: int, nanousd: int) -> int:
     """The figure that a measure counts."""
-    if measure is _REQUESTS:
+    if measure is Measure.REQUESTS:
         return requests
-    return tokens if measure is _TOKENS else nanousd
+    return tokens if measure is Measure.TOKENS else nanousd

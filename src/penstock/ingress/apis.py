@@ -14,9 +14,6 @@ from penstock.wire.json_body import Fields, is_given
 from penstock.wire.prompt_request import PromptRequest
 from penstock.wire.responses import read_responses
 
-_EMBEDDINGS: Final = Api.EMBEDDINGS
-_MAKES_VECTORS: Final = Family.EMBEDDINGS
-
 Reader = Callable[[Fields, frozenset[str]], PromptRequest]
 
 # Chat is not among them: it is read with what was decoded of it already.
@@ -31,7 +28,7 @@ READERS: Final[dict[Api, Reader]] = {
 def api_of(route: Route, model: Model, fields: Fields) -> Api:
     """By the path; on `/ai/run` by the model and, where it takes two, by what is sent."""
     if route.is_run:
-        if model.family is _MAKES_VECTORS:
+        if model.family is Family.EMBEDDINGS:
             return Api.EMBEDDINGS
         if model.family is not Family.RESPONSES or not is_given(fields, "input"):
             return Api.CHAT
@@ -39,8 +36,8 @@ def api_of(route: Route, model: Model, fields: Fields) -> Api:
             if is_given(fields, other):
                 raise InvalidRequest(f"Send `input` or `{other}`, not both.", param="input")
         return Api.RESPONSES
-    makes_vectors = model.family is _MAKES_VECTORS
-    if (route.api is _EMBEDDINGS) is not makes_vectors:
+    makes_vectors = model.family is Family.EMBEDDINGS
+    if (route.api is Api.EMBEDDINGS) is not makes_vectors:
         makes = "vectors" if makes_vectors else "text"
         raise InvalidRequest(f"{model.id} makes {makes}: this path is not for it.", param="model")
     return route.api

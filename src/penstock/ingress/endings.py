@@ -11,8 +11,6 @@ from penstock.telemetry.request_line import RequestLines, who
 from penstock.telemetry.request_log import RequestLog
 
 _CALLERS_MAX: Final = 10_000
-_OK: Final = Outcome.OK
-_FAILED: Final = Outcome.FAILED
 
 
 class Endings:
@@ -108,7 +106,7 @@ class _Caller:
 
 def _count(counters: ModelCounters, end: RequestEnd) -> None:
     _add(counters.outcomes, _outcome(end))
-    if end.outcome is _FAILED:
+    if end.outcome is Outcome.FAILED:
         _add(counters.errors, end.error_code)
     if end.attempts > 1:
         counters.retries += end.attempts - 1
@@ -131,4 +129,4 @@ def _add(counts: dict[str, int], name: str) -> None:
 
 
 def _outcome(end: RequestEnd) -> str:
-    return "ok" if end.outcome is _OK else end.outcome.value
+    return "ok" if end.outcome is Outcome.OK else end.outcome.value

@@ -9,9 +9,6 @@ from penstock.metering import usd, usd_bytes
 from penstock.records.limit import Limit, Measure, Standing
 from penstock.wire.decimals import thousandths, whole
 
-_TOKENS: Final = Measure.TOKENS
-_NANOUSD: Final = Measure.NANOUSD
-
 _RESET_REQUESTS: Final = b"\r\nx-ratelimit-reset-requests: "
 _RESET_TOKENS: Final = b"\r\nx-ratelimit-reset-tokens: "
 _RESET_USD: Final = b"\r\nx-ratelimit-reset-usd: "
@@ -58,16 +55,16 @@ def _with(lines: bytes, standing: Standing, now: float) -> bytes:
     left = max(standing.left, 0)
     measure = limit.measure
     resets = _duration(standing.resets_at - now)
-    if measure is _NANOUSD:
+    if measure is Measure.NANOUSD:
         return b"%s%s%s%s%s" % (lines, limit.header, usd_bytes(left), _RESET_USD, resets)
-    reset = _RESET_TOKENS if measure is _TOKENS else _RESET_REQUESTS
+    reset = _RESET_TOKENS if measure is Measure.TOKENS else _RESET_REQUESTS
     return b"%s%s%s%s%s" % (lines, limit.header, whole(left), reset, resets)
 
 
 def _head(limit: Limit) -> bytes:
     """All that is the same in every answer: up to what is left."""
     name = _name(limit.measure)
-    amount = usd(limit.amount) if limit.measure is _NANOUSD else str(limit.amount)
+    amount = usd(limit.amount) if limit.measure is Measure.NANOUSD else str(limit.amount)
     return f"x-ratelimit-limit-{name}: {amount}\r\nx-ratelimit-remaining-{name}: ".encode()
 
 
@@ -87,7 +84,7 @@ def _duration(seconds: float) -> bytes:
 
 def _name(measure: Measure) -> str:
     # Dollars have no usual header; the others are OpenAI's.
-    return "usd" if measure is _NANOUSD else measure.value
+    return "usd" if measure is Measure.NANOUSD else measure.value
 
 
 def _said(limit: Limit) -> str:

@@ -34,8 +34,6 @@ from penstock.wire.prompt.reader import PromptReader
 from penstock.wire.prompt_request import MODEL, PromptRequest
 from penstock.wire.workers_ai import chat_fields
 
-_CHAT: Final = Api.CHAT
-_NOW: Final = Tier.NOW
 # What these send has messages, and so a prompt family; texts for completions have none.
 _CONVERSATIONS: Final = frozenset({Api.CHAT, Api.MESSAGES, Api.RESPONSES})
 _input_decoder = msgspec.json.Decoder(Fields)
@@ -102,7 +100,7 @@ class RequestReader:
         return asked
 
     def prompt(
-        self, request_id: RequestId, headers: CallerHeaders, asked: Asked, tier: Tier = _NOW
+        self, request_id: RequestId, headers: CallerHeaders, asked: Asked, tier: Tier = Tier.NOW
     ) -> InferenceRequest:
         """The prompt itself, priced by how soon it is wanted."""
         route, model, granted = asked.route, asked.model, asked.granted
@@ -148,7 +146,7 @@ class RequestReader:
         )
 
     def _split(self, route: Route, key: Key, body: bytes) -> ParsedBody:
-        if route.api is not _CHAT:
+        if route.api is not Api.CHAT:
             return ParsedBody(read_fields(body))
         account = None if key.account is None else key.account.id
         if route.is_run and route.model is None:
@@ -157,7 +155,7 @@ class RequestReader:
         return self._prompts.read(account, body)
 
     def _read(self, asked: Asked, parsed: ParsedBody | None) -> PromptRequest:
-        if asked.api is not _CHAT:
+        if asked.api is not Api.CHAT:
             if asked.api is Api.RESPONSES and asked.model.family is Family.RESPONSES:
                 drop_namespaces(asked.fields)
             return READERS[asked.api](asked.fields, self._media_hosts)
@@ -226,7 +224,7 @@ def _taken_out(asked: Asked) -> ParsedBody | None:
     parsed = asked.parsed
     asked.parsed = None
     # In other APIs nobody has checked the messages, so nothing may be learned of them.
-    return parsed if asked.api is _CHAT else None
+    return parsed if asked.api is Api.CHAT else None
 
 
 def _unwrapped(route: Route, fields: Fields) -> Fields:

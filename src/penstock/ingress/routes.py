@@ -37,7 +37,6 @@ class Surface(Enum):
         return self is not Surface.OPENAI
 
 
-_CHAT: Final = Api.CHAT
 _NO_QUERY: Final[dict[str, str]] = {}
 
 
@@ -52,7 +51,7 @@ class Route:
     def __init__(
         self,
         surface: Surface,
-        api: Api = _CHAT,
+        api: Api = Api.CHAT,
         account: str | None = None,
         model: str | None = None,
         query: dict[str, str] = _NO_QUERY,

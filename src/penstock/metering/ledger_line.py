@@ -32,7 +32,6 @@ _MARKED: Final = bytes.maketrans(b"\\\t\n\r\0", b"/    ")
 _PAYERS_MAX: Final = 10_000
 _LIMITS_MAX: Final = 10_000
 _limits: Final[dict[tuple[int, ...], bytes]] = {}
-_OK: Final = Outcome.OK
 _TIER_AT: Final = OPENING_COLUMNS.index("tier")
 _PRICE_AT: Final = OPENING_COLUMNS.index("input_nanousd_per_mtok")
 _EXPECTED_AT: Final = OPENING_COLUMNS.index("cached_expected")
@@ -113,7 +112,7 @@ def closing(times: Times, outcome: Outcome, error: str, billed: Bill) -> bytes:
         cached = _number(usage.cached_tokens)
     return b"%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n" % (
         whole(duration),
-        b"ok" if outcome is _OK else outcome.value.encode(),
+        b"ok" if outcome is Outcome.OK else outcome.value.encode(),
         error.encode() if error else b"",
         _number(first),
         _number(streamed),

@@ -5,14 +5,10 @@ A request keeps the price of its start, whatever the book says when it ends.
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, time
-from typing import Final
 
 from penstock.records.model import Model, ModelId
 from penstock.records.price import Price, Prices, Tier
 from penstock.wire.decimals import billionths
-
-_NOW: Final = Tier.NOW
-_FLEX: Final = Tier.FLEX
 
 
 class PriceBook:
@@ -30,9 +26,9 @@ class PriceBook:
             if row.start > at:
                 break
             found = row
-        if tier is _NOW:
+        if tier is Tier.NOW:
             return found.now
-        return found.flex if tier is _FLEX else found.batch
+        return found.flex if tier is Tier.FLEX else found.batch
 
 
 class _Row:

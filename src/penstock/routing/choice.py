@@ -17,7 +17,6 @@ from penstock.routing.settings import Settings
 
 # An earlier turn counts as known at the session's home when so much of it is.
 _KNOWN_SHARE: Final = 0.9
-_SILENT: Final = PeerState.SILENT
 
 
 class Choice:
@@ -96,7 +95,7 @@ class Chooser:
     ) -> None:
         self._knowledge = knowledge
         self._table = table
-        # Read at every choice, and a field of our own is read in a hundredth of the time.
+        # Copied out of the settings: compiled code reads a field of its own class directly.
         self._harm_weight = settings.harm_weight
         self._near_margin = settings.near_margin
         self._near_margin_silent = settings.near_margin_silent
@@ -152,12 +151,9 @@ class Chooser:
         weights: list[float],
         home: KnownReplica | None,
     ) -> int:
-        least = weights[0]
-        for cost in weights:
-            least = min(least, cost)
-        is_silent = question.peers is _SILENT
+        is_silent = question.peers is PeerState.SILENT
         margin = self._near_margin_silent if is_silent else self._near_margin
-        limit = least * (1.0 + margin)
+        limit = min(weights) * (1.0 + margin)
         last = question.last
         if last is not None and not is_silent:
             # `choose` would say the same, but its candidates must be in order first.
@@ -187,16 +183,14 @@ class Chooser:
         if not sizes:
             return max(1, question.request.prompt_tokens_estimate)
         rate = self._knowledge.sizes.tokens_per_byte(question.model)
-        unknown = 0
-        for at in range(match.depth + 1, len(sizes)):
-            unknown += sizes[at]
+        unknown = sum(sizes[match.depth + 1 :])
         return max(1, match.tokens + int(unknown * rate))
 
     def _home(
         self, question: Question, match: PrefixMatch, tokens: int
     ) -> tuple[KnownReplica | None, int]:
         """The session's home, and how much of its earlier turns that may hold unknown to us."""
-        if question.peers is not _SILENT or not question.session_key:
+        if question.peers is not PeerState.SILENT or not question.session_key:
             # Who is heard has told us what it sent: what is not known is not there.
             return None, 0
         chain = question.chain

@@ -1,9 +1,7 @@
 """What this worker tells the others, and what it believes of what they tell."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final, cast
-
-import msgspec
+from typing import Final
 
 from penstock.records.replica import ReplicaId
 from penstock.records.signal import EngineClaim, LoadClaim, SentPrompt, Signal
@@ -17,10 +15,6 @@ _SENT_MAX: Final = 2000
 # An engine that is said to have a smaller KV cache is not believed to.
 _KV_TOKENS_MIN: Final = 1024
 _AGE_MAX: Final = 1e6
-
-# Those of a `SentPrompt`, in its order.
-_Fields = tuple[int, str, int, list[int], list[int], int, int, bool]
-_fields_of: Final = msgspec.structs.astuple
 
 
 class Gossip:
@@ -97,20 +91,16 @@ class Gossip:
 
     def _hear_prompt(self, prompt: SentPrompt) -> None:
         knowledge = self._knowledge
-        # One call for all fields: each by itself would cost compiled code half as much.
-        session, replica, start, heard, sizes, opening, before, is_counted = cast(
-            _Fields, _fields_of(prompt)
-        )
-        known = knowledge.find(ReplicaId(replica))
-        if known is None or not _is_whole(heard, sizes):
+        known = knowledge.find(ReplicaId(prompt.replica))
+        if known is None or not _is_whole(prompt.links, prompt.tokens):
             return
-        links = tuple(heard)
+        links, sizes, before = tuple(prompt.links), tuple(prompt.tokens), prompt.before
         if links:
-            if is_counted:
+            if prompt.is_counted:
                 knowledge.index.correct(known.prefixes, links[0], before + sizes[0])
-            knowledge.index.add(known.prefixes, links, tuple(sizes), before=before)
-        if session:
-            knowledge.sessions.note(session, known.id, links, start, opening)
+            knowledge.index.add(known.prefixes, links, sizes, before=before)
+        if prompt.session:
+            knowledge.sessions.note(prompt.session, known.id, links, prompt.start, prompt.opening)
 
     def _hear_engine(self, claim: EngineClaim, keeper: int, now: float) -> None:
         known = self._knowledge.find(ReplicaId(claim.replica))
@@ -131,17 +121,9 @@ class Gossip:
 
 
 def _is_whole(links: list[int], tokens: list[int]) -> bool:
-    """Links are digests, none is 0, and none stands for two places in one chain."""
-    count = len(links)
-    if count != len(tokens):
-        return False
-    for link in links:
-        if link <= 0 or link > LINK_MAX:
-            return False
-    # A turn of a conversation has two new links, and two are compared without a set.
-    if count == 2:
-        return links[0] != links[1]
-    return len(set(links)) == count
+    """Whether links are digests, none is 0, and none stands for two places in one chain."""
+    are_digests = all(0 < link <= LINK_MAX for link in links)
+    return are_digests and len(links) == len(tokens) == len(set(links))
 
 
 def _claim(known: KnownReplica, now: float) -> LoadClaim:

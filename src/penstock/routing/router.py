@@ -24,8 +24,6 @@ from penstock.routing.route import Route
 from penstock.routing.sessions import Session, first_change
 from penstock.routing.settings import Settings
 
-_ALONE: Final = PeerState.ALONE
-_DRAINING: Final = ReplicaState.DRAINING
 # How old may be what `tick` sorts out when a choice is made by it.
 _TICK_AGE_SECONDS: Final = 0.04
 
@@ -54,7 +52,7 @@ class Router:
         self._roster = roster
         self._table = table
         self._fleets: dict[ModelId, ModelFleet] = {}
-        self._peers = _ALONE
+        self._peers = PeerState.ALONE
         self._failed_seconds = settings.failed_seconds
         self._was_asked = False
         self.knowledge = Knowledge(settings)
@@ -116,7 +114,7 @@ class Router:
             knowledge.sessions.note(route.session, known.id, chain.links, 0, chain.opening)
         if route.moved:
             self.moves[route.moved] += 1
-        if self._peers is not _ALONE:
+        if self._peers is not PeerState.ALONE:
             self.gossip.note_sent(route, known)
         self._publish(known)
 
@@ -266,7 +264,7 @@ class Router:
     def _why_lost(self, replica: ReplicaId) -> str:
         """Why a session could not have stayed there."""
         last = self._roster.find(replica)
-        return "drain" if last is not None and last.state is _DRAINING else "lost"
+        return "drain" if last is not None and last.state is ReplicaState.DRAINING else "lost"
 
     def _look(self, known: KnownReplica) -> None:
         """At what the other workers of this host have there now."""

@@ -15,7 +15,6 @@ from penstock.wire.decimals import six_digits, thousandths, whole
 
 _PATH_BYTES_MAX: Final = 256
 _KEPT_MAX: Final = 2000
-_OK: Final = Outcome.OK
 _QUEUE: Final = b',"queue_ms":'
 _TOTAL: Final = b',"total_ms":'
 _encode: Final = msgspec.json.Encoder().encode
@@ -48,7 +47,7 @@ class RequestLines:
             six_digits(micros),
             request_id.encode(),
             whole(end.status),
-            b"ok" if end.outcome is _OK else end.outcome.value.encode(),
+            b"ok" if end.outcome is Outcome.OK else end.outcome.value.encode(),
             about,
             self._tries(end),
             self._path(target),
@@ -123,7 +122,7 @@ def who(account: str, key: str, model: str) -> bytes:
 
 
 def _millis(name: bytes, seconds: float) -> bytes:
-    # By cutting: rounding would cost as much as all the rest of the line.
+    # Cut off, not rounded: rounding would cost as much as all the rest of the line.
     micros = int(seconds * 1e6)
     return b"%s%s" % (name, thousandths(micros)) if micros > 0 else b""
 

@@ -58,8 +58,6 @@ def read_chat(
         prompt_bytes += weigh(fields, _LOOKED_AT)
     is_stream = bool(STREAM.read(fields))
     stream_options = read_stream_options(fields, is_stream=is_stream)
-    # A field of a Struct is dear, and most requests come without.
-    is_asked = stream_options is not _NO_STREAM_OPTIONS
     max_tokens = _MAX_TOKENS.read(fields)
     max_completion_tokens = _MAX_COMPLETION_TOKENS.read(fields)
     return PromptRequest(
@@ -67,8 +65,8 @@ def read_chat(
         messages=messages,
         media=media,
         is_stream=is_stream,
-        wants_usage=is_asked and bool(stream_options.include_usage),
-        wants_continuous_usage=is_asked and bool(stream_options.continuous_usage_stats),
+        wants_usage=bool(stream_options.include_usage),
+        wants_continuous_usage=bool(stream_options.continuous_usage_stats),
         choices=read_choices(fields),
         cache_key=CACHE_KEY.read(fields) or "",
         conversation=_conversation(fields["conversation"]) if "conversation" in fields else "",

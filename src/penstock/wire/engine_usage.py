@@ -19,9 +19,6 @@ from penstock.wire.usage_shapes import (
     WireUsage,
 )
 
-_MESSAGES: Final = Api.MESSAGES
-_RESPONSES: Final = Api.RESPONSES
-
 _usage_decoder: Final = msgspec.json.Decoder(WireUsage)
 _answer_decoder: Final = msgspec.json.Decoder(Answer)
 _message_decoder: Final = msgspec.json.Decoder(Message)
@@ -33,10 +30,10 @@ _delta_decoder: Final = msgspec.json.Decoder(DeltaEvent)
 
 def usage_of_answer(api: Api, answer: bytes) -> Usage | None:
     """What a whole answer says of its usage; DecodeError when it is no answer."""
-    if api is _MESSAGES:
+    if api is Api.MESSAGES:
         message = _message_decoder.decode(answer).usage
         return None if message is None else _counts_of_message(message)
-    if api is _RESPONSES:
+    if api is Api.RESPONSES:
         response = _response_decoder.decode(answer).usage
         return None if response is None else _counts_of_response(response)
     wire = _answer_decoder.decode(answer).usage
@@ -55,7 +52,7 @@ def usage_of_response_event(data: bytes) -> Usage | None:
 def usage_of_message_event(data: bytes) -> Usage | None:
     """The same of a Messages stream, where it stands beside what changed last."""
     try:
-        return usage_of_answer(_MESSAGES, data)
+        return usage_of_answer(Api.MESSAGES, data)
     except (msgspec.DecodeError, RecursionError):
         return None
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from penstock.engine.dialects.vllm_calls import CALLS, Call
-from penstock.records.request import Api, InferenceRequest
+from penstock.records.request import InferenceRequest
 from penstock.wire.decimals import whole
 from penstock.wire.json_body import Fields, is_given
 
@@ -24,8 +24,6 @@ _DROPPED: Final = frozenset({
 })  # fmt: skip
 _ASK_FOR_USAGE: Final = b',"stream_options":{"include_usage":true,"continuous_usage_stats":true}'
 _encode: Final = msgspec.json.encode
-_CHAT: Final = Api.CHAT
-_CHAT_CALL: Final = CALLS[Api.CHAT]
 _KEYS_MAX: Final = 1000
 _KEY_CHARS_MAX: Final = 64
 _keys: Final[dict[str, bytes]] = {}
@@ -37,8 +35,7 @@ def request_body(request: InferenceRequest, served_name: Raw) -> tuple[bytes, Ra
     The prompt is its own piece: a megabyte of it goes from the caller's bytes to the socket
     without being copied into a new body. `served_name` is JSON already.
     """
-    # By itself: the hash of an enum's member is a call into the interpreter.
-    call = _CHAT_CALL if request.api is _CHAT else CALLS[request.api]
+    call = CALLS[request.api]
     fields = request.body
     # vLLM would go on to the end of the context; where less is left it stops there by itself.
     is_unlimited = bool(call.output_limits) and not _is_limited(fields, call)
@@ -53,7 +50,7 @@ def request_body(request: InferenceRequest, served_name: Raw) -> tuple[bytes, Ra
         b'"',
     ]
     for name, value in fields.items():
-        if name in _DROPPED or name == call.prompt or name == limit:  # noqa: PLR1714 - no tuple
+        if name in _DROPPED or name in (call.prompt, limit):
             continue
         pieces.append(_key(name))
         pieces.append(value)
@@ -89,7 +86,4 @@ def _key(name: str) -> bytes:
 
 
 def _is_limited(fields: Fields, call: Call) -> bool:
-    for name in call.output_limits:  # noqa: SIM110 - a loop is compiled, a generator is called
-        if is_given(fields, name):
-            return True
-    return False
+    return any(is_given(fields, name) for name in call.output_limits)

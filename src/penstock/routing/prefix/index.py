@@ -108,7 +108,7 @@ class PrefixIndex:
         page, row = pages[entry >> PAGE_BITS], (entry & PAGE_MASK) * ROW
         tokens = int(page[row + TOTAL])
         by_replica = {int(page[row + HOLDER] >> 1): tokens}
-        whole = _sum(sizes, 0, depth + 1) if sizes else 0
+        whole = sum(sizes[: depth + 1])
         at, here = depth, whole
         # A peer's lie may hang a link below more of them than lead to it in this prompt.
         while at >= 0:
@@ -372,14 +372,6 @@ class PrefixIndex:
         else:
             prefixes.newest = entry
         prefixes.oldest = entry
-
-
-def _sum(sizes: tuple[int, ...], start: i64, end: i64) -> int:
-    """Of a part of them; a generator would cost more than all else here."""
-    total = 0
-    for at in range(start, end):
-        total += sizes[at]
-    return total
 
 
 def _droppable(prefixes: ReplicaPrefixes) -> int:
