@@ -231,6 +231,6 @@ class BoundedConnection(HttpToolsProtocol):
 def _is_whole(cycle: object) -> bool:
     """Whether all of a request has come."""
     if isinstance(cycle, Exchange):
-        return cycle.is_whole
+        return cycle.is_whole or cycle.is_started
     assert isinstance(cycle, RequestResponseCycle), "a connection has cycles of these two kinds"
     return not cycle.more_body

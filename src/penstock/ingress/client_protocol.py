@@ -125,8 +125,9 @@ class ClientProtocol(BoundedConnection):
                 self._patience.phase = HEAD
                 self._patience.await_next()
             return
-        exchange.is_whole = True
-        if exchange.is_active and not exchange.response_complete:
+        exchange.end_body()
+        # Behind another request it is begun by `_start_asgi_task`.
+        if exchange.is_whole and not self.pipeline:
             self._launch(exchange)
 
     # uvicorn's seams
@@ -136,7 +137,6 @@ class ClientProtocol(BoundedConnection):
             self._page = cycle
             super()._start_asgi_task(cycle, app)
             return
-        cycle.is_active = True
         if cycle.is_whole:
             self._launch(cycle)
         else:
@@ -150,7 +150,6 @@ class ClientProtocol(BoundedConnection):
         self._door.note_caller(exchange)
         previous, self.cycle = self.cycle, cast(RequestResponseCycle, exchange)
         if previous is None or previous.response_complete:
-            exchange.is_active = True
             return
         self.flow.pause_reading()
         self.pipeline.appendleft((self.cycle, self.app))
@@ -167,14 +166,13 @@ class ClientProtocol(BoundedConnection):
         self._known_caller = self._known_caller or CallerHeaders(head.headers)
         exchange = Exchange(self, self._known_target, head.headers)
         exchange.caller = self._known_caller
-        exchange.is_active = True
         self.cycle = cast(RequestResponseCycle, exchange)
         self._door.note_caller(exchange)
         refusal = self._keep_body(exchange, data[start:])
         if refusal is not None:
             self._refuse(refusal)
         elif exchange.body_bytes == head.body_bytes:
-            exchange.is_whole = True
+            exchange.end_body()
             self._patience.await_nothing()
             self._launch(exchange)
         else:
@@ -239,7 +237,7 @@ class ClientProtocol(BoundedConnection):
             return False
         if length - exchange.body_bytes >= LONG_BYTES:
             self._body_left = length - exchange.body_bytes
-        if exchange.is_active and request_heads.expects_continue(exchange.headers):
+        if not self.pipeline and request_heads.expects_continue(exchange.headers):
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         return True
 

@@ -6,6 +6,7 @@ uvicorn still owns the connection: parsing, pipelining, keep-alive, graceful shu
 """
 
 import asyncio
+import enum
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
@@ -48,14 +49,36 @@ class _NobodyWaits:
     def set(self) -> None: ...
 
 
+class State(enum.Enum):
+    """How far one request and its answer have come. An answer may be complete at once."""
+
+    # The request's body is still coming.
+    READING = "reading"
+    # The request is there, and nothing is answered.
+    WHOLE = "whole"
+    # The head of a stream is out, and its end is not.
+    STARTED = "started"
+    # The answer is out.
+    COMPLETE = "complete"
+    # The client left before that.
+    GONE = "gone"
+
+
+# Bound once: compiled code looks a member up in its class each time, for every chunk.
+_READING: Final = State.READING
+_WHOLE: Final = State.WHOLE
+_STARTED: Final = State.STARTED
+_COMPLETE: Final = State.COMPLETE
+_GONE: Final = State.GONE
+
+
 class Exchange(HeldBody):
     """`response_complete`, `disconnected`, `keep_alive` and `message_event` are uvicorn's names."""
 
     __slots__ = (
-        "_body", "_gathered", "_is_chunked", "_on_drained", "_protocol", "caller",
-        "disconnected", "headers", "is_active", "is_full", "is_length_checked", "is_started",
-        "is_whole", "keep_alive", "response_complete", "speaks_chunked", "status", "target", "task",
-        "transport",
+        "_body", "_gathered", "_is_chunked", "_on_drained", "_protocol", "_state", "caller",
+        "headers", "is_full", "is_length_checked", "keep_alive", "speaks_chunked", "status",
+        "target", "task", "transport",
     )  # fmt: skip
     message_event: ClassVar = _NobodyWaits()
 
@@ -67,22 +90,47 @@ class Exchange(HeldBody):
         self._gathered: bytearray | None = None
         self._on_drained: Callable[[], None] | None = None
         self._is_chunked = True
+        self._state = _READING
         self.transport: asyncio.Transport = protocol.transport
         self.target = target
         self.headers = headers
         # What was read of the headers, where an earlier request had much the same.
         self.caller: CallerHeaders | None = None
-        self.is_whole = False
         self.is_length_checked = False
-        self.is_active = False
-        self.is_started = False
         self.is_full = False
-        self.response_complete = False
-        self.disconnected = False
         self.keep_alive = True
         self.speaks_chunked = True
         self.status = 0
         self.task: asyncio.Task[None] | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the request is there and can be served."""
+        return self._state is _WHOLE
+
+    @property
+    def is_started(self) -> bool:
+        """Whether a stream has begun and has not ended."""
+        return self._state is _STARTED
+
+    @property
+    def response_complete(self) -> bool:
+        return self._state is _COMPLETE
+
+    @property
+    def disconnected(self) -> bool:
+        return self._state is _GONE
+
+    @disconnected.setter
+    def disconnected(self, value: bool) -> None:
+        # uvicorn sets this for the newest request of a lost connection, which has left by then.
+        assert value
+        self._lose_client()
+
+    def end_body(self) -> None:
+        """The body has come to its end."""
+        if self._state is _READING:
+            self._state = _WHOLE
 
     def add_body(self, data: bytes) -> None:
         """Take the next part of the body."""
@@ -110,9 +158,8 @@ class Exchange(HeldBody):
 
     def answer(self, status: int, headers: bytes, body: bytes) -> None:
         """A whole answer in one write."""
-        if self.disconnected or self.is_started:
+        if self._has_answer():
             return
-        self.is_started = True
         self.status = status
         self.transport.write(
             b"%s%s%scontent-length: %s\r\n%s%s"
@@ -132,9 +179,9 @@ class Exchange(HeldBody):
 
         HTTP/1.0 has no chunks: it ends by closing.
         """
-        if self.disconnected or self.is_started:
+        if self._has_answer():
             return
-        self.is_started = True
+        self._state = _STARTED
         self.status = 200
         self._is_chunked = is_chunked
         if not is_chunked:
@@ -154,11 +201,11 @@ class Exchange(HeldBody):
 
     def write(self, data: bytes) -> None:
         """The next part of a stream."""
-        if not self.disconnected and data:
+        if self._state is _STARTED and data:
             self.transport.write(self._framed(data))
 
     def end_stream(self) -> None:
-        if self.disconnected or self.response_complete:
+        if self._state is not _STARTED:
             return
         if self._is_chunked:
             self.transport.write(LAST_CHUNK)
@@ -182,13 +229,14 @@ class Exchange(HeldBody):
 
     def leave(self) -> None:
         """The client is gone: whatever runs for it is stopped, and the engine with it."""
-        self.disconnected = True
+        was_answered = self._state is _COMPLETE
+        self._lose_client()
         self._on_drained = None
         # This object may wait long to be collected. It must not hold what may be large: a body
         # that was refused or never complete, and by the task's frames one that was served.
         self.drop_body()
         task, self.task = self.task, None
-        if task is not None and not self.response_complete:
+        if task is not None and not was_answered:
             task.cancel()
 
     def _end_part(self) -> None:
@@ -200,8 +248,17 @@ class Exchange(HeldBody):
         # An empty chunk would be the end of the body.
         return chunk(data) if self._is_chunked and data else data
 
+    def _has_answer(self) -> bool:
+        """Whether an answer has begun, or nobody would get one."""
+        return self._state is not _READING and self._state is not _WHOLE
+
+    def _lose_client(self) -> None:
+        # A complete answer stays complete, whatever its client does then.
+        if self._state is not _COMPLETE:
+            self._state = _GONE
+
     def _complete(self) -> None:
-        self.response_complete = True
+        self._state = _COMPLETE
         if not self.keep_alive:
             self.transport.close()
         self._protocol.on_response_complete()
