@@ -14,13 +14,13 @@ from penstock.clock import Clock
 from penstock.errors import EngineFailed, InternalError, Refused, StoreUnavailable
 from penstock.ingress.asked import Asked
 from penstock.ingress.caller_headers import CallerHeaders
+from penstock.ingress.client_writer import ClientWriter
 from penstock.ingress.exchange import JSON, Exchange
 from penstock.ingress.job_answers import JobLookup, SeenJob, job_answer
 from penstock.ingress.job_failure import job_error
 from penstock.ingress.job_waits import JobWaits
 from penstock.ingress.routes import Surface
 from penstock.ingress.settings import Settings
-from penstock.ingress.sinks import ClientSink
 from penstock.records.job import Door, Job, JobId, Submission
 from penstock.records.request import InferenceRequest
 from penstock.records.usage import Usage
@@ -44,7 +44,7 @@ class FlexCaller(msgspec.Struct):
     asked: Asked
     headers: CallerHeaders
     exchange: Exchange
-    sink: ClientSink
+    writer: ClientWriter
 
 
 class FlexDoor:
@@ -75,7 +75,7 @@ class FlexDoor:
                     self._waits.give_up(request.account, job_id)
                 raise
         assert job is not None, "without a limit on the wait it ends with the job"
-        await self._answer(job, request, caller.sink)
+        await self._answer(job, request, caller.writer)
         return job.usage
 
     async def prefer(self, request: InferenceRequest, caller: FlexCaller) -> None:
@@ -100,10 +100,10 @@ class FlexDoor:
             _answer_later(seen, preference, caller)
             return
         if preference.wait_seconds is not None:
-            caller.sink.add_headers(b"preference-applied: wait=%d\r\n" % preference.wait_seconds)
-        await self._answer(seen.job, request, caller.sink)
+            caller.writer.add_headers(b"preference-applied: wait=%d\r\n" % preference.wait_seconds)
+        await self._answer(seen.job, request, caller.writer)
         if request.is_stream:
-            caller.sink.finish(seen.job.usage)
+            caller.writer.finish(seen.job.usage)
 
     async def _submit(self, request: InferenceRequest, caller: FlexCaller) -> JobId:
         """The job's id: that of an earlier job where the caller's key was seen before."""
@@ -121,16 +121,16 @@ class FlexDoor:
         request.body.clear()
         return submitted.ids[0]
 
-    async def _answer(self, job: Job, request: InferenceRequest, sink: ClientSink) -> None:
+    async def _answer(self, job: Job, request: InferenceRequest, writer: ClientWriter) -> None:
         error = job_error(job)
         if error is not None:
             raise error
         answer = _with_tier(await self._desk.result_of(job))
         if request.is_stream:
-            sink.begin()
-            sink.push(whole_events(answer, with_usage=request.wants_usage))
+            writer.begin()
+            writer.push(whole_events(answer, with_usage=request.wants_usage))
         else:
-            sink.whole(sink.shape(answer), job.usage)
+            writer.whole(writer.shape(answer), job.usage)
 
 
 def _with_tier(answer: bytes) -> bytes:
@@ -151,7 +151,7 @@ def _answer_later(seen: SeenJob, preference: Preference, caller: FlexCaller) -> 
     body = _encoder.encode(job_answer(seen.job, seen))
     if caller.asked.route.surface is Surface.WORKERS_RUN:
         body = envelope(body)
-    caller.exchange.answer(202, JSON + caller.sink.headers + lines.encode(), body)
+    caller.exchange.answer(202, JSON + caller.writer.headers + lines.encode(), body)
 
 
 def _retry_after(eta_seconds: float | None) -> int:

@@ -13,33 +13,24 @@ from msgspec import UNSET
 from penstock.clock import Clock, TimerWheel, new_id
 from penstock.errors import Aborted, Error, InternalError
 from penstock.ingress import error_response
+from penstock.ingress.api_shapers import shaper_for
 from penstock.ingress.asked import Asked, Wish
 from penstock.ingress.async_offer import async_offer
 from penstock.ingress.body_budget import BodyBudget
 from penstock.ingress.caller_headers import CallerHeaders
-from penstock.ingress.embeddings_sink import EmbeddingsRunSink
+from penstock.ingress.client_writer import AnswerTerms, ClientWriter, KeepaliveTimer
 from penstock.ingress.endings import Endings
 from penstock.ingress.exchange import JSON, Exchange
 from penstock.ingress.flex_door import FlexCaller, FlexDoor
-from penstock.ingress.named_sinks import MessagesSink, ResponsesRunSink, ResponsesSink
 from penstock.ingress.queue_door import QueueDoor
 from penstock.ingress.reading import RequestReader
 from penstock.ingress.route_headers import NAMES as ROUTE_HEADERS
 from penstock.ingress.routes import Surface, find_route, is_messages, surface_of
 from penstock.ingress.settings import Settings
-from penstock.ingress.sinks import (
-    ClientSink,
-    EnvelopeSink,
-    HeldOpen,
-    NativeJsonSink,
-    NativeSink,
-    Shape,
-)
-from penstock.records.model import Family
 from penstock.records.price import Tier
 from penstock.records.request import Api, InferenceRequest, Outcome, RequestEnd, RequestId
 from penstock.serving.request_path import RequestPath
-from penstock.wire.response_format import is_structured
+from penstock.serving.shaping import RenamedReasoning, Shaper, Steps
 
 # What scripts in a browser may read of our headers.
 EXPOSED_HEADERS: Final = (
@@ -78,14 +69,14 @@ class Ways(NamedTuple):
 class Call:
     """One request while it is served: what is known of it grows as it is read."""
 
-    __slots__ = ("end", "exchange", "id", "request", "sink")
+    __slots__ = ("end", "exchange", "id", "request", "writer")
 
     def __init__(self, exchange: Exchange) -> None:
         self.id = RequestId(new_id())
         self.exchange = exchange
         self.end = RequestEnd()
         self.request: InferenceRequest | None = None
-        self.sink: ClientSink | None = None
+        self.writer: ClientWriter | None = None
 
 
 class HotDoor:
@@ -144,11 +135,12 @@ class HotDoor:
             tier = _NOW if wish is None else _FLEX
             request = call.request = self._reader.prompt(call.id, headers, asked, tier)
             self._endings.begin(request)
-            sink = call.sink = self._sink(call, request, asked, headers)
+            writer = call.writer = self._writer(call, request, asked, headers)
             if wish is None and not request.is_stream:
-                await self._path.run(request, sink, call.end)
+                await self._path.run(request, writer, call.end)
             else:
-                await self._run(call.end, request, sink, FlexCaller(asked, headers, exchange, sink))
+                caller = FlexCaller(asked, headers, exchange, writer)
+                await self._run(call.end, request, writer, caller)
         except Error as error:
             self._fail(call, error)
         except asyncio.CancelledError:
@@ -206,31 +198,30 @@ class HotDoor:
             self._default_headers = (default_headers, lines)
         return self._default_headers[1]
 
-    def _sink(
+    def _writer(
         self, call: Call, request: InferenceRequest, asked: Asked, headers: CallerHeaders
-    ) -> ClientSink:
-        shape = Shape(
+    ) -> ClientWriter:
+        terms = AnswerTerms(
             headers=self._headers(request.id, call.exchange, request.caller_request_id),
             price=request.price,
             asked_at=request.asked_at,
             is_chunked=call.exchange.speaks_chunked,
-            renames_reasoning=request.api is _CHAT
-            and request.model.reasoning_field == "reasoning_content",
             tells_cost=request.is_stream and headers.wants_cost(),
         )
-        is_run = asked.route.surface is _RUN
-        if request.api is _CHAT and not is_run:
-            return ClientSink(call.exchange, shape, call.end)
-        return _sink_for(request, is_run=is_run)(call.exchange, shape, call.end)
+        api = shaper_for(request, is_run=asked.route.surface is Surface.WORKERS_RUN)
+        shaper: Shaper = api
+        if request.api is Api.CHAT and request.model.reasoning_field == "reasoning_content":
+            shaper = Steps(RenamedReasoning(), api)
+        return ClientWriter(call.exchange, terms, call.end, api, shaper)
 
     async def _run(
-        self, end: RequestEnd, request: InferenceRequest, sink: ClientSink, caller: FlexCaller
+        self, end: RequestEnd, request: InferenceRequest, writer: ClientWriter, caller: FlexCaller
     ) -> None:
         """What is streamed, or may wait."""
         running: Coroutine[Any, Any, Usage | None]
         wish = caller.asked.wish
         if wish is None:
-            running = self._path.run(request, sink, end)
+            running = self._path.run(request, writer, end)
         elif wish is Wish.PREFER:
             await self._flex.prefer(request, caller)
             return
@@ -239,13 +230,13 @@ class HotDoor:
         if not request.is_stream:
             await running
             return
-        HeldOpen(sink, self.wheel, self.settings.keepalive_seconds).arm()
+        KeepaliveTimer(writer, self.wheel, self.settings.keepalive_seconds).arm()
         try:
             usage_of_job = await running
         finally:
-            if sink.keepalive is not None:
-                sink.keepalive.cancel()
-        sink.finish(usage_of_job or end.usage)
+            if writer.keepalive is not None:
+                writer.keepalive.cancel()
+        writer.finish(usage_of_job or end.usage)
 
     def _fail(self, call: Call, error: Error) -> None:
         exchange, request_id = call.exchange, call.id
@@ -255,9 +246,8 @@ class HotDoor:
             # The answer was out when this came: nothing more may be written behind it.
             return
         if exchange.is_started:
-            assert call.sink is not None, "only a sink begins a stream"
-            exchange.write(call.sink.failure(error, request_id))
-            exchange.end_stream()
+            assert call.writer is not None, "only a writer begins a stream"
+            call.writer.fail(error, request_id)
             return
         lines = b"".join(b"%s: %s\r\n" % pair for pair in error_response.headers(error))
         caller_id = CallerHeaders(exchange.headers).caller_request_id()
@@ -280,20 +270,6 @@ class HotDoor:
             lines += f"cf-ai-req-id: {request_id}\r\n"
         raw = lines.encode("latin-1")
         return raw + _cors_line(self._cors_origins, exchange.headers) if self._cors_origins else raw
-
-
-def _sink_for(request: InferenceRequest, *, is_run: bool) -> type[ClientSink]:
-    if request.api is Api.RESPONSES:
-        return ResponsesRunSink if is_run else ResponsesSink
-    if request.api is Api.MESSAGES:
-        return MessagesSink
-    if not is_run:
-        return ClientSink
-    if request.api is Api.EMBEDDINGS:
-        return EmbeddingsRunSink
-    if request.model.family is not Family.NATIVE:
-        return EnvelopeSink
-    return NativeJsonSink if is_structured(request.body) else NativeSink
 
 
 def _cors_line(allowed: tuple[str, ...], headers: list[tuple[bytes, bytes]]) -> bytes:

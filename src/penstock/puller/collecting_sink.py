@@ -1,22 +1,19 @@
-"""Where a job's answer goes: kept whole, in the engine's own shape, until it is written."""
+"""Collects a job's whole answer, until the queue has it."""
 
 from collections.abc import Callable
 
 from penstock.engine.sink import Sink
 from penstock.records.usage import Usage
-
-# Unescaped quotes: these bytes are a key wherever they stand, never a model's words.
-_REASONING = b'"reasoning":'
-_REASONING_CONTENT = b'"reasoning_content":'
+from penstock.serving.shaping import Shaper
 
 
 class CollectingSink(Sink):
     """Jobs are not streamed, so that it is never pushed to."""
 
-    __slots__ = ("_renames_reasoning", "answer")
+    __slots__ = ("_shaper", "answer")
 
-    def __init__(self, *, renames_reasoning: bool) -> None:
-        self._renames_reasoning = renames_reasoning
+    def __init__(self, shaper: Shaper) -> None:
+        self._shaper = shaper
         self.answer = b""
 
     @property
@@ -38,9 +35,7 @@ class CollectingSink(Sink):
         raise AssertionError("a job is not streamed")
 
     def shape(self, answer: bytes) -> bytes:
-        if self._renames_reasoning:
-            return answer.replace(_REASONING, _REASONING_CONTENT)
-        return answer
+        return self._shaper.answer(answer)
 
     def whole(self, shaped: bytes, usage: Usage | None) -> None:
         del usage

@@ -19,6 +19,7 @@ from penstock.records.model import Model
 from penstock.records.replica import Replica
 from penstock.records.request import InferenceRequest, RequestEnd
 from penstock.serving.request_path import RequestPath
+from penstock.serving.shaping import RenamedReasoning, Shaper
 from penstock.serving.submission import to_request
 
 
@@ -56,7 +57,8 @@ class Runner:
             request = to_request(claimed, model, salt, payload)
         except msgspec.DecodeError as broken:
             raise InvalidRequest("The request that was stored is not JSON.") from broken
-        sink = CollectingSink(renames_reasoning=model.reasoning_field == "reasoning_content")
+        renames = model.reasoning_field == "reasoning_content"
+        sink = CollectingSink(RenamedReasoning() if renames else Shaper())
         end = RequestEnd()
         self._place(request, job, replica)
         await self._path.run(request, sink, end)

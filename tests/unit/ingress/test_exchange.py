@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from tests.unit.ingress.test_stream_head import Connection
+from tests.unit.ingress.written_answers import Connection
 
 from penstock.ingress.exchange import Exchange, State
 

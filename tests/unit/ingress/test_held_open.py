@@ -3,38 +3,18 @@
 import weakref
 
 import pytest
+from tests.unit.ingress.written_answers import Connection
 
 from penstock.clock import TimerWheel
+from penstock.ingress.api_shapers import ApiShaper
+from penstock.ingress.client_writer import AnswerTerms, ClientWriter, KeepaliveTimer
 from penstock.ingress.exchange import Exchange
-from penstock.ingress.sinks import ClientSink, HeldOpen, Shape
 from penstock.records.price import Price
 from penstock.records.request import RequestEnd
 from penstock.testing import ManualClock
 
 
-class Transport:
-    """Keeps what was written."""
-
-    def __init__(self) -> None:
-        self.written = b""
-
-    def write(self, data: bytes) -> None:
-        self.written += data
-
-    def close(self) -> None: ...
-
-
-class Connection:
-    def __init__(self) -> None:
-        self.transport = Transport()
-
-    def date_header(self) -> bytes:
-        return b""
-
-    def on_response_complete(self) -> None: ...
-
-
-class Watched(ClientSink):
+class Watched(ClientWriter):
     """One that a weak reference may be made to."""
 
 
@@ -54,14 +34,15 @@ def test_comments_come_until_the_first_event_and_then_nothing_holds_the_stream(
 ) -> None:
     wheel, connection = TimerWheel(clock), Connection()
     exchange = Exchange(connection, b"/", [])  # type: ignore[arg-type]
-    sink = Watched(exchange, Shape(headers=b"", price=Price()), RequestEnd())
-    held = weakref.ref(sink)
-    HeldOpen(sink, wheel, 1.0).arm()
+    terms = AnswerTerms(headers=b"", price=Price())
+    writer = Watched(exchange, terms, RequestEnd(), ApiShaper())
+    held = weakref.ref(writer)
+    KeepaliveTimer(writer, wheel, 1.0).arm()
     turn(wheel, clock, 3.5)
     assert connection.transport.written.count(b": keepalive") == 3
-    sink.push(b"data: 1\n\n")
+    writer.push(b"data: 1\n\n")
     turn(wheel, clock, 3.5)
     assert connection.transport.written.count(b": keepalive") == 3
-    del sink, exchange
+    del writer, exchange
     # Without the collector, and while a timer of before may still be in the wheel.
     assert held() is None
