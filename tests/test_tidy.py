@@ -59,3 +59,29 @@ def test_there_are_no_lint_exemptions_but_one_line_ones_with_a_reason() -> None:
             if "# noqa" in line:
                 reason = line.partition("# noqa")[2]
                 assert " - " in reason, f"{name_of(path)}:{number} has no reason"
+
+
+# Speed tricks that were taken back (ADR 24 and 25). Whoever needs one again measures first, and
+# takes its name out of this list.
+TAKEN_BACK = (
+    "InTask", "last_chunks", "push_last", "tell_sent", "RepeatedHead", "Unfilled", "GMAC",
+)  # fmt: skip
+TAKEN_BACK_FILES = (
+    "app/second_signal.py", "engine/running.py", "ingress/repeated_head.py", "ingress/unfilled.py",
+    "wire/gmac.py", "wire/large_body.py",
+)  # fmt: skip
+
+
+def test_speed_tricks_that_were_taken_back_stay_away() -> None:
+    package = ROOT / "src" / "penstock"
+    assert [name for name in TAKEN_BACK_FILES if (package / name).exists()] == []
+    for path in SOURCES:
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        for field in ("id", "attr", "name"):
+            names = {getattr(node, field, None) for node in nodes}
+            assert names.isdisjoint(TAKEN_BACK), name_of(path)
+
+
+def test_only_the_heap_calls_c_by_ctypes() -> None:
+    users = [path for path in SOURCES if "ctypes" in path.read_text()]
+    assert [path.name for path in users] == ["heap.py"]
