@@ -110,19 +110,21 @@ def test_leaving_with_a_second_request_queued_behind_the_first(
     assert engine.state().requests == state.requests + 1
 
 
-def test_garbage_behind_a_request_ends_both(cell: Cell, engine: ScriptedEngine) -> None:
-    """A client that does not speak HTTP any more cannot be answered: the engine stops at once."""
+def test_garbage_behind_a_request_ends_the_connection_after_the_answer(
+    cell: Cell, engine: ScriptedEngine
+) -> None:
     state = engine.state()
     with RawClient(cell.gateway.port) as client:
-        client.send(post_bytes(_V1, chat_body(script={"stall_before_head": 60}), cell.key))
+        client.send(post_bytes(_V1, chat_body(script={"stall_before_head": 1}), cell.key))
         eventually(lambda: engine.state().requests == state.requests + 1)
         client.send(b"\x00\x01 nonsense\r\n\r\n")
+        assert client.read_answer().status == 200
         assert client.is_closed()
-    _check_stopped(cell, engine, state.aborted + 1)
 
 
 def test_many_leave_at_once(cell: Cell, engine: ScriptedEngine) -> None:
     state = engine.state()
+    kept = cell.gateway.metric("penstock_engine_connections")
     clients = [RawClient(cell.gateway.port) for _ in range(50)]
     for client in clients:
         client.send(post_bytes(_V1, chat_body(PLAIN, _STREAM, stream=True), cell.key))
@@ -133,7 +135,7 @@ def test_many_leave_at_once(cell: Cell, engine: ScriptedEngine) -> None:
         client.close()
     _check_stopped(cell, engine, state.aborted + 50)
     # Connections that were dropped in mid-answer are not kept for others.
-    assert cell.gateway.metric("penstock_engine_connections") <= 1
+    assert cell.gateway.metric("penstock_engine_connections") <= kept
 
 
 def test_leaving_with_half_a_body_sent(cell: Cell, engine: ScriptedEngine) -> None:

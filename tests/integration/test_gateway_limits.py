@@ -21,6 +21,7 @@ def strict(cells: CellFactory) -> Iterator[Cell]:
     settings = {
         "ingress.body_bytes_max": _BODY_MAX,
         "ingress.bodies_bytes_max": 4 * _BODY_MAX,
+        "ingress.bodies_share_per_account_max": 1.0,
         "ingress.header_bytes_max": 8192,
         "ingress.header_seconds": 1.0,
         "ingress.keep_alive_seconds": 2,
