@@ -58,6 +58,8 @@ class GatewayProcess:
         self._process: subprocess.Popen[bytes] | None = None
         # Where its log goes instead of into `log_file`: a descriptor.
         self.stderr: int | None = None
+        # Another program that becomes a gateway may stand here.
+        self.command = [sys.executable, "-m", "penstock", "gateway"]
         self.port = 0
         self.metrics_port = 0
 
@@ -81,7 +83,7 @@ class GatewayProcess:
             **self._settings,
         }
         # The gateway ends with this process, should that be killed before it can end the gateway.
-        command = [sys.executable, "-m", "penstock", "gateway", "--parent-pid", str(os.getpid())]
+        command = [*self.command, "--parent-pid", str(os.getpid())]
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 command,

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from penstock.admission.counted import Counted
 from penstock.records.account import AccountId
-from penstock.records.limit import Limit, Scope
+from penstock.records.limit import Limit, Measure, Scope
 from penstock.records.request import InferenceRequest
 
 EACH: Final = "*"
@@ -17,6 +17,7 @@ EACH: Final = "*"
 CALLERS_MAX: Final = 4096
 
 _ACCOUNT: Final = Scope.ACCOUNT.value
+_KEY: Final = Scope.KEY.value
 _WORKFLOW: Final = Scope.WORKFLOW.value
 _SESSION: Final = Scope.SESSION.value
 # By account, key, workflow and session; the last two only where the account has limits on such.
@@ -83,6 +84,21 @@ class LimitTable:
                 self._known.clear()
             known = self._known[caller] = _counting(limits, request)
         return known
+
+    def counting_refused(self, account: AccountId, key: str) -> list[Counted]:
+        """The limits on requests that count one of this key which was refused unread.
+
+        Its workflow and session are not known.
+        """
+        limits = self._by_account.get(account)
+        if limits is None:
+            return []
+        of_account = limits.by_scope.get(_ACCOUNT, {})
+        of_keys = limits.by_scope.get(_KEY, {})
+        found = [Counted(limit, "") for limit in of_account.get("", ())]
+        for value in (EACH, key):
+            found += [Counted(limit, key) for limit in of_keys.get(value, ())]
+        return [counted for counted in found if counted.limit.measure is Measure.REQUESTS]
 
     def apply(self, rows: Iterable[LimitRow]) -> None:
         """Take in what was set, changed or removed."""

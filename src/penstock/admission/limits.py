@@ -23,6 +23,7 @@ from penstock.admission.pots import Pots
 from penstock.admission.refusal import refusal
 from penstock.admission.settings import Settings
 from penstock.clock import Clock
+from penstock.records.account import AccountId, KeyId
 from penstock.records.limit import Limit, Measure, Period, Scope
 from penstock.records.request import InferenceRequest
 from penstock.store import Store
@@ -103,6 +104,15 @@ class Limits:
             return self._without_postgres(request, claims)
         finally:
             self._pots.close(claims)
+
+    def count_refused(self, account: AccountId, key: KeyId) -> None:
+        """Count a request that was refused for what it is, on the limits of requests.
+
+        To read it has cost us as much as to read a good one. The ledger has no row of it, so it
+        counts as long as this worker's lease lasts, which is at least as long as its minute.
+        """
+        for counted in self._mirror.table.counting_refused(account, key):
+            self._pots.use(counted, self._clock.now())
 
     async def load(self) -> None:
         """Read all limits, waiting for Postgres a while if need be."""

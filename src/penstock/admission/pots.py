@@ -44,6 +44,14 @@ class Pots:
             self._all[pot.key] = pot
         return pot
 
+    def use(self, counted: Counted, at: float) -> None:
+        """Count one that was not reserved before. Postgres hears of it with the next lease."""
+        pot = self.find(counted, at)
+        pot.reserve(1)
+        pot.settle(1, 1)
+        if pot.is_known:
+            self._open[pot.key] = pot
+
     def open(self, claims: Claims) -> None:
         """Keep an eye on these: a lease is about to be asked for them."""
         for claim in claims:

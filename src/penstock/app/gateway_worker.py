@@ -26,6 +26,7 @@ from penstock.ingress.event_doors import EventDoors
 from penstock.ingress.flex_doors import FlexDoors
 from penstock.ingress.health import HealthPages
 from penstock.ingress.hot import HotDoor, Ways
+from penstock.ingress.large_reading import LargeReading
 from penstock.ingress.metrics_page import hand_out
 from penstock.ingress.model_pages import ModelPages
 from penstock.ingress.pages import Pages, build_pages
@@ -115,12 +116,9 @@ class GatewayWorker:
             meters=meters or Metering(self.journal, clock),
         )
         path = RequestPath(stages, config.serving, clock)
-        reader = RequestReader(
-            self.catalogue,
-            self.keys,
-            PriceBook(self.catalogue.models),
-            config.ingress,
-        )
+        prices = PriceBook(self.catalogue.models)
+        self.large = LargeReading(RequestReader(self.catalogue, self.keys, prices, config.ingress))
+        reader = RequestReader(self.catalogue, self.keys, prices, config.ingress, large=self.large)
         self.objects = Objects(config.store)
         rooms = desk_rooms(self.store, self.objects, config)
         desk = JobDesk(rooms, config.admission, clock)
@@ -201,6 +199,7 @@ class GatewayWorker:
         finally:
             self.wheel.stop()
             self.clients.close()
+            self.large.close()
             self.request_log.flush()
             if self.is_loaded:
                 await self.later.waits.finish()

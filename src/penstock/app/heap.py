@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable
 from typing import Final
 
-# It takes half a millisecond, and a tenth to one for each megabyte that there is to give.
+# To give back takes half a millisecond, and a tenth to one for each megabyte that there is to give.
 _PAUSE_SECONDS: Final = 20.0
 # glibc's numbers for these (malloc.h). Blocks from 4 MB on are still mapped each by itself.
 _TRIM_THRESHOLD: Final = (-1, 8 * 1024 * 1024)
@@ -41,7 +41,8 @@ async def keep_small() -> None:
     is_possible = True
     while is_possible:
         await asyncio.sleep(_PAUSE_SECONDS)
-        is_possible = give_back()
+        # Behind bodies of 32 MB this may take a tenth of a second, and holds no lock of Python's.
+        is_possible = await asyncio.to_thread(give_back)
 
 
 @functools.cache

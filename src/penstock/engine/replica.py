@@ -156,11 +156,13 @@ class ReplicaClient:
 
     def _pieces(self, request: InferenceRequest) -> list[bytes | Raw]:
         """Small requests in one write; in large ones the prompt stays where it is."""
-        opening, prompt, rest = vllm.request_body(request, self._served_name)
-        length = len(opening) + len(memoryview(prompt)) + len(rest)
+        pieces = vllm.request_body(request, self._served_name)
+        length = 0
+        for piece in pieces:
+            length += len(memoryview(piece))
         facts = f"x-request-id: {request.id}\r\ncontent-length: {length}\r\n\r\n"
         start = self._chat_start if request.api is _CHAT else self._starts[request.api]
-        pieces: list[bytes | Raw] = [start + facts.encode() + opening, prompt, rest]
+        pieces[0] = b"".join((start, facts.encode(), pieces[0]))
         return [b"".join(pieces)] if length < _ONE_WRITE_BYTES else pieces
 
     async def is_healthy(self) -> bool:

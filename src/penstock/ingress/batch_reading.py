@@ -16,6 +16,7 @@ from penstock.errors import (
     QueueFull,
 )
 from penstock.ingress.caller_headers import CallerHeaders
+from penstock.ingress.large_reading import read_by_size
 from penstock.ingress.reading import RequestReader
 from penstock.ingress.routes import Route, Surface
 from penstock.ingress.settings import Settings
@@ -86,7 +87,7 @@ class BatchReading:
         """
         chunk = _Chunk()
         async for number, text in self._lines(file):
-            custom_id = _custom_id(text)
+            custom_id = await self._custom_id(text)
             is_repeated = custom_id is not None and self._is_repeated(custom_id)
             if number < self._batch.lines_read:
                 continue
@@ -94,7 +95,7 @@ class BatchReading:
                 line = RefusedLine(number, custom_id, why_not.code, why_not.message, None, 400)
                 chunk.refused.append(line)
             else:
-                self._add(chunk, number, text, is_repeated=is_repeated)
+                await self._add(chunk, number, text, is_repeated=is_repeated)
             chunk.lines += 1
             if chunk.lines >= self._settings.batch_jobs_at_once or chunk.bytes >= _CHUNK_BYTES:
                 if await self._submit(chunk, number + 1):
@@ -119,16 +120,27 @@ class BatchReading:
         self._seen.add(mark)
         return is_repeated
 
-    def _add(self, chunk: _Chunk, number: int, text: bytes | None, *, is_repeated: bool) -> None:
+    async def _custom_id(self, text: bytes | None) -> str | None:
+        return await read_by_size(self._rooms.reader, len(text or b""), lambda _: _custom_id(text))
+
+    async def _add(
+        self, chunk: _Chunk, number: int, text: bytes | None, *, is_repeated: bool
+    ) -> None:
         try:
-            model, job = self._job(number, text, is_repeated=is_repeated)
+            model, job = await read_by_size(
+                self._rooms.reader,
+                len(text or b""),
+                lambda reader: self._job(reader, number, text, is_repeated=is_repeated),
+            )
         except Error as refused:
             chunk.refused.append(refused_line(number, _custom_id(text), refused))
             return
         chunk.jobs.setdefault(model, []).append(job)
         chunk.bytes += len(job.payload)
 
-    def _job(self, number: int, text: bytes | None, *, is_repeated: bool) -> tuple[ModelId, NewJob]:
+    def _job(
+        self, reader: RequestReader, number: int, text: bytes | None, *, is_repeated: bool
+    ) -> tuple[ModelId, NewJob]:
         if text is None:
             raise BodyTooLarge(f"Line {number + 1} is too long.")
         line = _read_line(number, text, self._batch.endpoint)
@@ -136,13 +148,13 @@ class BatchReading:
             raise InvalidRequest(
                 f"Line {number + 1}: this `custom_id` stood in an earlier line.", param="custom_id"
             )
-        asked = self._rooms.reader.open(_CHAT, _NO_HEADERS, self._key, bytes(line.body))
+        asked = reader.open(_CHAT, _NO_HEADERS, self._key, bytes(line.body))
         if not asked.model.has(Capability.ASYNC_QUEUE):
             raise MissingCapability(
                 f"{asked.model.id} does not have the capability `{Capability.ASYNC_QUEUE}`.",
                 param="model",
             )
-        request = self._rooms.reader.prompt(RequestId(new_id()), _NO_HEADERS, asked, Tier.BATCH)
+        request = reader.prompt(RequestId(new_id()), _NO_HEADERS, asked, Tier.BATCH)
         if request.is_stream:
             raise InvalidRequest("`stream` is not available in a batch.", param="stream")
         return asked.model.id, new_job(request, reference=line.custom_id, item=number)

@@ -148,9 +148,14 @@ class Exchange(HeldBody):
 
     def take_body(self) -> bytes:
         """The whole body, once; it is not kept here afterwards."""
+        parts = self.take_parts()
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def take_parts(self) -> list[bytes]:
+        """The same in parts, for what is too long to be joined on the event loop."""
         self._end_part()
         parts, self._body = self._body, []
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return parts
 
     def drop_body(self) -> None:
         """Free what nobody will take: this object lives as long as its connection is idle."""

@@ -4,6 +4,7 @@ A job's id is its request's id. A caller that leaves gives its job up, unless it
 `Idempotency-Key`, which says that it may come back for the answer.
 """
 
+import asyncio
 import math
 from typing import Final
 
@@ -115,7 +116,9 @@ class FlexDoor:
             deadline=self._now() + self._settings.job_seconds_max,
             weight=caller.asked.account.flex_weight,
         )
-        job = new_job(request, idempotency_key=caller.headers.idempotency_key())
+        idempotency_key = caller.headers.idempotency_key()
+        # To encode 32 MB would keep the event loop from all others.
+        job = await asyncio.to_thread(new_job, request, idempotency_key=idempotency_key)
         submitted = await self._desk.submit(submission, [job])
         # The job holds it now: its caller may wait for hours, and must not hold a megabyte here.
         request.body.clear()

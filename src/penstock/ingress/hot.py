@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from msgspec import UNSET
 
 from penstock.clock import Clock, TimerWheel, new_id
-from penstock.errors import Aborted, Error, InternalError
+from penstock.errors import Aborted, Error, InternalError, OverLimit, Refused
 from penstock.ingress import error_response
 from penstock.ingress.api_shapers import shaper_for
 from penstock.ingress.asked import Asked, Wish
@@ -22,12 +22,14 @@ from penstock.ingress.client_writer import AnswerTerms, ClientWriter, KeepaliveT
 from penstock.ingress.endings import Endings
 from penstock.ingress.exchange import JSON, Exchange
 from penstock.ingress.flex_door import FlexCaller, FlexDoor
+from penstock.ingress.large_reading import INLINE_BYTES_MAX
 from penstock.ingress.queue_door import QueueDoor
 from penstock.ingress.reading import RequestReader
 from penstock.ingress.route_headers import NAMES as ROUTE_HEADERS
-from penstock.ingress.routes import Surface, find_route, is_messages, surface_of
+from penstock.ingress.routes import Route, Surface, find_route, is_messages, surface_of
 from penstock.ingress.settings import Settings
 from penstock.records.price import Tier
+from penstock.records.prompt_chain import LINKS_MAX
 from penstock.records.request import Api, InferenceRequest, Outcome, RequestEnd, RequestId
 from penstock.serving.request_path import RequestPath
 from penstock.serving.shaping import RenamedReasoning, Shaper, Steps
@@ -47,6 +49,7 @@ _NOW: Final = Tier.NOW
 _FLEX: Final = Tier.FLEX
 _CLIENT_LEFT: Final = Outcome.CLIENT_LEFT
 _FAILED: Final = Outcome.FAILED
+_OVER_LIMIT_STATUS: Final = OverLimit.status
 _EXPOSED: Final = b"access-control-expose-headers: %s\r\n" % ", ".join(EXPOSED_HEADERS).encode()
 
 if TYPE_CHECKING:
@@ -69,11 +72,13 @@ class Ways(NamedTuple):
 class Call:
     """One request while it is served: what is known of it grows as it is read."""
 
-    __slots__ = ("end", "exchange", "id", "request", "writer")
+    __slots__ = ("end", "exchange", "id", "key", "request", "started", "writer")
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Exchange, started: float) -> None:
         self.id = RequestId(new_id())
         self.exchange = exchange
+        self.started = started
+        self.key: Key | None = None
         self.end = RequestEnd()
         self.request: InferenceRequest | None = None
         self.writer: ClientWriter | None = None
@@ -117,26 +122,27 @@ class HotDoor:
 
     async def serve(self, exchange: Exchange) -> None:
         """Serve one request to its end, whatever that is."""
-        call = Call(exchange)
-        started = self._monotonic()
-        key: Key | None = None
+        call = Call(exchange, self._monotonic())
         try:
             route = find_route(exchange.target)
             headers = exchange.caller or CallerHeaders(exchange.headers)
             key = self._reader.find_key(headers) or await self._reader.authenticate(headers)
+            call.key = key
+            if exchange.body_bytes > INLINE_BYTES_MAX:
+                asked, request = await self._read_large(call, route, headers, key)
+            else:
+                body = exchange.take_body()
+                asked, request = _read(self._reader, call.id, route, headers, key, body)
             self.body_budget.release(exchange)
-            asked = self._reader.open(route, headers, key, exchange.take_body())
             wish = asked.wish
-            if wish is not None and wish in _QUEUED:
-                body = await self._queue.serve(call.id, asked, headers)
-                own = self._headers(call.id, exchange, headers.caller_request_id())
-                exchange.answer(200, JSON + own, body)
+            if request is None:
+                await self._enqueue(call, asked, headers)
                 return
-            tier = _NOW if wish is None else _FLEX
-            request = call.request = self._reader.prompt(call.id, headers, asked, tier)
+            call.request = request
             self._endings.begin(request)
             writer = call.writer = self._writer(call, request, asked, headers)
-            if wish is None and not request.is_stream:
+            is_long = len(request.chain.links) >= LINKS_MAX
+            if wish is None and not request.is_stream and not is_long:
                 await self._path.run(request, writer, call.end)
             else:
                 caller = FlexCaller(asked, headers, exchange, writer)
@@ -154,21 +160,46 @@ class HotDoor:
             logger.exception("request crashed", extra={"action": "crash", "request": call.id})
             self._fail(call, InternalError())
         finally:
-            self.drop_body(exchange)
-            end = call.end
-            end.total_seconds = self._monotonic() - started
-            end.status = exchange.status
-            self._endings.finish(call.id, exchange.target, call.request, end)
-            if not end.attempts and end.outcome is _FAILED:
-                self._endings.count_refusal(key, end)
+            self._see_out(call)
+
+    def _see_out(self, call: Call) -> None:
+        """Write the log line, and count."""
+        exchange, end = call.exchange, call.end
+        self.drop_body(exchange)
+        end.total_seconds = self._monotonic() - call.started
+        end.status = exchange.status
+        self._endings.finish(call.id, exchange.target, call.request, end)
+        if not end.attempts and end.outcome is _FAILED:
+            self._endings.count_refusal(call.key, end)
+
+    async def _enqueue(self, call: Call, asked: Asked, headers: CallerHeaders) -> None:
+        answer = await self._queue.serve(call.id, asked, headers)
+        own = self._headers(call.id, call.exchange, headers.caller_request_id())
+        call.exchange.answer(200, JSON + own, answer)
+
+    async def _read_large(
+        self, call: Call, route: Route, headers: CallerHeaders, key: "Key"
+    ) -> tuple[Asked, InferenceRequest | None]:
+        parts, large = call.exchange.take_parts(), self._reader.large
+        assert large is not None, "the door's reader has another for large bodies"
+        return await large.run(
+            lambda reader: _read(reader, call.id, route, headers, key, _joined(parts))
+        )
+
+    def _count_refused(self, call: Call, error: Error) -> None:
+        """Count a request that was refused for what it is; not one that a limit refused.
+
+        To read such a request has cost as much as to read a good one.
+        """
+        is_fault = isinstance(error, Refused) and error.status != _OVER_LIMIT_STATUS
+        if is_fault and call.key is not None and not call.end.attempts:
+            self._path.count_refused(call.key)
 
     def refuse(self, exchange: Exchange, error: Error) -> None:
         """Answer a request that could not even be read."""
-        call = Call(exchange)
+        call = Call(exchange, self._monotonic())
         self._fail(call, error)
-        call.end.status = exchange.status
-        self._endings.finish(call.id, exchange.target, None, call.end)
-        self._endings.count_refusal(None, call.end)
+        self._see_out(call)
 
     def note_caller(self, exchange: Exchange) -> None:
         """Find out whose body is about to come, as far as this worker knows the key."""
@@ -217,7 +248,10 @@ class HotDoor:
     async def _run(
         self, end: RequestEnd, request: InferenceRequest, writer: ClientWriter, caller: FlexCaller
     ) -> None:
-        """What is streamed, or may wait."""
+        """What is streamed, may wait, or has very many messages."""
+        if len(request.chain.links) >= LINKS_MAX:
+            # To read them took a while, and to route them will: others may run in between.
+            await asyncio.sleep(0)
         running: Coroutine[Any, Any, Usage | None]
         wish = caller.asked.wish
         if wish is None:
@@ -240,6 +274,7 @@ class HotDoor:
 
     def _fail(self, call: Call, error: Error) -> None:
         exchange, request_id = call.exchange, call.id
+        self._count_refused(call, error)
         call.end.outcome = _FAILED
         call.end.error_code = error.code
         if exchange.response_complete:
@@ -270,6 +305,31 @@ class HotDoor:
             lines += f"cf-ai-req-id: {request_id}\r\n"
         raw = lines.encode("latin-1")
         return raw + _cors_line(self._cors_origins, exchange.headers) if self._cors_origins else raw
+
+
+def _joined(parts: list[bytes]) -> bytes:
+    """The parts in one, which are given up: they take as much memory again."""
+    body = b"".join(parts)
+    parts.clear()
+    return body
+
+
+def _read(
+    reader: RequestReader,
+    request_id: RequestId,
+    route: Route,
+    headers: CallerHeaders,
+    key: "Key",
+    body: bytes,
+) -> tuple[Asked, InferenceRequest | None]:
+    """What is asked, and the request; no request for what the queue's door reads itself."""
+    asked = reader.open(route, headers, key, body)
+    wish = asked.wish
+    if wish is None:
+        return asked, reader.prompt(request_id, headers, asked, _NOW)
+    if wish in _QUEUED:
+        return asked, None
+    return asked, reader.prompt(request_id, headers, asked, _FLEX)
 
 
 def _cors_line(allowed: tuple[str, ...], headers: list[tuple[bytes, bytes]]) -> bytes:

@@ -14,6 +14,7 @@ from penstock.clock import Clock, new_id
 from penstock.errors import BodyTooLarge, Refused
 from penstock.ingress.asked import Asked, Wish
 from penstock.ingress.caller_headers import CallerHeaders
+from penstock.ingress.large_reading import read_by_size
 from penstock.ingress.queue_answers import STRUCTURED, QueueAnswers
 from penstock.ingress.reading import RequestReader
 from penstock.ingress.settings import Settings
@@ -80,7 +81,7 @@ class QueueDoor:
         structured: list[str] = []
         for place, item in enumerate(read.items):
             try:
-                request = self._read(item, asked, headers)
+                request = await self._read(item, asked, headers)
             except Refused as wrong:
                 if not has_list:
                     raise
@@ -111,9 +112,15 @@ class QueueDoor:
         await self._desk.submit(submission, jobs, opened)
         return batch
 
-    def _read(self, item: QueueItem, asked: Asked, headers: CallerHeaders) -> InferenceRequest:
-        own = asked.with_fields(item.fields)
-        return self._reader.prompt(RequestId(new_id()), headers, own, Tier.FLEX)
+    async def _read(
+        self, item: QueueItem, asked: Asked, headers: CallerHeaders
+    ) -> InferenceRequest:
+        own, request_id = asked.with_fields(item.fields), RequestId(new_id())
+        return await read_by_size(
+            self._reader,
+            asked.body_bytes,
+            lambda reader: reader.prompt(request_id, headers, own, Tier.FLEX),
+        )
 
 
 def _batch_id(request_id: RequestId, asked: Asked, key: str | None) -> BatchId:

@@ -3,7 +3,7 @@
 Synchronous but for an unknown key, which is looked up once before it is refused.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Raw
@@ -27,12 +27,15 @@ from penstock.records.prompt_chain import PromptChain
 from penstock.records.request import Api, InferenceRequest, RequestId
 from penstock.wire.chat import read_chat
 from penstock.wire.hosted_tools import drop_namespaces
-from penstock.wire.json_body import Fields, read_fields
+from penstock.wire.json_body import Fields, check_names, read_fields
 from penstock.wire.prompt.chain import digest, prompt_chain
 from penstock.wire.prompt.parsed_body import ParsedBody
 from penstock.wire.prompt.reader import PromptReader
 from penstock.wire.prompt_request import MODEL, PromptRequest
 from penstock.wire.workers_ai import chat_fields
+
+if TYPE_CHECKING:
+    from penstock.ingress.large_reading import LargeReading
 
 # What these send has messages, and so a prompt family; texts for completions have none.
 _CONVERSATIONS: Final = frozenset({Api.CHAT, Api.MESSAGES, Api.RESPONSES})
@@ -49,7 +52,10 @@ class RequestReader:
         prices: PriceBook,
         settings: Settings,
         prompts: PromptReader | None = None,
+        large: "LargeReading | None" = None,
     ) -> None:
+        # For bodies that are too long to be read on the event loop; None in its own thread.
+        self.large = large
         self._catalogue = catalogue
         self._keys = keys
         self._grants = Grants(keys)
@@ -155,6 +161,7 @@ class RequestReader:
         return self._prompts.read(account, body)
 
     def _read(self, asked: Asked, parsed: ParsedBody | None) -> PromptRequest:
+        check_names(asked.fields)
         if asked.api is not Api.CHAT:
             if asked.api is Api.RESPONSES and asked.model.family is Family.RESPONSES:
                 drop_namespaces(asked.fields)
@@ -192,7 +199,7 @@ class RequestReader:
         )
         if parsed is not None:
             self._prompts.learned(parsed, root, chain, prompt.media, image_bytes)
-        return chain
+        return chain.bounded()
 
     def _family(self, prompt: PromptRequest, api: Api, parsed: ParsedBody | None) -> str:
         if api not in _CONVERSATIONS:

@@ -11,6 +11,7 @@ from penstock.clock import Clock, new_id
 from penstock.errors import Forbidden, InvalidRequest, NotFound, Overloaded
 from penstock.ingress.caller_headers import CallerHeaders
 from penstock.ingress.json_pages import json_response
+from penstock.ingress.large_reading import read_by_size
 from penstock.ingress.reading import RequestReader
 from penstock.ingress.routes import Route, Surface
 from penstock.records.account import Account, Key, Role
@@ -41,7 +42,12 @@ class RoutingPages:
         caller = await self._reader.authenticate(headers)
         key = await self._as_runtime(caller, request.query_params.get("account"))
         body = await self._body(request)
-        chat = self._reader.read(RequestId(new_id()), _CHAT, headers, key, body)
+        request_id = RequestId(new_id())
+        chat = await read_by_size(
+            self._reader,
+            len(body),
+            lambda reader: reader.read(request_id, _CHAT, headers, key, body),
+        )
         is_absolute = caller.role is Role.OPERATOR
         now = self._clock.monotonic()
         return json_response(self._explainer.explain(chat, now, is_absolute=is_absolute))

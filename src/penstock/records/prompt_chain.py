@@ -4,6 +4,7 @@ from typing import Final
 
 TOOLS: Final = "tools"
 SYSTEM: Final = "system"
+LINKS_MAX: Final = 1024
 
 
 class PromptChain:
@@ -37,6 +38,23 @@ class PromptChain:
 
     def __hash__(self) -> int:
         return hash(self._fields())
+
+    def bounded(self) -> "PromptChain":
+        """The same with at most `LINKS_MAX` links, of which the last covers all the rest.
+
+        Routing takes some work for each link, on the event loop. Of a longer conversation it sees
+        the beginning, which is the same from turn to turn, and the whole.
+        """
+        if len(self.links) <= LINKS_MAX:
+            return self
+        kept = LINKS_MAX - 1
+        return PromptChain(
+            (*self.links[:kept], self.links[-1]),
+            (*self.sizes[:kept], sum(self.sizes[kept:])),
+            min(self.earlier, kept),
+            self.has_system,
+            self.opening,
+        )
 
     def name_of(self, link: int) -> str:
         """What the caller calls this part: `tools`, `system`, or `message` with its index."""

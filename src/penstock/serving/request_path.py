@@ -28,6 +28,7 @@ from penstock.errors import (
     OutOfCapacity,
     ReplicaUnreachable,
 )
+from penstock.records.account import AccountId, Key, KeyId
 from penstock.records.replica import Replica, ReplicaId
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd
 from penstock.records.tally import Tally
@@ -54,6 +55,8 @@ class Reservations(Protocol):
 
     async def lease(self, request: InferenceRequest) -> Hold: ...
 
+    def count_refused(self, account: AccountId, key: KeyId) -> None: ...
+
 
 class Stages(NamedTuple):
     """The rooms that the path joins."""
@@ -77,6 +80,11 @@ class RequestPath:
         self._monotonic = clock.monotonic
         self._settings = settings
         self._budget = RetryBudget(settings)
+
+    def count_refused(self, key: Key) -> None:
+        """A request with this key was refused for what it is: it counts as a request."""
+        if key.account is not None:
+            self._limits.count_refused(key.account.id, key.id)
 
     async def run(self, request: InferenceRequest, sink: Sink, end: RequestEnd) -> None:
         """Serve the request into `sink`. Facts go into `end` on every way out."""

@@ -4,6 +4,7 @@ Values are uploaded before a row names them; all else of a call is one transacti
 queue's part comes first and the money's last, so that no two calls can wait for each other.
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -73,7 +74,8 @@ class JobDesk:
         StoreUnavailable the same jobs may be submitted again.
         """
         _check_labels(jobs)
-        jobs, uploads = self._kept_apart(submission.account, jobs)
+        # Large payloads are hashed, which takes up to a tenth of a second.
+        jobs, uploads = await asyncio.to_thread(self._kept_apart, submission.account, jobs)
         await self._values.put(uploads)
         try:
             async with self._store.transaction() as transaction:

@@ -13,6 +13,8 @@ from penstock.wire.json_body import (
     DEPTH_MAX,
     Field,
     Fields,
+    check_count,
+    check_items,
     is_container,
     is_given,
     refuse_deep,
@@ -25,6 +27,7 @@ from penstock.wire.prompt_request import CACHE_KEY, STREAM, TOKENS, PromptReques
 _MAX_TOKENS = Field("max_tokens", TOKENS, None)
 _LOOKED_AT: Final = frozenset({"messages", "system", "output_config"})
 _ARRAY: Final = ord("[")
+_BLOCKS_DEPTH_MAX: Final = 4
 _SYSTEM: Final = Raw(b'"system"')
 
 
@@ -54,6 +57,7 @@ def read_messages(fields: Fields, media_hosts: frozenset[str]) -> PromptRequest:
     messages = decode_messages(raw)
     if not messages:
         raise InvalidRequest("`messages` is empty: send at least one message.", param="messages")
+    check_items(messages, "messages")
     prompt_bytes = len(raw)
     first = 0
     if is_given(fields, "system"):
@@ -79,7 +83,7 @@ def read_messages(fields: Fields, media_hosts: frozenset[str]) -> PromptRequest:
 
 def _look_at(messages: list[Fields], media_hosts: frozenset[str], first: int) -> Media:
     """Check every message; say what media they carry. `first` is where the caller's own begin."""
-    media = Media()
+    media, parts = Media(), 0
     for index, message in enumerate(messages):
         for name, value in message.items():
             if not is_container(value):
@@ -89,17 +93,30 @@ def _look_at(messages: list[Fields], media_hosts: frozenset[str], first: int) ->
             if name == "content" and memoryview(value)[0] == _ARRAY:
                 images = Images()
                 _look_at_blocks(value, media_hosts, param, images)
+                parts += images.parts
+                check_count(parts, "messages.*.content")
                 if images.count:
                     media.add(index, images)
     return media
 
 
-def _look_at_blocks(raw: Raw, media_hosts: frozenset[str], param: str, images: Images) -> None:
-    """A tool's result has blocks of its own; how deep they may be is known by now."""
+def _look_at_blocks(
+    raw: Raw, media_hosts: frozenset[str], param: str, images: Images, depth: int = 1
+) -> None:
+    """A tool's result has blocks of its own, and a document in it may have some too.
+
+    Blocks that are nested deeper are refused: each level reads again all that is below it.
+    """
+    if depth > _BLOCKS_DEPTH_MAX:
+        raise InvalidRequest(
+            f"`{param}`: blocks are nested deeper than {_BLOCKS_DEPTH_MAX} levels.", param=param
+        )
     try:
         blocks = _blocks_decoder.decode(raw)
     except msgspec.DecodeError as bad:
         raise InvalidRequest(f"`{param}`: {bad}", param=param) from None
+    images.parts += len(blocks)
+    check_count(images.parts, param)
     for block in blocks:
         if is_given(block, "source"):
             _check_source(block["source"], media_hosts, param)
@@ -107,7 +124,7 @@ def _look_at_blocks(raw: Raw, media_hosts: frozenset[str], param: str, images: I
             images.bytes += len(block["source"])
         nested = block.get("content")
         if nested is not None and memoryview(nested)[0] == _ARRAY:
-            _look_at_blocks(nested, media_hosts, param, images)
+            _look_at_blocks(nested, media_hosts, param, images, depth + 1)
 
 
 def _check_source(raw: Raw, media_hosts: frozenset[str], param: str) -> None:

@@ -7,7 +7,7 @@ from msgspec import Meta, Raw
 
 from penstock.errors import InvalidRequest
 from penstock.wire.chat_options import Conversation, StreamOptions
-from penstock.wire.json_body import Field, Fields
+from penstock.wire.json_body import Field, Fields, check_items
 from penstock.wire.prompt.media import Media
 from penstock.wire.prompt.message_media import decode_messages, look_at
 from penstock.wire.prompt.parsed_body import ParsedBody
@@ -48,6 +48,7 @@ def read_chat(
     known = None if parsed is None else parsed.known
     if messages is None:
         messages = decode_messages(raw)
+    check_items(messages, "messages")
     if parsed is not None and parsed.has_only_texts and messages:
         media = _NO_MEDIA
     else:

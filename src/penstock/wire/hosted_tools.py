@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from penstock.errors import InvalidRequest
-from penstock.wire.json_body import DEPTH_MAX, Fields, refuse_deep
+from penstock.wire.json_body import DEPTH_MAX, Fields, check_count, refuse_deep
 
 # What vLLM hands to the model, and what it runs itself where it is started with a tool server.
 _KEPT: Final = frozenset({
@@ -46,6 +46,7 @@ def _keep(fields: Fields, types: frozenset[str]) -> None:
         tools = _tools_decoder.decode(raw) or []
     except msgspec.DecodeError as bad:
         raise InvalidRequest(f"`tools`: {bad}", param="tools") from None
+    check_count(len(tools), "tools")
     is_kept = [not tool.type or tool.type in types for tool in tools]
     if all(is_kept):
         return

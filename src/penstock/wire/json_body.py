@@ -6,6 +6,10 @@ Values are kept as the caller wrote them (`msgspec.Raw`), so what goes upstream 
 import codecs
 import re
 import secrets
+import time
+from array import array
+from collections.abc import Iterator
+from itertools import accumulate
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -21,17 +25,28 @@ DEPTH_MAX: Final = 64
 # Values in one body. Ten million empty ones fit into 30 MB, and to read them takes seconds.
 VALUES_MAX: Final = 400_000
 # What is shorter cannot hold many more than that.
-COUNTED_BYTES: Final = 2**20
+COUNTED_BYTES: Final = 512 * 1024
+# Each of these is looked at by itself: top-level fields, and whatever stands in a list that we
+# read, such as messages, parts of a content, or tools.
+FIELDS_MAX: Final = 1000
+NAME_CHARACTERS_MAX: Final = 1024
+ITEMS_MAX: Final = 10_000
+# Names in all messages together: each costs a microsecond.
+ITEM_NAMES_MAX: Final = 2 * ITEMS_MAX
 
 ARRAY_START: Final = ord("[")
 OBJECT_START: Final = ord("{")
 _NULL_BYTES: Final = len(b"null")
-_UTF8_PIECE: Final = 64 * 1024
+_PIECE_BYTES: Final = 64 * 1024
 _BOM: Final = b"\xef\xbb\xbf"
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _PLAIN_STRING = re.compile(rb'"[^"]*"')
 _ONE_BRACKET = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS_OR_QUOTES = bytes(b for b in range(256) if b not in b'[]{}"')
+_NO_BRACKETS = bytes(b for b in range(256) if b not in b"[]{}")
+# One level up, one level down, as signed bytes.
+_STEPS = bytes.maketrans(b"[]", b"\x01\xff")
+# So many brackets are taken out level by level in less time than they are added up.
+_FEW_BRACKETS: Final = 4096
 # Digests of long values that are not nested too deep, each with the levels it may have.
 _LONG_VALUE_BYTES: Final = 1024
 _SHALLOW_MAX: Final = 1024
@@ -60,7 +75,10 @@ def split_fields(body: bytes) -> Fields:
 
 
 def check_text(body: bytes) -> int | None:
-    """Refuse what is no JSON text at all, before anything reads it. Its commas, if counted."""
+    """Refuse what is no JSON text at all, before anything reads it. Returns its values, if counted.
+
+    Every step over a long body is a short one; between them other threads may run.
+    """
     if not body:
         raise MissingBody
     if body.startswith(_BOM):
@@ -99,16 +117,28 @@ class Field(Generic[T]):
 
 def refuse_deep(raw: Raw | bytes, *, levels_max: int, param: str) -> None:
     """Refuse a value nested deeper than `levels_max`. Cheap where there are few brackets."""
-    value = bytes(raw)
-    if value.count(b"[") + value.count(b"{") <= levels_max:
-        return
-    brackets = _brackets(value)
-    # The JSON is well-formed, so each round takes out exactly the innermost level of every branch.
-    for _ in range(levels_max):
-        brackets = brackets.replace(b"[]", b"")
-        if not brackets:
+    if len(raw) > COUNTED_BYTES:
+        outside = [text.translate(_ONE_BRACKET, _NO_BRACKETS) for text in _outside_strings(raw)]
+        brackets = b"".join(outside)
+    else:
+        value = bytes(raw)
+        if value.count(b"[") + value.count(b"{") <= levels_max:
             return
-    raise InvalidRequest(_too_deep(), param=param)
+        brackets = _brackets(value)
+    if _levels_of(brackets, levels_max) > levels_max:
+        raise InvalidRequest(_too_deep(), param=param)
+
+
+def _levels_of(brackets: bytes, levels_max: int) -> int:
+    """How deep these are nested; counted no further than one level more than `levels_max`."""
+    if len(brackets) > _FEW_BRACKETS:
+        return max(accumulate(array("b", brackets.translate(_STEPS))))
+    # The JSON is well-formed, so each round takes out exactly the innermost level of every branch.
+    for level in range(levels_max + 1):
+        if not brackets:
+            return level
+        brackets = brackets.replace(b"[]", b"")
+    return levels_max + 1
 
 
 def refuse_deep_again(raw: Raw, *, levels_max: int, param: str) -> None:
@@ -139,16 +169,67 @@ def _brackets(value: bytes) -> bytes:
 
 
 def _refuse_many(body: bytes) -> int:
-    """Nearly every value is followed by a comma; those inside of texts are only counted twice."""
-    commas = body.count(b",")
-    if commas > VALUES_MAX and _STRING.sub(b"", body).count(b",") > VALUES_MAX:
-        raise InvalidRequest(f"The body has more than {VALUES_MAX} values.")
-    return commas
+    """Count values until there are too many: each follows a comma, or opens an array or object."""
+    values = 0
+    for outside in _outside_strings(body):
+        values += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
+        if values > VALUES_MAX:
+            raise InvalidRequest(f"The body has more than {VALUES_MAX} values.")
+    return values
+
+
+def _outside_strings(value: Raw | bytes) -> Iterator[bytes]:
+    """What stands outside of strings, piece by piece.
+
+    Strings alone are too many values as well: where each is not followed by a comma or a colon this
+    is no JSON, and nothing else would end the count early.
+    """
+    view, at, is_inside, quotes = memoryview(value), 0, False, 0
+    while at < len(view):
+        piece = bytes(view[at : at + _PIECE_BYTES])
+        at += len(piece)
+        backslashes = len(piece) - len(piece.rstrip(b"\\"))
+        if backslashes % 2 and at < len(view):
+            # The last one escapes the first byte of the next piece.
+            piece = piece[: len(piece) - 1]
+            at -= 1
+        if piece.find(b'\\"') >= 0:
+            # An escaped backslash escapes nothing; what is left escapes a quote, or is no matter.
+            piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
+        parts = piece.split(b'"')
+        yield b"".join(parts[1::2] if is_inside else parts[::2])
+        quotes += len(parts) - 1
+        if quotes > 4 * VALUES_MAX:
+            raise InvalidRequest(f"The body has more than {VALUES_MAX} values.")
+        is_inside = quotes % 2 == 1
+        # Compiled code lets no other thread run by itself.
+        time.sleep(0)
+
+
+def check_names(fields: Fields) -> None:
+    """Refuse more fields, or longer names, than anybody means."""
+    if len(fields) > FIELDS_MAX:
+        raise InvalidRequest(f"The body has more than {FIELDS_MAX} fields.")
+    if any([len(name) > NAME_CHARACTERS_MAX for name in fields]):
+        raise InvalidRequest(f"A field's name has more than {NAME_CHARACTERS_MAX} characters.")
+
+
+def check_items(items: list[Fields], param: str) -> None:
+    """Refuse more messages, or more names in them, than are looked at one by one."""
+    check_count(len(items), param)
+    if sum(map(len, items)) > ITEM_NAMES_MAX:
+        raise InvalidRequest(f"`{param}` has more than {ITEM_NAMES_MAX} names.", param=param)
+
+
+def check_count(count: int, param: str) -> None:
+    """Refuse a list that is longer than what is looked at one by one."""
+    if count > ITEMS_MAX:
+        raise InvalidRequest(f"`{param}` has more than {ITEMS_MAX} items.", param=param)
 
 
 def _refuse_other_than_utf8(body: bytes) -> None:
     """In pieces: at 1 MB that halves the time, because no megabyte of text is written anywhere."""
-    if len(body) <= _UTF8_PIECE:
+    if len(body) <= _PIECE_BYTES:
         try:
             body.decode()
         except UnicodeDecodeError as bad:
@@ -156,12 +237,14 @@ def _refuse_other_than_utf8(body: bytes) -> None:
         return
     view, at = memoryview(body), 0
     while at < len(body):
-        end = at + _UTF8_PIECE
+        end = at + _PIECE_BYTES
         try:
             _, used = codecs.utf_8_decode(view[at:end], "strict", end >= len(body))
         except UnicodeDecodeError as bad:
             raise InvalidRequest(f"The body is not UTF-8 (byte {at + bad.start}).") from None
         at += used
+        if at > COUNTED_BYTES:
+            time.sleep(0)
 
 
 def is_given(fields: Fields, name: str) -> bool:

@@ -47,7 +47,7 @@ def read_texts(fields: Fields, name: str, texts_max: int) -> PromptTexts:
         raise InvalidRequest(f"`{name}` is nested too deep.", param=name) from None
     if not texts:
         raise InvalidRequest(f"`{name}` is empty: send at least one text.", param=name)
-    ids = sum(_ids(text) for text in texts)
+    ids = sum([_ids(text) for text in texts])
     count = 1 if isinstance(texts[0], int) else len(texts)
     if count > texts_max:
         raise InvalidRequest(f"`{name}` may have at most {texts_max} texts.", param=name)

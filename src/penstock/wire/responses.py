@@ -14,6 +14,8 @@ from penstock.wire.json_body import (
     DEPTH_MAX,
     Field,
     Fields,
+    check_count,
+    check_items,
     is_container,
     is_given,
     refuse_deep,
@@ -53,6 +55,7 @@ _items_decoder = msgspec.json.Decoder(list[Fields])
 def read_responses(fields: Fields, media_hosts: frozenset[str]) -> PromptRequest:
     """Read and check one request. `fields` is changed: options and some tools are taken out."""
     items = _read_input(fields)
+    check_items(items, "input")
     refuse_stored_state(fields, items)
     drop_hosted_tools(fields)
     instructions = _INSTRUCTIONS.read(fields)
@@ -104,7 +107,7 @@ def _read_input(fields: Fields) -> list[Fields]:
 
 def _look_at(items: list[Fields], media_hosts: frozenset[str], *, first: int) -> Media:
     """Check every item; say what media they carry. `first` is where the input's own begin."""
-    media = Media()
+    media, parts = Media(), 0
     for index, item in enumerate(items):
         for name, value in item.items():
             if not is_container(value):
@@ -112,6 +115,8 @@ def _look_at(items: list[Fields], media_hosts: frozenset[str], *, first: int) ->
             param = f"input.{index - first}.{name}"
             if name in _PART_LISTS and memoryview(value)[0] == _ARRAY:
                 images = look_at_parts(value, media_hosts, param)
+                parts += images.parts
+                check_count(parts, "input.*")
                 if images.count:
                     media.add(index, images)
             else:

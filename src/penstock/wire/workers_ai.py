@@ -7,7 +7,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from penstock.errors import EngineFailed, InvalidRequest, LoraUnsupported
 from penstock.records.model import Capability, Family, Model
-from penstock.wire.json_body import Field, Fields, given, is_given
+from penstock.wire.json_body import Field, Fields, check_count, given, is_given
 
 _NATIVE_OUTPUT_TOKENS: Final = Raw(b"256")
 
@@ -126,6 +126,7 @@ def _wrap_flat_tools(fields: Fields) -> None:
     tools = _TOOLS.read(fields)
     if not tools:
         return
+    check_count(len(tools), "tools")
     wrapped: list[object] = []
     for tool in tools:
         try:

@@ -4,7 +4,7 @@ from tests.unit.admission.limit_samples import a_limit, a_request
 
 from penstock.admission.limit_table import CALLERS_MAX, LimitRow, LimitTable
 from penstock.records.account import AccountId, KeyId
-from penstock.records.limit import Limit, Scope
+from penstock.records.limit import Limit, Measure, Scope
 
 
 def table_of(*limits: Limit) -> LimitTable:
@@ -118,3 +118,19 @@ def test_no_more_is_kept_of_callers_than_is_bounded() -> None:
         for number in range(CALLERS_MAX + 10):
             table.counting(a_request(session=f"s{number}"))
             assert len(table._known) <= most
+
+
+def test_refused_request_counts_for_limits_on_requests_of_its_account_and_key() -> None:
+    requests = Measure.REQUESTS
+    table = table_of(
+        a_limit(id=1, measure=requests),
+        a_limit(id=2, measure=Measure.TOKENS),
+        a_limit(id=3, scope=Scope.KEY, value="*", measure=requests),
+        a_limit(id=4, scope=Scope.KEY, value="k", measure=requests),
+        a_limit(id=5, scope=Scope.KEY, value="other", measure=requests),
+        a_limit(id=6, scope=Scope.SESSION, value="*", measure=requests),
+    )
+    account = a_request().account
+    found = [(each.limit.id, each.value) for each in table.counting_refused(account, "k")]
+    assert found == [(1, ""), (3, "k"), (4, "k")]
+    assert table.counting_refused(AccountId("b" * 32), "k") == []

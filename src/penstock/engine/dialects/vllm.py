@@ -24,16 +24,18 @@ _DROPPED: Final = frozenset({
 })  # fmt: skip
 _ASK_FOR_USAGE: Final = b',"stream_options":{"include_usage":true,"continuous_usage_stats":true}'
 _encode: Final = msgspec.json.encode
+_LARGE_VALUE_BYTES: Final = 256 * 1024
 _KEYS_MAX: Final = 1000
 _KEY_CHARS_MAX: Final = 64
 _keys: Final[dict[str, bytes]] = {}
 
 
-def request_body(request: InferenceRequest, served_name: Raw) -> tuple[bytes, Raw, bytes]:
+def request_body(request: InferenceRequest, served_name: Raw) -> list[bytes | Raw]:
     """The caller's fields, less what is reserved, plus what is ours: pieces to send in order.
 
-    The prompt is its own piece: a megabyte of it goes from the caller's bytes to the socket
-    without being copied into a new body. `served_name` is JSON already.
+    The prompt is its own piece, and so is any other large value: a megabyte of it goes from the
+    caller's bytes to the socket without being copied into a new body. `served_name` is JSON
+    already.
     """
     call = CALLS[request.api]
     fields = request.body
@@ -42,6 +44,7 @@ def request_body(request: InferenceRequest, served_name: Raw) -> tuple[bytes, Ra
     # One that is null is left out where it stands.
     limit = call.output_limits[0] if is_unlimited else call.prompt
     # All names that are not the caller's are among the dropped, so that none stands there twice.
+    whole_body: list[bytes | Raw] = [call.opening, fields[call.prompt]]
     pieces: list[bytes | Raw] = [
         b',"model":',
         served_name,
@@ -53,7 +56,12 @@ def request_body(request: InferenceRequest, served_name: Raw) -> tuple[bytes, Ra
         if name in _DROPPED or name in (call.prompt, limit):
             continue
         pieces.append(_key(name))
-        pieces.append(value)
+        if len(value) > _LARGE_VALUE_BYTES:
+            whole_body.append(b"".join(pieces))
+            whole_body.append(value)
+            pieces = []
+        else:
+            pieces.append(value)
     if is_unlimited:
         pieces.append(_key(limit))
         pieces.append(whole(request.model.default_output_tokens))
@@ -70,7 +78,8 @@ def request_body(request: InferenceRequest, served_name: Raw) -> tuple[bytes, Ra
         # The key, not the name: two accounts may use one name, and the engine must tell them apart.
         pieces.append(b',"session_id":"%016x"' % request.session_key)
     pieces.append(b"}")
-    return call.opening, fields[call.prompt], b"".join(pieces)
+    whole_body.append(b"".join(pieces))
+    return whole_body
 
 
 def _key(name: str) -> bytes:

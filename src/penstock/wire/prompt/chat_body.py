@@ -13,7 +13,14 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from penstock.wire.json_body import ARRAY_START, OBJECT_START, Fields, check_text, split_fields
+from penstock.wire.json_body import (
+    ARRAY_START,
+    OBJECT_START,
+    Fields,
+    check_items,
+    check_text,
+    split_fields,
+)
 from penstock.wire.prompt.parsed_body import ParsedBody
 from penstock.wire.prompt.shapes import OnlyMessages, RawMessages
 
@@ -92,6 +99,8 @@ class ChatBodyReader:
         start = found.end()
         try:
             messages = _decode(body).messages
+            # Before the messages are encoded again.
+            check_items(messages, "messages")
             array = _encode(messages)
             if not body.startswith(array, start):
                 # Written with spaces: a second pass says how long the array is.

@@ -22,6 +22,8 @@ _SYSTEM_BYTES: Final = 512
 _JSON_BYTES: Final = 6 * _SYSTEM_BYTES
 _STRING_BYTES: Final = _JSON_BYTES + 2
 _QUOTE: Final = ord('"')
+# More than any agent has.
+_NAMED_TOOLS_MAX: Final = 1000
 # Decoding an agent's tools again at every turn would cost ten times what finding its family does.
 FAMILIES_MAX: Final = 4096
 
@@ -93,7 +95,8 @@ def _tool_names(raw: Raw) -> list[str]:
         tools = _tools_decoder.decode(raw)
     except (msgspec.DecodeError, RecursionError):
         return []
-    return [tool.function.name if tool.function else tool.name for tool in tools or ()]
+    named = (tools or [])[:_NAMED_TOOLS_MAX]
+    return [tool.function.name if tool.function else tool.name for tool in named]
 
 
 def _known_system(fields: Fields, known: KnownPrompt) -> Raw | None:

@@ -2,13 +2,14 @@
 
 
 class Images:
-    """The images in one message, and how many of its bytes they are."""
+    """The images in one message, and how many of its bytes they are; and the parts it has."""
 
-    __slots__ = ("bytes", "count")
+    __slots__ = ("bytes", "count", "parts")
 
     def __init__(self, count: int = 0, bytes: int = 0) -> None:
         self.count = count
         self.bytes = bytes
+        self.parts = 0
 
 
 class Media:

@@ -6,6 +6,7 @@ the operator lists. Strings are the bulk of a long prompt and are skipped, not c
 
 import base64
 import binascii
+import time
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ from penstock.wire.json_body import (
     DEPTH_MAX,
     OBJECT_START,
     Fields,
+    check_count,
     first_byte,
     is_container,
     refuse_deep,
@@ -35,6 +37,10 @@ _URL_KEYS = frozenset({"image_url", "video_url", "audio_url", "file_url"})
 _LEVELS_MAX: Final = DEPTH_MAX - 3
 # Each level takes two brackets: a value of so few bytes, such as a role, cannot be too deep.
 _FLAT_BYTES: Final = 2 * _LEVELS_MAX
+
+_ADDRESS_CHARACTERS_MAX: Final = 8192
+# A whole number of fours, so that each piece of base64 can be checked by itself.
+_BASE64_PIECE: Final = 64 * 1024
 
 _messages_decoder = msgspec.json.Decoder(list[Fields])
 _parts_decoder = msgspec.json.Decoder(list[Fields | str])
@@ -58,6 +64,7 @@ def look_at(
     if not messages and known is None:
         raise InvalidRequest("`messages` is empty: send at least one message.", param="messages")
     media = _media_of(known)
+    parts = 0
     for index, message in enumerate(messages, known.count if known else 0):
         for name, value in message.items():
             if len(value) <= _FLAT_BYTES and name != "content":
@@ -65,6 +72,8 @@ def look_at(
             first = first_byte(value)
             if name == "content" and first == ARRAY_START:
                 images = look_at_parts(value, media_hosts, f"messages.{index}.content")
+                parts += images.parts
+                check_count(parts, "messages.*.content")
                 if images.count:
                     media.add(index, images)
             elif first in (ARRAY_START, OBJECT_START):
@@ -88,6 +97,8 @@ def look_at_parts(raw: Raw, media_hosts: frozenset[str], param: str) -> Images:
         parts = _parts_decoder.decode(raw)
     except msgspec.DecodeError as bad:
         raise InvalidRequest(f"`{param}`: {bad}", param=param) from None
+    images.parts = len(parts)
+    check_count(images.parts, param)
     for part in parts:
         if isinstance(part, str):
             continue
@@ -131,7 +142,7 @@ def check_url(url: str, media_hosts: frozenset[str], param: str) -> None:
 
 def _is_listed(url: str, media_hosts: frozenset[str]) -> bool:
     # URL parsers disagree on backslashes and stray spaces, so these are refused.
-    if "\\" in url or any(c.isspace() for c in url):
+    if len(url) > _ADDRESS_CHARACTERS_MAX or "\\" in url or any(c.isspace() for c in url):
         return False
     try:
         parts = urlsplit(url)
@@ -153,7 +164,20 @@ def _check_data_url(url: str, param: str) -> None:
         raise InvalidRequest(
             f"`{param}`: SVG images are not supported: send PNG or JPEG.", param=param
         )
-    try:
-        base64.b64decode(data.strip(), validate=True)
-    except (binascii.Error, ValueError):
-        raise BadBase64(f"`{param}`: the `{kind}` data is not valid base64.", param=param) from None
+    if not _is_base64(data.strip()):
+        raise BadBase64(f"`{param}`: the `{kind}` data is not valid base64.", param=param)
+
+
+def _is_base64(text: str) -> bool:
+    """In pieces: what a long image decodes to is written nowhere, and other threads may run."""
+    for at in range(0, len(text), _BASE64_PIECE):
+        piece = text[at : at + _BASE64_PIECE]
+        if len(text) - at > _BASE64_PIECE and "=" in piece:
+            return False
+        try:
+            base64.b64decode(piece, validate=True)
+        except (binascii.Error, ValueError):
+            return False
+        if at:
+            time.sleep(0)
+    return True
