@@ -2,13 +2,14 @@
 
 import asyncio
 import random
+import time
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
 from tests.integration.gateway_cell import CHAT, Cell, CellFactory
-from tests.integration.gateway_process import eventually
 from tests.integration.hostile.head_outcomes import Outcome, outcome_of, with_labels
 from tests.integration.hostile.mutated_heads import mutated, pieces_of, repeated
 from tests.integration.hostile_caller import PLAIN_BODY, V1, Caller
@@ -17,6 +18,7 @@ _HEADS, _HEADS_FULL = 1_500, 30_000
 _AT_ONCE = 48
 # A busy machine can be late for one of the gateway's deadlines; a difference in reading stays.
 _TRIES = 3
+_LOG_SECONDS = 5.0
 
 
 class _Pair(msgspec.Struct):
@@ -74,28 +76,31 @@ async def _send_all(port: int, caller: Caller, pairs: list[_Pair]) -> None:
 
 
 def _differing(cell: Cell, pairs: list[_Pair]) -> list[_Pair]:
-    """Those whose answers, or whose lines in the log, are not the same."""
-    outcomes = [each for pair in pairs for each in (pair.fresh, pair.known) if each is not None]
-    served = {
-        request
-        for outcome in outcomes
-        for told, request in zip(outcome.told, outcome.requests, strict=False)
-        if told[0] == 200
-    }
-    lines = {}
+    """Those whose answers, or whose lines in the log, are not the same.
 
-    def are_all_logged() -> bool:
-        lines.update({line["request"]: line for line in cell.gateway.request_lines()})
-        return served <= lines.keys()
+    The gateway writes a request's line after its answer, so the log may lag behind for a while.
+    """
+    deadline = time.monotonic() + _LOG_SECONDS
+    while True:
+        lines = {line["request"]: line for line in cell.gateway.request_lines()}
+        differ = [pair for pair in pairs if not _is_same(pair, lines)]
+        if not differ or time.monotonic() > deadline:
+            return differ
+        time.sleep(0.1)
 
-    eventually(are_all_logged)
-    return [
-        pair
-        for pair in pairs
-        if pair.fresh is None
-        or pair.known is None
-        or with_labels(pair.fresh, lines) != with_labels(pair.known, lines)
-    ]
+
+def _is_same(pair: _Pair, lines: dict[str, dict[str, Any]]) -> bool:
+    if pair.fresh is None or pair.known is None:
+        return False
+    if any(told[0] == 200 and request not in lines for told, request in _answers(pair)):
+        return False
+    return with_labels(pair.fresh, lines) == with_labels(pair.known, lines)
+
+
+def _answers(pair: _Pair) -> Iterator[tuple[Any, str]]:
+    for outcome in (pair.fresh, pair.known):
+        assert outcome is not None
+        yield from zip(outcome.told, outcome.requests, strict=False)
 
 
 def _first(pair: _Pair) -> int | str:
