@@ -11,7 +11,7 @@ from statistics import median
 
 import httpx
 import msgspec
-from tests.integration.flex_keeper import MODEL
+from tests.integration.cells.flex_keeper import MODEL
 
 from flex_load import LiveAnswer, ask, client
 from flex_pressure_cell import ENGINES, FREE_EACH, SLOTS_EACH, PressureCell

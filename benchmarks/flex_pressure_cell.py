@@ -11,8 +11,8 @@ from pathlib import Path
 
 from tests.chaos.flex_process import PenstockProcess
 from tests.chaos.started import Started
-from tests.integration.flex_keeper import MODEL, write_catalogue
-from tests.integration.gateway_process import GatewayProcess, eventually
+from tests.integration.cells.flex_keeper import MODEL, write_catalogue
+from tests.integration.cells.gateway_process import GatewayProcess, eventually
 
 from penstock.policy import AccountBook, KeyBook
 from penstock.records.account import Role

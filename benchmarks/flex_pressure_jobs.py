@@ -5,7 +5,7 @@ import json
 import time
 
 import msgspec
-from tests.integration.flex_keeper import MODEL
+from tests.integration.cells.flex_keeper import MODEL
 
 from flex_load import client
 from flex_pressure_cell import PressureCell

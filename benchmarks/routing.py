@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.testing.fleet_simulator.cell import PENSTOCK, Change
 from penstock.testing.fleet_simulator.engine_constants import EngineConstants
-from penstock.testing.peer_rules.rules import (
+from penstock.testing.fleet_simulator.peer_rules.rules import (
     CACHE_AWARE,
     LEAST_EXPECTED_WAIT,
     LLM_D,

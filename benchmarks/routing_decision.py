@@ -27,11 +27,12 @@ from penstock.testing.fleet_simulator.engine_constants import EngineConstants
 from penstock.testing.fleet_simulator.figures import percentile
 from penstock.testing.fleet_simulator.fleet import Fleet
 from penstock.testing.fleet_simulator.penstock_gateway import MODEL, SimulatedRoster
-from penstock.wire.chat import read_chat
+from penstock.testing.sample_request import sample_request
+from penstock.wire.apis.chat import read_chat
+from penstock.wire.apis.prompt_request import PromptRequest
 from penstock.wire.json_body import Fields
 from penstock.wire.prompt.chain import digest, prompt_chain
 from penstock.wire.prompt.chat_body import ChatBodyReader
-from penstock.wire.prompt_request import PromptRequest
 from soak_calibration import loop_microseconds
 
 REPLICAS = 512
@@ -177,7 +178,7 @@ def _open_table(folder: str) -> LoadTable:
 
 
 def _request(chain: PromptChain, session: int, number: int) -> InferenceRequest:
-    return InferenceRequest(
+    return sample_request(
         id=RequestId(str(number)),
         account=AccountId("one"),
         key=KeyId("one"),

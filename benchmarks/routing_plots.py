@@ -8,7 +8,11 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from penstock.testing.fleet_simulator.cell import PENSTOCK
-from penstock.testing.peer_rules.rules import LEAST_EXPECTED_WAIT, PEERS, SESSION_HASH
+from penstock.testing.fleet_simulator.peer_rules.rules import (
+    LEAST_EXPECTED_WAIT,
+    PEERS,
+    SESSION_HASH,
+)
 from routing_jobs import LOADS, Job
 from routing_requirements import GATEWAYS, Results
 

@@ -12,8 +12,8 @@ import msgspec
 from penstock.testing.fleet_simulator.cell import Cell, Knowledge, run_cell
 from penstock.testing.fleet_simulator.figures import figures_of
 from penstock.testing.fleet_simulator.flight import TraceRequest
-from penstock.testing.peer_rules.load_rules import mix
-from penstock.testing.peer_rules.rules import LLM_D, LMETRIC_QUEUED, ROUND_ROBIN
+from penstock.testing.fleet_simulator.peer_rules.load_rules import mix
+from penstock.testing.fleet_simulator.peer_rules.rules import LLM_D, LMETRIC_QUEUED, ROUND_ROBIN
 from routing_jobs import SETUPS, WARM_UP_SHARE, Source
 
 _SEEDS = (1, 2, 3, 4, 5, 6)

@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.testing.fleet_simulator.cell import PENSTOCK
 from penstock.testing.fleet_simulator.figures import Figures
-from penstock.testing.peer_rules.rules import (
+from penstock.testing.fleet_simulator.peer_rules.rules import (
     CACHE_AWARE,
     LLM_D,
     LMETRIC_NEW,

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.ingress.openapi import document
+from penstock.ingress.pages.openapi import document
 
 Schema = dict[str, Any]
 WORDS: dict[str, str] = tomllib.loads((Path(__file__).parent / "words/fields.toml").read_text())

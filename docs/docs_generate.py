@@ -13,7 +13,7 @@ from docs_errors import error_page
 
 from penstock.config import SECRET, Config
 from penstock.fleet.settings import WantedReplicas
-from penstock.ingress.openapi import document
+from penstock.ingress.pages.openapi import document
 from penstock.telemetry.keeper_metrics import KEEPER_METRICS
 from penstock.telemetry.metrics import METRICS
 

@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 
 TESTS = Path(__file__).parent
-SECONDS = {"unit": 10, "integration": 60, "simulation": 300, "engine": 600, "acceptance": 600}
+SECONDS = {"unit": 30, "integration": 120, "simulation": 300, "engine": 600, "acceptance": 600}
 # Tests of money, of the queue and of hostile clients: one failure in a hundred runs is a defect,
 # not a slow machine.
 NO_SECOND_TRY_FOLDER = "hostile"

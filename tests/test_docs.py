@@ -18,7 +18,7 @@ from docs_generate import pages
 
 from penstock import errors
 from penstock.config import Config
-from penstock.ingress.openapi import document
+from penstock.ingress.pages.openapi import document
 from penstock.queue import TRANSITIONS
 from penstock.records.job import JobState
 from penstock.telemetry.keeper_metrics import KEEPER_METRICS

@@ -10,7 +10,7 @@ import pytest
 from tests.acceptance.cli_run import PENSTOCK, Up, free_port
 from tests.acceptance.terminal_picture import Terminal
 
-from penstock.testing.engine_process import ScriptedEngine
+from penstock.testing.scripted_engine.engine_process import ScriptedEngine
 
 MODEL = "@cf/moonshotai/kimi-k2.5"
 SMALL = ("--sessions", "4", "--turns", "3", "--think", "0.05", "--system-tokens", "400")

@@ -11,8 +11,8 @@ import msgspec
 import psycopg
 from tests.chaos.process_tree import kill_tree
 from tests.chaos.started import Started
-from tests.integration.gateway_cell import CHAT, Cell
-from tests.integration.gateway_process import GatewayProcess, Settings
+from tests.integration.cells.gateway_cell import CHAT, Cell
+from tests.integration.cells.gateway_process import GatewayProcess, Settings
 
 from penstock.admission import LimitBook
 from penstock.admission import Settings as LimitSettings

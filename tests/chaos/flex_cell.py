@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 from tests.chaos.flex_process import PenstockProcess
 from tests.chaos.started import Started
-from tests.integration.gateway_process import GatewayProcess, Settings, eventually, free_port
+from tests.integration.cells.gateway_process import GatewayProcess, Settings, eventually, free_port
 
 from penstock.admission import LimitBook
 from penstock.admission import Settings as LimitSettings

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from tests.chaos.process_tree import kill_tree
-from tests.integration.gateway_process import Settings
+from tests.integration.cells.gateway_process import Settings
 
 from penstock.config import environment_for
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 import psycopg
 from tests.chaos.traffic import Heard
-from tests.integration.gateway_process import eventually
+from tests.integration.cells.gateway_process import eventually
 
 from penstock.metering.bill import ESTIMATED
 from penstock.records.price import Price, Terms, cost_nanousd

@@ -9,8 +9,8 @@ from tests.chaos.cluster import Cluster, kill, kill_worker
 from tests.chaos.findings import Findings
 from tests.chaos.ledger_check import settle
 from tests.chaos.traffic import Heard, ask
-from tests.integration.gateway_cell import CHAT, chat_body
-from tests.integration.gateway_process import eventually
+from tests.integration.cells.gateway_cell import CHAT, chat_body
+from tests.integration.cells.gateway_process import eventually
 
 STREAMS = 200
 _OTHERS = 50

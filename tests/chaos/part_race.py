@@ -15,8 +15,8 @@ from tests.chaos.cluster import Cluster, Held, kill, read_held
 from tests.chaos.findings import Findings
 from tests.chaos.ledger_check import Verdict, read_rows, settle
 from tests.chaos.traffic import Heard, ask, may_go_on
-from tests.integration.gateway_cell import CHAT, prompt
-from tests.integration.gateway_process import GatewayProcess, eventually
+from tests.integration.cells.gateway_cell import CHAT, prompt
+from tests.integration.cells.gateway_process import GatewayProcess, eventually
 
 from penstock.ingress.settings import Settings as IngressSettings
 from penstock.records.limit import Measure
@@ -26,7 +26,7 @@ from penstock.records.usage import Usage
 CLIENTS = 64
 _TOKENS = 20
 _ENGINE_SECONDS = 0.4
-# The test models' prices, see tests/integration/gateway_cell.py.
+# The test models' prices, see tests/integration/cells/gateway_cell.py.
 _PRICE = Price(600_000_000, 0, 3_000_000_000)
 _RACE_SECONDS_MAX = 90.0
 _AMOUNTS = re.compile(r"leaves ([\d.]+) USD, and this request may need ([\d.]+) USD")

@@ -11,8 +11,8 @@ from tests.chaos.cluster import Cluster, kill, read_held
 from tests.chaos.findings import Findings
 from tests.chaos.ledger_check import Row, Verdict, read_rows, settle
 from tests.chaos.traffic import Heard, ask
-from tests.integration.gateway_cell import CHAT, chat_body
-from tests.integration.gateway_process import eventually
+from tests.integration.cells.gateway_cell import CHAT, chat_body
+from tests.integration.cells.gateway_process import eventually
 
 from penstock.records.limit import Measure
 

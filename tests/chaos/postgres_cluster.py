@@ -14,7 +14,7 @@ from pathlib import Path
 from psycopg.conninfo import make_conninfo
 from tests.chaos.postgres_server import PostgresServer
 from tests.chaos.started import Started
-from tests.integration.gateway_process import eventually
+from tests.integration.cells.gateway_process import eventually
 
 from penstock.store.system_user import let_in, system_user_for
 

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import make_conninfo
 from tests.chaos.process_tree import kill_tree
-from tests.integration.gateway_process import free_port
+from tests.integration.cells.gateway_process import free_port
 
 from penstock.store.system_user import SystemUser
 

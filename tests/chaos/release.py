@@ -26,8 +26,8 @@ from tests.chaos.cluster import kill
 from tests.chaos.ledger_check import settle
 from tests.chaos.release_cell import ReleaseCell
 from tests.chaos.traffic import Heard, ask
-from tests.integration.gateway_cell import CHAT, chat_body
-from tests.integration.gateway_process import GatewayProcess
+from tests.integration.cells.gateway_cell import CHAT, chat_body
+from tests.integration.cells.gateway_process import GatewayProcess
 
 ROOT = Path(__file__).parents[2]
 _CLIENTS = 8

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psycopg
 from tests.chaos.started import Started
-from tests.integration.gateway_cell import CHAT, SERVED, entry_of
-from tests.integration.gateway_process import CHILD_ENVIRONMENT, GatewayProcess
+from tests.integration.cells.gateway_cell import CHAT, SERVED, entry_of
+from tests.integration.cells.gateway_process import CHILD_ENVIRONMENT, GatewayProcess
 
 from penstock.clock import new_id
 from penstock.store.embedded import EmbeddedPostgres

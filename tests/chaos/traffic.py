@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import msgspec
-from tests.integration.raw_client import post_bytes
+from tests.integration.cells.raw_client import post_bytes
 
 PATH = "/v1/chat/completions"
 _TOKEN = b'"delta":{"content":'

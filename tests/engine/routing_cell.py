@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 from tests.engine.real_cell import READY_SECONDS, TEXT_MODEL, Cell, running_up
-from tests.integration.gateway_process import GatewayProcess, eventually
+from tests.integration.cells.gateway_process import GatewayProcess, eventually
 
 from penstock.catalogue.models import BUILTIN_FOLDER
 from penstock.records.replica import Replica, ReplicaState

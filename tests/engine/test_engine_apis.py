@@ -9,7 +9,7 @@ import httpx
 import openai
 import pytest
 from tests.engine.real_cell import TEXT_MODEL, Cell
-from tests.integration.named_streams import named_events
+from tests.integration.cells.named_streams import named_events
 
 HELLO = "Say hello in one short sentence."
 # Long enough for a few blocks of the prefix cache.

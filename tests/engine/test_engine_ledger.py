@@ -13,7 +13,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from tests.engine.real_cell import TEXT_MODEL, Cell
 from tests.engine.recorded_engine import RecordedEngine
-from tests.integration.gateway_process import GatewayProcess, eventually
+from tests.integration.cells.gateway_process import GatewayProcess, eventually
 
 from penstock.clock import new_id
 from penstock.fleet.roster import RosterTable

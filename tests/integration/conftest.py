@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
-from tests.integration.gateway_cell import (
+from tests.integration.cells.gateway_cell import (
     CHAT,
     NATIVE,
     PLAIN,

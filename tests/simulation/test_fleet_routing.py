@@ -12,8 +12,13 @@ from penstock.testing.agent_traffic import AgentTraffic, make_traffic
 from penstock.testing.fleet_simulator.cell import PENSTOCK, Cell, Change, Knowledge, run_cell
 from penstock.testing.fleet_simulator.figures import Figures, figures_of
 from penstock.testing.fleet_simulator.flight import TraceRequest
+from penstock.testing.fleet_simulator.peer_rules.rules import (
+    LEAST_REQUESTS,
+    PEERS,
+    ROUND_ROBIN,
+    SESSION_HASH,
+)
 from penstock.testing.fleet_simulator.scale_event import ScaleOutcome, run_scale_event
-from penstock.testing.peer_rules.rules import LEAST_REQUESTS, PEERS, ROUND_ROBIN, SESSION_HASH
 
 REPLICAS = 6
 # About three quarters of what one gateway carries with the busier seed (2.45 at a p95 of 5 s). At

@@ -1,5 +1,6 @@
 """May it run now: limits and budgets, and a bounded wait for a free slot, in order of arrival."""
 
+from penstock.admission.concurrency_slots import Places
 from penstock.admission.estimate import estimate_nanousd
 from penstock.admission.gate import Capacity, Gate
 from penstock.admission.hold import NO_HOLD, Hold
@@ -23,7 +24,6 @@ from penstock.admission.lost_leases import (
     release_lost,
 )
 from penstock.admission.no_limits import NoLimits
-from penstock.admission.places import Places
 from penstock.admission.quantity import quantity
 from penstock.admission.settings import Settings
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from penstock.admission.hold import Claims
-from penstock.admission.pot import Pot, PotKey, Reading
+from penstock.admission.window_balance import Pot, PotKey, Reading
 from penstock.errors import StoreUnavailable
 
 _SLICES = 50

@@ -11,11 +11,11 @@ def estimate(request: InferenceRequest, measure: Measure) -> int:
     if measure is Measure.REQUESTS:
         return 1
     if measure is Measure.TOKENS:
-        return request.prompt_tokens_estimate + request.output_tokens_max
+        return request.terms.prompt_tokens_estimate + request.terms.output_tokens_max
     return estimate_nanousd(request)
 
 
 def estimate_nanousd(request: InferenceRequest) -> int:
     """What a request may cost at most, at the price of its start."""
-    usage = Usage(request.prompt_tokens_estimate, request.output_tokens_max, 0)
-    return cost_nanousd(usage, request.price)
+    usage = Usage(request.terms.prompt_tokens_estimate, request.terms.output_tokens_max, 0)
+    return cost_nanousd(usage, request.terms.price)

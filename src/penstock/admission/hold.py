@@ -3,7 +3,7 @@
 A hold is settled exactly once, with what was truly used. Settling is synchronous and asks nobody.
 """
 
-from penstock.admission.pot import Pot, used_of
+from penstock.admission.window_balance import Pot, used_of
 from penstock.records.limit import Standing
 
 

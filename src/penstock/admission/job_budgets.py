@@ -15,8 +15,8 @@ from penstock.admission.division import Shortage
 from penstock.admission.lease_table import LeaseTable
 from penstock.admission.limit_rows import limit_from
 from penstock.admission.limit_table import EACH, as_stored
-from penstock.admission.pot import Pot, PotKey, Reading
 from penstock.admission.refusal import refusal
+from penstock.admission.window_balance import Pot, PotKey, Reading
 from penstock.admission.windows import window_of
 from penstock.records.account import AccountId, KeyId
 from penstock.records.job import Released, Ticket

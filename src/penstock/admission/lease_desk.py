@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from penstock.admission.division import Demand, Division, divide, lacking
 from penstock.admission.lease_table import FIRST, LeaseTable
-from penstock.admission.pot import Pot
-from penstock.admission.pots import Pots
 from penstock.admission.settings import Settings
+from penstock.admission.window_balance import Pot
+from penstock.admission.window_balances import Pots
 from penstock.clock import Clock
 from penstock.errors import Superseded
 from penstock.store import Store

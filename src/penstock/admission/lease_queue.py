@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from typing import Final
 
 from penstock import errors
-from penstock.admission.chore import Chore
 from penstock.admission.division import Answer, Demand
 from penstock.admission.hold import Claims
 from penstock.admission.lease_desk import LeaseDesk
+from penstock.admission.periodic_step import Chore
 from penstock.admission.settings import Settings
 from penstock.clock import Clock
 

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.admission.pot import Pot, PotKey, Reading
+from penstock.admission.window_balance import Pot, PotKey, Reading
 from penstock.errors import Superseded
 from penstock.records.limit import FLEX_HOLDER
 from penstock.store import Transaction

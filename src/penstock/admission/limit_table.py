@@ -7,7 +7,7 @@ lookup, for a caller that asked before two.
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from penstock.admission.counted import Counted
+from penstock.admission.counted_limit import Counted
 from penstock.records.account import AccountId
 from penstock.records.limit import Limit, Measure, Scope
 from penstock.records.request import InferenceRequest
@@ -75,8 +75,8 @@ class LimitTable:
         limits = self._by_account.get(account)
         if limits is None:
             return ()
-        workflow = request.workflow if limits.has_workflows else ""
-        session = request.session if limits.has_sessions else ""
+        workflow = request.labels.workflow if limits.has_workflows else ""
+        session = request.labels.session if limits.has_sessions else ""
         caller = (account, request.key, workflow, session)
         known = self._known.get(caller)
         if known is None:
@@ -138,13 +138,18 @@ def _counting(limits: _AccountLimits, request: InferenceRequest) -> tuple[Counte
     for scope, by_value in limits.by_scope.items():
         if scope == _ACCOUNT:
             found += [Counted(limit, "") for limit in by_value[""]]
-        elif label := getattr(request, scope):
-            # The request has a field of each scope's name.
+        elif label := _label(request, scope):
             value = as_stored(label)
             found += [Counted(limit, value) for limit in by_value.get(EACH, ())]
             if value != EACH:
                 found += [Counted(limit, value) for limit in by_value.get(value, ())]
     return tuple(found)
+
+
+def _label(request: InferenceRequest, scope: str) -> str:
+    if scope == _KEY:
+        return request.key
+    return request.labels.workflow if scope == _WORKFLOW else request.labels.session
 
 
 def as_stored(label: str) -> str:

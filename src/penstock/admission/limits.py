@@ -10,8 +10,7 @@ import math
 from collections import Counter
 
 from penstock import errors
-from penstock.admission.chore import Chore
-from penstock.admission.counted import Counted
+from penstock.admission.counted_limit import Counted
 from penstock.admission.division import Shortage
 from penstock.admission.estimate import estimate
 from penstock.admission.hold import NO_HOLD, Claim, Claims, Hold
@@ -19,9 +18,10 @@ from penstock.admission.lease_desk import LeaseDesk
 from penstock.admission.lease_queue import LeaseQueue
 from penstock.admission.limit_mirror import LimitMirror
 from penstock.admission.lost_leases import release_holder
-from penstock.admission.pots import Pots
+from penstock.admission.periodic_step import Chore
 from penstock.admission.refusal import refusal
 from penstock.admission.settings import Settings
+from penstock.admission.window_balances import Pots
 from penstock.clock import Clock
 from penstock.records.account import AccountId, KeyId
 from penstock.records.limit import Limit, Measure, Period, Scope
@@ -141,14 +141,14 @@ class Limits:
             logger.warning("leases not given back", extra={"action": "leases_not_given_back"})
 
     def _claims(self, request: InferenceRequest, counted: tuple[Counted, ...]) -> Claims:
-        pots, asked_at = self._pots, request.asked_at
+        pots, asked_at = self._pots, request.terms.asked_at
         return tuple(
             Claim(pots.find(each, asked_at), estimate(request, each.limit.measure))
             for each in counted
         )
 
     def _without_postgres(self, request: InferenceRequest, claims: Claims) -> Hold:
-        if request.on_outage_refuse:
+        if request.terms.on_outage_refuse:
             raise errors.StoreUnavailable(
                 "What this gateway had leased of the account's limits is used up, and the database"
                 " does not answer. This account is set to be refused then: try again soon.",

@@ -10,12 +10,12 @@ from penstock.config import Config
 from penstock.errors import StoreUnavailable
 from penstock.events import Telling
 from penstock.fleet.reaper import Reaper
-from penstock.ingress.subscription_pages import failure_numbers
+from penstock.ingress.pages.subscription_pages import failure_numbers
+from penstock.jobs.flex_upkeep import FlexUpkeep
+from penstock.jobs.submission import JobDesk
 from penstock.metering import Retention
 from penstock.queue.file_retention import FileRetention
 from penstock.queue.files import Files
-from penstock.serving.flex_upkeep import FlexUpkeep
-from penstock.serving.submission import JobDesk
 from penstock.store import HeldLock, Objects, Store
 
 _CONTROL_LOCK = "control"

@@ -1,9 +1,9 @@
 """The rooms that jobs are kept by, joined the same way for whoever submits, runs or ends them."""
 
 from penstock.config import Config
+from penstock.jobs.large_values import LargeValues
+from penstock.jobs.submission import DeskRooms
 from penstock.queue import Batches, Queue
-from penstock.serving.large_values import LargeValues
-from penstock.serving.submission import DeskRooms
 from penstock.store import Objects, Store
 
 

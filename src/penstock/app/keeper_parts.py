@@ -6,6 +6,7 @@ import socket
 from typing import Final
 
 from penstock.app.job_rooms import desk_rooms
+from penstock.app.station import Station, StationRooms, StationSettings
 from penstock.catalogue import load_catalogue
 from penstock.clock import Clock
 from penstock.config import Config
@@ -14,9 +15,8 @@ from penstock.fleet.health import EngineProbe
 from penstock.fleet.progress import OnProgress
 from penstock.fleet.reconcile import Announce, Keeper
 from penstock.fleet.roster import RosterMirror
+from penstock.jobs.submission import JobDesk
 from penstock.policy import cell_mark, read_cell_secret, signal_key
-from penstock.puller.station import Station, StationRooms, StationSettings
-from penstock.serving.submission import JobDesk
 from penstock.signals import (
     Announcer,
     CellKey,

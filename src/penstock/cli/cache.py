@@ -12,7 +12,7 @@ from penstock.cli.postgres import opened
 from penstock.cli.usage.figures import NOTHING
 from penstock.metering.reports.cache_findings import cache_answer
 from penstock.metering.reports.usage_reports import UsageReports
-from penstock.wire.cache import CacheAnswer
+from penstock.wire.resources.cache_findings import CacheAnswer
 
 app = typer.Typer(help="See why a prompt was cached or not.", no_args_is_help=True)
 

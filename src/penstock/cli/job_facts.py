@@ -8,9 +8,9 @@ from rich.text import Text
 
 from penstock.cli.job_watch import age
 from penstock.cli.output import console
-from penstock.ingress.job_answers import SeenJob, job_answer
+from penstock.ingress.jobs.job_answers import SeenJob, job_answer
 from penstock.queue import Batch
-from penstock.wire.jobs import JobError
+from penstock.wire.resources.jobs import JobError
 
 Facts = Mapping[str, object]
 _NAME_WIDTH: Final = 12

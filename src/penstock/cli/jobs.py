@@ -9,6 +9,7 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
+from penstock.app.job_rooms import desk_rooms
 from penstock.cli.exit_codes import CommandFailed
 from penstock.cli.job_facts import batch_facts, job_facts, print_facts
 from penstock.cli.job_watch import (
@@ -27,16 +28,15 @@ from penstock.cli.usage.figures import NOTHING, dollars
 from penstock.clock import Clock, SystemClock
 from penstock.config import Config
 from penstock.errors import NotFound
-from penstock.ingress.job_answers import JobLookup, SeenJob, job_answer
-from penstock.queue import Batch, Batches, JobQuery, Queue
+from penstock.ingress.jobs.job_answers import JobLookup, SeenJob, job_answer
+from penstock.jobs.submission import JobDesk
+from penstock.queue import Batch, JobQuery
 from penstock.records.account import AccountId
 from penstock.records.job import BatchId, Job, JobId, JobState
 from penstock.records.model import ModelId
-from penstock.serving.large_values import LargeValues
-from penstock.serving.submission import DeskRooms, JobDesk
 from penstock.store import Objects, Store
-from penstock.wire.batches import batch_of
-from penstock.wire.jobs import read_batch, read_id
+from penstock.wire.resources.batches import batch_of
+from penstock.wire.resources.jobs import read_batch, read_id
 
 app = typer.Typer(help="List, show, cancel and watch queued work.", no_args_is_help=True)
 
@@ -126,10 +126,8 @@ class _Desk:
     def __init__(self, store: Store, config: Config, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._batches = Batches()
-        self._queue = Queue(config.queue)
-        values = LargeValues(Objects(config.store), config.serving)
-        rooms = DeskRooms(store, self._queue, self._batches, values)
+        rooms = desk_rooms(store, Objects(config.store), config)
+        self._queue, self._batches = rooms.queue, rooms.batches
         self.lookup = JobLookup(store, self._queue)
         self._jobs = JobDesk(rooms, config.admission, clock)
 

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from penstock.app import keeper_parts
+from penstock.app.station import Station
 from penstock.cli.keeper_metrics import serve_metrics
 from penstock.cli.options import JsonOption, ParentOption, invocation
 from penstock.cli.output import error_console, print_json
@@ -20,7 +21,6 @@ from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.fleet.progress import OnProgress, ReplicaProgress
 from penstock.fleet.reconcile import Keeper
-from penstock.puller.station import Station
 from penstock.store import Objects, Store
 from penstock.telemetry import log
 from penstock.telemetry.log_writer import LogWriter, WrittenText

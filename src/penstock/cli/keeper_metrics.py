@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import msgspec
 
+from penstock.app.station import Station
 from penstock.clock import Clock
 from penstock.fleet.gpu_use import Gpus
 from penstock.fleet.reconcile import Keeper
 from penstock.fleet.settings import Settings
-from penstock.puller.station import Station
 from penstock.records.replica import ReplicaId
 from penstock.records.signal import EngineClaim
 from penstock.telemetry.keeper_metrics import EngineRow, KeeperSnapshot, render_keeper

@@ -15,8 +15,8 @@ from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocat
 from penstock.cli.output import console, print_json, print_table
 from penstock.cli.running_gateway import KeyFileOption, UrlOption, gateway_url, read_secret
 from penstock.config import client_defaults
-from penstock.wire.errors import OpenAIErrorAnswer
-from penstock.wire.routing import Candidate, RoutingAnswer
+from penstock.wire.resources.errors import OpenAIErrorAnswer
+from penstock.wire.resources.routing import Candidate, RoutingAnswer
 
 app = typer.Typer(help="See how requests are routed.", no_args_is_help=True)
 

@@ -15,8 +15,8 @@ from typing import Final
 import httptools
 
 from penstock.errors import EngineFailed, Error
-from penstock.wire.chunks import chunk_line, only_chunk
-from penstock.wire.known_head import Headers, KnownHead
+from penstock.wire.http.chunks import chunk_line, only_chunk
+from penstock.wire.http.known_head import Headers, KnownHead
 
 _LINE_END: Final = b"\r\n"
 # The colon, the space and the line's end.

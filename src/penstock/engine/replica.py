@@ -108,9 +108,9 @@ class ReplicaClient:
         `cached_estimate` is the part of the prompt's estimate that may be cached here.
         """
         estimate = OutputEstimate(
-            request.prompt_tokens_estimate, cached_estimate, request.output_tokens_max
+            request.terms.prompt_tokens_estimate, cached_estimate, request.terms.output_tokens_max
         )
-        stream = self._stream(request, estimate) if request.is_stream else None
+        stream = self._stream(request, estimate) if request.prompt.is_stream else None
         return Attempt(self._line, request.api, sink, tally, stream, estimate)
 
     def _stream(self, request: InferenceRequest, estimate: OutputEstimate) -> AnswerStream:
@@ -118,9 +118,9 @@ class ReplicaClient:
         if named is not None:
             return named(self._event_bytes_max, estimate)
         return EventStream(
-            wants_usage=request.wants_usage,
-            wants_continuous_usage=request.wants_continuous_usage,
-            choices=request.choices,
+            wants_usage=request.prompt.wants_usage,
+            wants_continuous_usage=request.prompt.wants_continuous_usage,
+            choices=request.prompt.choices,
             fingerprint=self._fingerprint,
             event_bytes_max=self._event_bytes_max,
             estimate=estimate,

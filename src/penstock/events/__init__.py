@@ -7,11 +7,11 @@ about jobs: what happened is written into the outbox by the queue.
 
 from penstock.events.endpoints import Endpoint, EndpointBook, EndpointChange, NewEndpoint
 from penstock.events.event import Event, Shape, openai_body
+from penstock.events.event_loops import Telling
 from penstock.events.feed import Feed, Reader
 from penstock.events.figures import DeliveryFigures, read_figures
 from penstock.events.sender import Sender
 from penstock.events.settings import Settings, WebhookSettings
-from penstock.events.telling import Telling
 
 __all__ = [
     "DeliveryFigures",

@@ -7,7 +7,8 @@ from msgspec import UNSET, UnsetType
 
 from penstock import errors
 from penstock.errors import Error
-from penstock.wire.errors import (
+from penstock.wire.apis.failed_response import failed_response
+from penstock.wire.resources.errors import (
     AnthropicError,
     AnthropicErrorAnswer,
     AsyncOffer,
@@ -18,7 +19,6 @@ from penstock.wire.errors import (
     anthropic_type,
     openai_type,
 )
-from penstock.wire.failed_response import failed_response
 
 # Workers AI's status and internal code. One that is not listed uses its nearest ancestor's.
 WORKERS_AI: Final[dict[type[Error], tuple[int, int]]] = {

@@ -12,7 +12,7 @@ from types import FrameType
 import uvicorn
 from uvicorn.supervisors import Multiprocess
 
-from penstock.ingress.client_protocol import ClientProtocol
+from penstock.ingress.http.client_protocol import ClientProtocol
 from penstock.ingress.metrics_page import MetricsServer
 from penstock.ingress.settings import Settings
 

@@ -5,6 +5,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from penstock.intake.settings import IntakeSettings
+
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Listening, limits on clients, and what is allowed from elsewhere."""
@@ -89,3 +91,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     batch_lease_seconds: Annotated[float, Meta(ge=1, le=3600)] = 60.0
     # How long a batch waits when its account's queue or budget is full, before it goes on.
     batch_pause_seconds: Annotated[float, Meta(ge=0.05, le=3600)] = 10.0
+
+    @property
+    def intake(self) -> IntakeSettings:
+        """What reading a request needs of these settings."""
+        return IntakeSettings(self.media_hosts, self.prompt_bytes_per_token, self.flex)

@@ -7,9 +7,9 @@ fields in order, as `ledger.sql` stages them.
 from typing import Final
 
 from penstock.metering.bill import Bill
+from penstock.records.decimals import whole
 from penstock.records.price import Price, Tier
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd
-from penstock.wire.decimals import whole
 
 OPENING_COLUMNS: Final = (
     "request", "account", "key", "model", "tier", "input_nanousd_per_mtok",
@@ -43,18 +43,22 @@ def opening(
     request: InferenceRequest, end: RequestEnd, waited_us: int, limits: tuple[int, ...]
 ) -> bytes:
     """Who, what, where, the price that was agreed, and what routing expects of `end`'s replica."""
-    session, workflow, caller = request.session, request.workflow, request.caller_request_id
-    family, moved, broken = request.prompt_family, end.session_moved, end.cache_break
+    session, workflow, caller = (
+        request.labels.session,
+        request.labels.workflow,
+        request.labels.caller_request_id,
+    )
+    family, moved, broken = request.labels.prompt_family, end.session_moved, end.cache_break
     return b"%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t" % (
         request.id.encode(),
         _who_pays_what(request),
-        whole(request.attempt_base + end.attempts + 1),
+        whole(request.placement.attempt_base + end.attempts + 1),
         end.replica.encode(),
         _escaped(session) if session else b"",
         family.encode() if family else b"",
         _escaped(workflow) if workflow else b"",
-        _flag(request.is_stream),
-        _number(request.client_retry),
+        _flag(request.prompt.is_stream),
+        _number(request.labels.client_retry),
         _escaped(caller) if caller else b"",
         whole(waited_us),
         _joined(limits),
@@ -81,7 +85,7 @@ _payers: Final[dict[tuple[str, str], _Payer]] = {}
 
 def _who_pays_what(request: InferenceRequest) -> bytes:
     """Kept by key and model, for as long as the key's account, the tier and the price are those."""
-    account, tier, price = request.account, request.tier, request.price
+    account, tier, price = request.account, request.terms.tier, request.terms.price
     model = request.model.id
     known = _payers.get((request.key, model))
     if (

@@ -41,14 +41,14 @@ class Metering:
         """
         journal = self._journal
         slot = journal.take_slot()
-        waited_us = int((self._now() - request.asked_at) * 1e6)
+        waited_us = int((self._now() - request.terms.asked_at) * 1e6)
         try:
             opened = opening(request, end, waited_us, limits)
             journal.open(slot, opened)
         except BaseException:
             journal.slots.free(slot)
             raise
-        if request.tier is _NOW:
+        if request.terms.tier is _NOW:
             return Meter(journal, self._monotonic, request, slot, end.cached_expected)
         meter = JobMeter(journal, self._monotonic, request, slot, end.cached_expected)
         meter.keep(opened, end)
@@ -105,9 +105,9 @@ class Meter(Tally):
             return
         self._is_closed = True
         request = self._request
-        is_cut = outcome is not _OK and request.is_stream
+        is_cut = outcome is not _OK and request.prompt.is_stream
         expected = self._cached_expected if is_cut else None
-        billed = bill(usage, request.price, is_owed=is_owed, cut_expecting=expected)
+        billed = bill(usage, request.terms.price, is_owed=is_owed, cut_expecting=expected)
         self._write(
             self._times(is_made=outcome is _OK and usage is not None), outcome, error, billed
         )
@@ -121,7 +121,7 @@ class Meter(Tally):
     def _times(self, *, is_made: bool) -> Times:
         now = self._monotonic()
         duration_us = int((now - self._began) * 1e6)
-        if not self._request.is_stream:
+        if not self._request.prompt.is_stream:
             return duration_us, None, None
         if self._first_at == _NOT_YET:
             # A stream that came in one piece was settled without a note.

@@ -6,9 +6,9 @@ A request keeps the price of its start, whatever the book says when it ends.
 from collections.abc import Iterable
 from datetime import UTC, datetime, time
 
+from penstock.records.decimals import billionths
 from penstock.records.model import Model, ModelId
 from penstock.records.price import Price, Prices, Tier
-from penstock.wire.decimals import billionths
 
 
 class PriceBook:

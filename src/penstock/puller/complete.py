@@ -11,12 +11,12 @@ import msgspec
 
 from penstock import admission, metering
 from penstock.errors import StoreUnavailable
+from penstock.jobs.large_values import LargeValues
+from penstock.jobs.submission import held_by
 from penstock.queue import Finished, Queue
 from penstock.records.job import ClaimedJob, JobEnd, JobFailure, Released
 from penstock.records.price import Price, cost_nanousd
 from penstock.records.request import RequestEnd
-from penstock.serving.large_values import LargeValues
-from penstock.serving.submission import held_by
 from penstock.store import Store
 
 logger = logging.getLogger(__name__)

@@ -7,16 +7,16 @@ import msgspec
 
 from penstock.clock import Clock
 from penstock.errors import JobCancelled, LeaseLost
+from penstock.jobs.submission import JobDesk
 from penstock.puller.complete import Completion, CompletionRooms, complete
 from penstock.puller.counts import Counts
 from penstock.puller.ended_job import EndedJob, Ending
-from penstock.puller.judging import as_job_failure
+from penstock.puller.failure_verdict import as_job_failure
 from penstock.puller.settings import Settings
 from penstock.queue import Claim, FlexControl, Renewed
 from penstock.records.job import ClaimedJob, JobId
 from penstock.records.model import ModelId
 from penstock.records.request import RequestEnd
-from penstock.serving.submission import JobDesk
 
 logger = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from penstock.clock import Clock
 from penstock.errors import Error, InternalError, StoreUnavailable
 from penstock.puller.ended_job import EndedJob, Ending
 from penstock.puller.ending_writer import EndingWriter
+from penstock.puller.failure_verdict import Verdict, as_job_failure, is_replica_at_fault, judge
 from penstock.puller.headroom import Room
 from penstock.puller.job_book import JobBook, Wanted
-from penstock.puller.judging import Verdict, as_job_failure, is_replica_at_fault, judge
 from penstock.puller.lane import Lane
 from penstock.puller.leases import Leases
 from penstock.puller.pulled_job import PulledJob, Stop

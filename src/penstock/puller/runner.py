@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.catalogue import Catalogue
 from penstock.errors import InvalidRequest
+from penstock.jobs.submission import to_request
 from penstock.policy import KeyMirror, authorize
 from penstock.puller.collecting_sink import CollectingSink
 from penstock.puller.ended_job import EndedJob, Ending
@@ -20,7 +21,6 @@ from penstock.records.replica import Replica
 from penstock.records.request import InferenceRequest, RequestEnd
 from penstock.serving.request_path import RequestPath
 from penstock.serving.shaping import RenamedReasoning, Shaper
-from penstock.serving.submission import to_request
 
 
 class Payloads(Protocol):
@@ -79,4 +79,4 @@ class Runner:
         priority = 0
         if replica.has_priority and not job.is_reserved:
             priority = self._engine_priority + job.claimed.priority
-        request.only_replica, request.engine_priority = replica.id, priority
+        request.placement.only_replica, request.placement.engine_priority = replica.id, priority

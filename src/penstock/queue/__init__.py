@@ -5,11 +5,11 @@ share the engines by weight. Every function joins the caller's open transaction.
 and knows no prices: the puller runs jobs, metering charges for them.
 """
 
-from penstock.queue.asking import JobQuery
 from penstock.queue.batches import Batch, Batches, NewBatch
 from penstock.queue.claims import Claim
 from penstock.queue.controls import FlexControl
 from penstock.queue.ending import Cancelled, CancelledBatch, Finished, Retried
+from penstock.queue.job_queries import JobQuery
 from penstock.queue.jobs import Queue
 from penstock.queue.leases import Renewed
 from penstock.queue.measuring import FlexStats

@@ -15,7 +15,7 @@ from penstock.queue.queries import read_queries
 from penstock.records.account import AccountId, KeyId
 from penstock.records.job import BatchId
 from penstock.store import Transaction
-from penstock.wire.batches import BatchError, BatchStatus, public_id
+from penstock.wire.resources.batches import BatchError, BatchStatus, public_id
 
 _QUERIES: Final = read_queries("batch_files.sql")
 _FIND: Final = f"{_QUERIES['batch']} b.id = %s and (%s::text is null or b.account = %s)"

@@ -18,7 +18,7 @@ from penstock.queue.files import OUTPUT, LineCount, StoredFile, add_row, object_
 from penstock.queue.rows import JOB_WITH_RESULT, job_from
 from penstock.records.job import Job, JobFailure, JobState
 from penstock.store import Objects, Store
-from penstock.wire.batches import (
+from penstock.wire.resources.batches import (
     AnswerLine,
     BatchStatus,
     LineError,
@@ -26,7 +26,7 @@ from penstock.wire.batches import (
     answer_line,
     one_line,
 )
-from penstock.wire.errors import OpenAIError, OpenAIErrorAnswer, openai_type
+from penstock.wire.resources.errors import OpenAIError, OpenAIErrorAnswer, openai_type
 
 EXPIRED: Final = LineError(
     "batch_expired", "This request could not be executed before the completion window expired."

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.queue import asking, outbox
+from penstock.queue import job_queries, outbox
 from penstock.queue.outbox import Data, NewEvent
 from penstock.queue.queries import read_queries
 from penstock.records.account import AccountId, KeyId
@@ -99,7 +99,7 @@ class Batches:
         self, tx: Transaction, batch: BatchId, after_item: int, limit: int
     ) -> list[Job]:
         """Its jobs with their answers, in order of items; begin after item -1."""
-        return await asking.items(tx, batch, after_item, limit)
+        return await job_queries.items(tx, batch, after_item, limit)
 
     async def ready(self, tx: Transaction, door: Door, limit: int) -> list[Batch]:
         """Open batches whose jobs have all ended; they are locked until this transaction ends."""

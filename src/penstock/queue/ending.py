@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 from penstock.errors import Error, JobCancelled, LeaseLost
-from penstock.queue import asking
+from penstock.queue import job_queries
+from penstock.queue.after_job_end import EndedJob, close_books, ended_from, released
 from penstock.queue.back_off import pause_seconds
-from penstock.queue.books import EndedJob, close_books, ended_from, released
 from penstock.queue.queries import read_queries
 from penstock.queue.settings import Settings
 from penstock.records.account import AccountId
@@ -85,7 +85,7 @@ async def cancel(tx: Transaction, account: AccountId | None, job: JobId) -> Canc
     rows = await tx.fetch(statement, (job, account, *told(JobCancelled)))
     ended = [each for each in ended_from(rows) if each.state.is_final]
     await close_books(tx, ended, pull_back=True)
-    found = await asking.find(tx, account, job)
+    found = await job_queries.find(tx, account, job)
     return None if found is None else Cancelled(found, released(ended))
 
 

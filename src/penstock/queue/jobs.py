@@ -6,11 +6,20 @@ its money and its events commit together. Times are Postgres's own: hosts need n
 
 from collections.abc import Collection, Sequence
 
-from penstock.queue import asking, claims, controls, ending, leases, measuring, submitting, sweeping
-from penstock.queue.asking import JobQuery
+from penstock.queue import (
+    claims,
+    controls,
+    ending,
+    job_queries,
+    leases,
+    measuring,
+    submitting,
+    sweeping,
+)
 from penstock.queue.claims import Claim
 from penstock.queue.controls import FlexControl
 from penstock.queue.ending import Cancelled, CancelledBatch, Finished, Retried
+from penstock.queue.job_queries import JobQuery
 from penstock.queue.leases import Renewed
 from penstock.queue.measuring import FlexStats
 from penstock.queue.settings import Settings
@@ -88,26 +97,26 @@ class Queue:
 
     async def find(self, tx: Transaction, account: AccountId | None, job: JobId) -> Job | None:
         """One job with its answer; `account` None finds anybody's."""
-        return await asking.find(tx, account, job)
+        return await job_queries.find(tx, account, job)
 
     async def ended(self, tx: Transaction, jobs: Sequence[JobId]) -> list[Job]:
         """Those of the jobs that have ended, with their answers; for those who wait for them."""
-        return await asking.ended(tx, jobs)
+        return await job_queries.ended(tx, jobs)
 
     async def results_kept(self, tx: Transaction, jobs: Sequence[JobId]) -> dict[JobId, str]:
         """Those of the jobs that have ended, with the objects of their answers, if any."""
-        return await asking.results_kept(tx, jobs)
+        return await job_queries.results_kept(tx, jobs)
 
     async def list_jobs(self, tx: Transaction, query: JobQuery) -> list[Job]:
         """A page of jobs, newest first, without their answers."""
-        return await asking.list_jobs(tx, query, self.settings.page_jobs_max)
+        return await job_queries.list_jobs(tx, query, self.settings.page_jobs_max)
 
     async def position(self, tx: Transaction, job: JobId) -> int | None:
         """Its place among its account's waiting jobs of this model and priority, from 1.
 
         Counted up to `position_max`. None: it does not wait.
         """
-        return await asking.position(tx, job, self.settings.position_max)
+        return await job_queries.position(tx, job, self.settings.position_max)
 
     async def eta_seconds(self, tx: Transaction, job: JobId) -> float | None:
         """How long until it is begun, by the measured rate. None: it does not wait, or no rate."""

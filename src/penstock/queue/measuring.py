@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.queue.asking import position
+from penstock.queue.job_queries import position
 from penstock.queue.queries import read_queries
 from penstock.queue.rates import blend, wait_seconds
 from penstock.queue.settings import Settings

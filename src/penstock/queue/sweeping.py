@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from penstock.errors import EngineLost, JobCancelled, JobExpired
-from penstock.queue.books import EndedJob, close_books, ended_from, released
+from penstock.queue.after_job_end import EndedJob, close_books, ended_from, released
 from penstock.queue.claims import wake
 from penstock.queue.ending import told
 from penstock.queue.queries import read_queries

@@ -61,8 +61,8 @@ class Question:
         now: float,
     ) -> None:
         self.request = request
-        self.chain = request.chain
-        self.session_key = request.session_key
+        self.chain = request.prompt.chain
+        self.session_key = request.placement.session_key
         self.model = model
         self.fleet = fleet
         # Where its session was last, if that may take it.
@@ -172,16 +172,16 @@ class Chooser:
 
     def _stays(self, request: InferenceRequest, last: KnownReplica, tokens: int) -> bool:
         """Whether its session keeps the request where it is, whatever that costs."""
-        if request.is_affinity_strict:
+        if request.placement.is_affinity_strict:
             return True
-        if tokens >= self._block_tokens or not request.session:
+        if tokens >= self._block_tokens or not request.labels.session:
             return False
         return last.live_in_flight < last.slots_live
 
     def _prompt_tokens(self, question: Question, match: PrefixMatch) -> int:
         sizes = question.chain.sizes
         if not sizes:
-            return max(1, question.request.prompt_tokens_estimate)
+            return max(1, question.request.terms.prompt_tokens_estimate)
         rate = self._knowledge.sizes.tokens_per_byte(question.model)
         unknown = sum(sizes[match.depth + 1 :])
         return max(1, match.tokens + int(unknown * rate))

@@ -7,8 +7,8 @@ from penstock.records.engine_load import EngineLoad
 from penstock.records.replica import Replica, ReplicaId
 from penstock.records.signal import EngineClaim
 from penstock.records.usage import Usage
-from penstock.routing.claims import Trials
 from penstock.routing.known_replica import NOTHING_UNHEARD, KnownReplica
+from penstock.routing.peer_loads import Trials
 from penstock.routing.prefix.index import PrefixIndex
 from penstock.routing.prompt_size import PromptSizes
 from penstock.routing.route import Route

@@ -6,8 +6,8 @@ from penstock.records.engine_load import EngineLoad
 from penstock.records.host_load import HostLoad
 from penstock.records.replica import Replica
 from penstock.records.signal import EngineClaim
-from penstock.routing.claims import Claims, Trials
 from penstock.routing.outstanding import Outstanding
+from penstock.routing.peer_loads import Claims, Trials
 from penstock.routing.prefix.index import ReplicaPrefixes
 from penstock.routing.route import Route
 

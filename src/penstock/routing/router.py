@@ -68,7 +68,7 @@ class Router:
 
     def pick(self, request: InferenceRequest, excluded: Collection[ReplicaId], now: float) -> Route:
         """The replica to try next. `excluded` has those that failed this very request."""
-        key = request.session_key
+        key = request.placement.session_key
         session = self.knowledge.sessions.find(key) if key else None
         question = self._question(request, session, excluded, now)
         choice = self._chooser.choose(question)
@@ -81,16 +81,16 @@ class Router:
             key,
             choice.prompt_tokens,
             choice.cached,
-            is_stream=request.is_stream,
+            is_stream=request.prompt.is_stream,
             is_guess=choice.is_guess,
         )
-        if session is not None and (chain.earlier or request.session):
+        if session is not None and (chain.earlier or request.labels.session):
             self._compare(route, session, question)
         return route
 
     def explain(self, request: InferenceRequest, now: float) -> list[Weighed]:
         """The candidates for a request, cheapest first. Changes nothing."""
-        session = self.knowledge.sessions.find(request.session_key)
+        session = self.knowledge.sessions.find(request.placement.session_key)
         return self._chooser.weigh(self._question(request, session, (), now))
 
     def free(self, model: ModelId) -> bool:
@@ -197,7 +197,7 @@ class Router:
         excluded: Collection[ReplicaId],
         now: float,
     ) -> Question:
-        model, only = request.model.id, request.only_replica
+        model, only = request.model.id, request.placement.only_replica
         fleet = self._one(model, only) if only else self._fleet(model)
         self._was_asked = True
         if now - fleet.ticked_at > _TICK_AGE_SECONDS:
@@ -218,7 +218,7 @@ class Router:
         choice = None
         if len(asked.barred) > len(excluded):
             choice = self._chooser.choose(asked.among(asked.fleet, asked.last, excluded))
-        if choice is None and self.ejections and not asked.request.only_replica:
+        if choice is None and self.ejections and not asked.request.placement.only_replica:
             # All that is left is ejected: a try that may fail is better than a sure refusal.
             choice = self._chooser.choose(asked.among(self._all_ready(asked.model), None, excluded))
         if choice is None:

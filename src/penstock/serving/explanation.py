@@ -9,7 +9,7 @@ from penstock.records.request import InferenceRequest
 from penstock.records.signal import PeerState
 from penstock.routing import Route, Router, Settings, Weighed
 from penstock.routing.pick import choose
-from penstock.wire.routing import Candidate, RoutingAnswer
+from penstock.wire.resources.routing import Candidate, RoutingAnswer
 
 _REASONS: Final = {
     "least": "It costs least.",
@@ -42,13 +42,13 @@ class Explainer:
         margin = self._margin()
         limit = sum(rows[0].terms) * (1.0 + margin) if rows else 0.0
         near = [row for row in rows if sum(row.terms) <= limit]
-        key = request.session_key
+        key = request.placement.session_key
         session = self._router.knowledge.sessions.find(key) if key else None
         last = "" if session is None else session.replica
         why = self._why(request, route, near, last)
         return RoutingAnswer(
             model=request.model.id,
-            session=request.session,
+            session=request.labels.session,
             prompt_tokens=route.prompt_tokens,
             replica=route.replica.id,
             why=why,
@@ -70,9 +70,9 @@ class Explainer:
         self, request: InferenceRequest, route: Route, near: Sequence[Weighed], last: str
     ) -> str:
         is_last = route.replica.id == last
-        if is_last and request.is_affinity_strict:
+        if is_last and request.placement.is_affinity_strict:
             return "strict"
-        if is_last and request.session and route.prompt_tokens < self._settings.block_tokens:
+        if is_last and request.labels.session and route.prompt_tokens < self._settings.block_tokens:
             return "short"
         tied = [row.known for row in near]
         chosen = next((known for known in tied if known.replica.id == route.replica.id), None)
@@ -81,10 +81,12 @@ class Explainer:
         peers = self._peers()
         if is_last and len(tied) > 1:
             return "last"
-        if len(tied) == 1 or peers is PeerState.ALONE or not request.session_key:
+        if len(tied) == 1 or peers is PeerState.ALONE or not request.placement.session_key:
             return "least"
         # The rule itself, as if the session had no home: where it differs, the home decided.
-        ranked = choose(tied, last=None, home=None, session=request.session_key, peers=peers)
+        ranked = choose(
+            tied, last=None, home=None, session=request.placement.session_key, peers=peers
+        )
         return "rank" if ranked is chosen else "home"
 
 

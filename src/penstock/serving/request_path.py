@@ -121,7 +121,7 @@ class RequestPath:
         self._budget.note_request(started)
         model = request.model.id
         if not self._gate.has_room(model):
-            await self._gate.wait(model, reject_if_busy=request.reject_if_busy)
+            await self._gate.wait(model, reject_if_busy=request.terms.reject_if_busy)
             end.waited_seconds = self._monotonic() - started
 
     def _pick(self, request: InferenceRequest, tried: list[ReplicaId]) -> Route | None:
@@ -149,7 +149,7 @@ class RequestPath:
         end.replica, end.cached_expected = route.replica.id, route.expected_cached
         end.session_moved, end.cache_break = route.moved, route.cache_break
         meter = self._open_meter(request, hold, end)
-        cached_estimate = route.cached_of(request.prompt_tokens_estimate)
+        cached_estimate = route.cached_of(request.terms.prompt_tokens_estimate)
         attempt = client.attempt(request, sink, meter, cached_estimate)
         # Not a lambda: compiled, it would hold this coroutine, and with it the attempt itself.
         attempt.on_first_data = partial(self._router.first_token, route)
@@ -195,7 +195,7 @@ class RequestPath:
 
         The engine has worked on the prompt, so the caller's limits must not stay as they were.
         """
-        tokens = self._router.uncached_of(route, request.prompt_tokens_estimate)
+        tokens = self._router.uncached_of(route, request.terms.prompt_tokens_estimate)
         return Usage(tokens, 0, is_estimated=True)
 
     def _open_meter(self, request: InferenceRequest, hold: Hold, end: RequestEnd) -> Tally:
@@ -251,5 +251,5 @@ def _note_end(
         end.tokens += usage.prompt_tokens + usage.completion_tokens
     if attempt.first_data_at is not None:
         end.first_token_seconds = attempt.first_data_at - started
-        if request.is_stream:
+        if request.prompt.is_stream:
             end.streamed_seconds = now - attempt.first_data_at

@@ -5,7 +5,7 @@ lying or lost message can at worst cost speed. It decides nothing: routing does.
 """
 
 from penstock.signals.counts import Counts, Drop
-from penstock.signals.exchange import Announcer, CellKey, Engines, Exchange, KeeperExchange
+from penstock.signals.gossip_loops import Announcer, CellKey, Engines, Exchange, KeeperExchange
 from penstock.signals.identity import Identity, keeper_identity, worker_identity
 from penstock.signals.load_table import LoadTable, open_table
 from penstock.signals.reach import Reach

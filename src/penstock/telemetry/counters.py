@@ -16,7 +16,7 @@ from penstock.telemetry.metrics import (
     Row,
     Snapshot,
 )
-from penstock.telemetry.turns import Turns
+from penstock.telemetry.session_growth import Turns
 
 
 class Buckets:

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
+from penstock.records.decimals import six_digits, thousandths, whole
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd
-from penstock.wire.decimals import six_digits, thousandths, whole
 
 _PATH_BYTES_MAX: Final = 256
 _KEPT_MAX: Final = 2000
@@ -59,10 +59,10 @@ class RequestLines:
 
     def labels(self, request: InferenceRequest, cost_usd: bytes) -> bytes:
         """What a request says of itself, and what it cost; a cost may be empty."""
-        session = self._sessions.text(request.session) if request.session else b""
-        stream = b',"stream":true' if request.is_stream else b""
-        workflow = self._workflows.text(request.workflow) if request.workflow else b""
-        caller, theirs = request.caller_request_id, b""
+        session = self._sessions.text(request.labels.session) if request.labels.session else b""
+        stream = b',"stream":true' if request.prompt.is_stream else b""
+        workflow = self._workflows.text(request.labels.workflow) if request.labels.workflow else b""
+        caller, theirs = request.labels.caller_request_id, b""
         if caller:
             theirs = b',"caller_request":%s' % _encode(caller)
         cost = b',"cost_usd":"%s"' % cost_usd if cost_usd else b""

@@ -9,11 +9,11 @@ import random
 from collections.abc import Iterator
 
 import msgspec
-from tests.integration.gateway_cell import CHAT
+from tests.integration.cells.gateway_cell import CHAT
 from tests.integration.hostile.echo_engine import cut, in_chunks
-from tests.integration.hostile_caller import HTTP, V1, Caller
-from tests.integration.hostile_heads import head
-from tests.integration.hostile_shot import Answer, Malformed, read_answer
+from tests.integration.hostile.hostile_caller import HTTP, V1, Caller
+from tests.integration.hostile.hostile_heads import head
+from tests.integration.hostile.hostile_shot import Answer, Malformed, read_answer
 
 _PIPELINED_MAX = 4
 _CUTS_MAX = 5

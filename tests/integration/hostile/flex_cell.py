@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.chaos.flex_process import PenstockProcess
-from tests.integration.flex_keeper import short_folder
-from tests.integration.gateway_cell import CHAT, Cell, CellFactory
-from tests.integration.gateway_process import Settings, eventually, free_port
+from tests.integration.cells.flex_keeper import short_folder
+from tests.integration.cells.gateway_cell import CHAT, Cell, CellFactory
+from tests.integration.cells.gateway_process import Settings, eventually, free_port
 
 # Fewer than jobs come at a time, so that some wait.
 _SLOTS = 6

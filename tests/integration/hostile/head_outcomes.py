@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from tests.integration.hostile_shot import Answer, read_answer
+from tests.integration.hostile.hostile_shot import Answer, read_answer
 
 # Longer than the gateway waits for the rest of a head or of a body: it answers 408 and closes.
 SILENCE_SECONDS = 10.0

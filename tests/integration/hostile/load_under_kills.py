@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.chaos.cluster import kill
 from tests.chaos.traffic import Heard, ask, may_go_on
-from tests.integration.gateway_process import GatewayProcess
+from tests.integration.cells.gateway_process import GatewayProcess
 
 _PAUSE_SECONDS = 0.1
 _BETWEEN_KILLS_SECONDS = 0.3, 1.2

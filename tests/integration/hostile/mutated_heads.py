@@ -5,9 +5,9 @@ import random
 from collections.abc import Callable
 
 import msgspec
-from tests.integration.gateway_cell import CHAT, prompt
-from tests.integration.hostile_caller import HTTP, V1, Caller
-from tests.integration.hostile_heads import ODD_LINES, ODD_TARGETS, head
+from tests.integration.cells.gateway_cell import CHAT, prompt
+from tests.integration.hostile.hostile_caller import HTTP, V1, Caller
+from tests.integration.hostile.hostile_heads import ODD_LINES, ODD_TARGETS, head
 
 _ODD_BYTES = b'\x00\t\n\r "%,:;=\x7f\xff0159aZ'
 _ODD_LENGTHS = (

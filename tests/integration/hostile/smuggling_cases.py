@@ -9,9 +9,9 @@ import json
 from collections.abc import Callable
 
 import msgspec
-from tests.integration.gateway_cell import CHAT
-from tests.integration.hostile_caller import HTTP, V1, Caller
-from tests.integration.hostile_heads import head
+from tests.integration.cells.gateway_cell import CHAT
+from tests.integration.hostile.hostile_caller import HTTP, V1, Caller
+from tests.integration.hostile.hostile_heads import head
 
 
 class Parts(msgspec.Struct, frozen=True):

@@ -5,8 +5,8 @@ from typing import Any
 
 import httpx
 import msgspec
-from tests.integration.batch_cell import line
-from tests.integration.gateway_cell import CHAT, Cell, chat_body
+from tests.integration.cells.batch_cell import line
+from tests.integration.cells.gateway_cell import CHAT, Cell, chat_body
 from tests.integration.hostile.tenancy_objects import Objects, subscription
 
 _TRIED = "https://hooks.example/tried"

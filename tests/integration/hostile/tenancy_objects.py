@@ -3,11 +3,11 @@
 from typing import Any
 
 import msgspec
-from tests.integration.batch_cell import line, sdk, start_batch, wait_for
-from tests.integration.gateway_cell import CHAT, Cell, chat_body
-from tests.integration.gateway_process import eventually
-from tests.integration.happened_events import happen
-from tests.integration.job_runner import JobRunner
+from tests.integration.cells.batch_cell import line, sdk, start_batch, wait_for
+from tests.integration.cells.gateway_cell import CHAT, Cell, chat_body
+from tests.integration.cells.gateway_process import eventually
+from tests.integration.cells.happened_events import happen
+from tests.integration.cells.job_runner import JobRunner
 
 MARK = "belongs-to-a"
 HOOK = f"https://hooks.example/{MARK}"

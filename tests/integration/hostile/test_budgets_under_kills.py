@@ -7,7 +7,7 @@ import time
 import pytest
 from tests.chaos.cluster import Cluster, Held, read_held
 from tests.chaos.ledger_check import settle
-from tests.integration.gateway_cell import CHAT, chat_body
+from tests.integration.cells.gateway_cell import CHAT, chat_body
 from tests.integration.hostile.load_under_kills import Body, LoadUnderKills, kill_in_turn
 
 from penstock.records.limit import Measure

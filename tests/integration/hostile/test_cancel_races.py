@@ -11,10 +11,10 @@ import msgspec
 import psycopg
 import pytest
 from tests.chaos.flex_verdict import BUDGETS, JOBS
-from tests.integration.gateway_cell import CHAT, Cell, CellFactory, new_body
-from tests.integration.gateway_process import eventually
+from tests.integration.cells.gateway_cell import CHAT, Cell, CellFactory, new_body
+from tests.integration.cells.gateway_process import eventually
+from tests.integration.cells.limits_cell import a_limit, set_limit
 from tests.integration.hostile.flex_cell import flex_cell
-from tests.integration.limits_cell import a_limit, set_limit
 
 from penstock.clock import new_id
 from penstock.records.limit import Measure

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from tests.integration.gateway_cell import CHAT, Cell, CellFactory
+from tests.integration.cells.gateway_cell import CHAT, Cell, CellFactory
 from tests.integration.hostile.echo_callers import Asked, asked, converse
 from tests.integration.hostile.echo_engine import EchoEngine
-from tests.integration.hostile_caller import Caller
+from tests.integration.hostile.hostile_caller import Caller
 
 _REQUESTS, _REQUESTS_FULL = 5_000, 60_000
 _CONNECTIONS = 6

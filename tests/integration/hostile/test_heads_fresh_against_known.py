@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.integration.gateway_cell import CHAT, Cell, CellFactory
+from tests.integration.cells.gateway_cell import CHAT, Cell, CellFactory
 from tests.integration.hostile.head_outcomes import Outcome, outcome_of, with_labels
+from tests.integration.hostile.hostile_caller import PLAIN_BODY, V1, Caller
 from tests.integration.hostile.mutated_heads import mutated, pieces_of, repeated
-from tests.integration.hostile_caller import PLAIN_BODY, V1, Caller
 
 _HEADS, _HEADS_FULL = 1_500, 30_000
 _AT_ONCE = 48

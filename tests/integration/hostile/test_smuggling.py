@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from tests.integration.gateway_cell import CHAT, Cell, CellFactory
+from tests.integration.cells.gateway_cell import CHAT, Cell, CellFactory
+from tests.integration.cells.raw_client import RawAnswer, RawClient
 from tests.integration.hostile.echo_engine import EchoEngine
+from tests.integration.hostile.hostile_caller import Caller
 from tests.integration.hostile.smuggling_cases import CASES, Parts
-from tests.integration.hostile_caller import Caller
-from tests.integration.raw_client import RawAnswer, RawClient
 
 # The gateway gives up on half a request sooner than this, and says so.
 _SETTINGS = {"ingress.header_seconds": 0.5, "ingress.body_grace_seconds": 0.5}

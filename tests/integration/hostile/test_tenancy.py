@@ -8,8 +8,9 @@ from urllib.parse import urlencode
 
 import msgspec
 import pytest
-from tests.integration.batch_cell import QUICK
-from tests.integration.gateway_cell import CHAT, Cell, CellFactory
+from tests.integration.cells.batch_cell import QUICK
+from tests.integration.cells.gateway_cell import CHAT, Cell, CellFactory
+from tests.integration.cells.job_runner import JobRunner
 from tests.integration.hostile.tenancy_calls import (
     Answered,
     Operation,
@@ -19,7 +20,6 @@ from tests.integration.hostile.tenancy_calls import (
     target,
 )
 from tests.integration.hostile.tenancy_objects import Objects, make_objects
-from tests.integration.job_runner import JobRunner
 
 _PATHS_MIN = 42
 _AI = "/client/v4/accounts/{account_id}/ai"

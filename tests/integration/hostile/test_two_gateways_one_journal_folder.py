@@ -6,7 +6,7 @@ import random
 import pytest
 from tests.chaos.cluster import Cluster
 from tests.chaos.ledger_check import settle
-from tests.integration.gateway_cell import CHAT, chat_body
+from tests.integration.cells.gateway_cell import CHAT, chat_body
 from tests.integration.hostile.load_under_kills import Body, LoadUnderKills, kill_in_turn
 
 _KILLS, _KILLS_FULL = 6, 40

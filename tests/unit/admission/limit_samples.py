@@ -5,12 +5,13 @@ from typing import Any
 
 from penstock.admission.division import Demand
 from penstock.admission.hold import Claim
-from penstock.admission.pot import Pot, Reading
+from penstock.admission.window_balance import Pot, Reading
 from penstock.admission.windows import window_of
 from penstock.records.account import AccountId, KeyId
 from penstock.records.limit import Limit, Measure, Period, Scope
 from penstock.records.model import Family, Model, ModelId, Recipe
 from penstock.records.request import InferenceRequest, RequestId
+from penstock.testing.sample_request import sample_request
 
 NOW = 1_800_000_030.0
 ACCOUNT = AccountId("a" * 32)
@@ -34,7 +35,7 @@ def a_request(**fields: Any) -> InferenceRequest:
         "id": RequestId("r"), "account": ACCOUNT, "key": KeyId("k"), "model": MODEL, "body": {},
         "is_stream": False, "cache_salt": "", "asked_at": NOW, **fields,
     }  # fmt: skip
-    return InferenceRequest(**given)
+    return sample_request(**given)
 
 
 def a_pot(limit: Limit | None = None, value: str = "", **state: Any) -> Pot:

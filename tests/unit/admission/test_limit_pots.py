@@ -3,11 +3,11 @@
 import pytest
 from tests.unit.admission.limit_samples import NOW, a_limit, a_pot, a_reading, a_request
 
-from penstock.admission.counted import Counted
+from penstock.admission.counted_limit import Counted
 from penstock.admission.hold import NO_HOLD, Claim, Hold
 from penstock.admission.limit_table import LimitRow, LimitTable
-from penstock.admission.pot import Pot
-from penstock.admission.pots import Pots
+from penstock.admission.window_balance import Pot
+from penstock.admission.window_balances import Pots
 from penstock.records.limit import Limit, Measure, Period
 
 RETURN_SECONDS = 1.5
@@ -230,7 +230,7 @@ def test_a_lease_that_somebody_took_away_is_asked_for_anew() -> None:
 
 def test_pots_that_only_warn_are_surveyed_after_use_until_they_have() -> None:
     pots = Pots()
-    pot = pots.find(Counted(a_limit(is_hard=False), ""), a_request().asked_at)
+    pot = pots.find(Counted(a_limit(is_hard=False), ""), a_request().terms.asked_at)
     assert pots.to_survey() == []
     pot.settle(0, 10)
     assert pots.to_survey() == [pot]

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.admission.limit_samples import NOW, a_demand, a_limit
 
-from penstock.admission.counted import Counted
+from penstock.admission.counted_limit import Counted
 from penstock.admission.division import divide, lacking
 from penstock.admission.hold import Hold
-from penstock.admission.pot import Pot, Reading
-from penstock.admission.pots import Pots
+from penstock.admission.window_balance import Pot, Reading
+from penstock.admission.window_balances import Pots
 
 RETURN_SECONDS = 1.0
 WORKERS = st.integers(min_value=0, max_value=3)

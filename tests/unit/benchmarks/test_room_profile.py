@@ -5,7 +5,10 @@ from room_profile import SYSTEM_CALLS, Profile, fold, rows_of, table
 _COMMAND = "main (penstock/cli/main.py:12);run_gateway (penstock/ingress/server.py:45)"
 _LOOP = f"{_COMMAND};Runner.run (asyncio/runners.py:118);run_until_complete (loop.c:35886)"
 _READ = "uv__io_poll (linux.c:1409);uv__read (stream.c:1143)"
-_OURS = "Door.serve (penstock/ingress/hot.py:109);Router.pick (penstock/routing/router.py:70)"
+_OURS = (
+    "Door.serve (penstock/ingress/inference/inference_endpoint.py:109);"
+    "Router.pick (penstock/routing/router.py:70)"
+)
 
 
 def test_a_sample_belongs_to_the_innermost_frame_of_ours() -> None:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from penstock.cli.cache import print_cache
-from penstock.wire.cache import CacheAnswer, CacheFinding
+from penstock.wire.resources.cache_findings import CacheAnswer, CacheFinding
 
 ANSWER = CacheAnswer(
     request="r",

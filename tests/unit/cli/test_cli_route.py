@@ -12,7 +12,7 @@ from penstock.cli.commands import app
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.route import print_routing
 from penstock.cli.up.state import Credentials, UpState
-from penstock.wire.routing import Candidate, RoutingAnswer
+from penstock.wire.resources.routing import Candidate, RoutingAnswer
 
 
 def candidate(replica: str, **facts: Any) -> Candidate:

@@ -17,7 +17,7 @@ from penstock.cli.usage.lines import print_session_csv, print_usage_csv
 from penstock.cli.usage.tables import print_session, print_usage, usage_table
 from penstock.errors import InvalidRequest
 from penstock.metering.reports.export_file import opened_file
-from penstock.wire.usage import SessionAnswer, Turn, UsageAnswer, UsageRow
+from penstock.wire.resources.usage import SessionAnswer, Turn, UsageAnswer, UsageRow
 
 AT = datetime(2026, 11, 10, 12, tzinfo=UTC)
 EMPTY: dict[str, Any] = {

@@ -14,7 +14,7 @@ from penstock.cli.exit_codes import CommandFailed
 from penstock.cli.running_gateway import gateway_url, read_secret
 from penstock.cli.up.state import Credentials, UpState
 from penstock.config import Config, client_defaults, load
-from penstock.wire.routing import RoutingAnswer
+from penstock.wire.resources.routing import RoutingAnswer
 
 VARIABLES = {
     "PENSTOCK_URL": "http://10.0.0.5:8787",

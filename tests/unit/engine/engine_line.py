@@ -15,6 +15,7 @@ from penstock.records.request import InferenceRequest, RequestId
 from penstock.records.tally import Tally
 from penstock.records.usage import Usage
 from penstock.testing.manual_clock import ManualClock
+from penstock.testing.sample_request import sample_request
 from penstock.wire.json_body import read_fields
 
 HEAD_BYTES_MAX = Settings().head_bytes_max
@@ -99,7 +100,7 @@ def make_request(
         "cache_salt": "abcd",
         **facts,
     }
-    return InferenceRequest(**values)  # type: ignore[arg-type]
+    return sample_request(**values)
 
 
 class Collector(Sink):

@@ -11,7 +11,7 @@ from tests.unit.engine.engine_line import HEAD_BYTES_MAX
 from penstock.engine.answer_framing import Receiver
 from penstock.engine.connection import Connection, IdleCallback
 from penstock.errors import Error
-from penstock.wire.known_head import KnownHead
+from penstock.wire.http.known_head import KnownHead
 
 if TYPE_CHECKING:
     import asyncio

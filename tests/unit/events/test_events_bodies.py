@@ -10,7 +10,7 @@ from penstock.events.endpoints import Endpoint
 from penstock.events.event import JOB_TYPES, OPENAI_TYPES, WORKERS_AI_TYPES, Event, Shape
 from penstock.events.relay import due_deliveries
 from penstock.records.account import AccountId
-from penstock.wire.webhooks import EventType, ModelEventType
+from penstock.wire.resources.webhooks import EventType, ModelEventType
 
 ACCOUNT = AccountId("acc")
 MODEL = "@cf/moonshotai/kimi-k2.5"

@@ -1,23 +1,20 @@
 """A door that answers all that it is asked, for tests of the connections that lead to it."""
 
 import asyncio
-from typing import cast
 
 from penstock.clock import Clock, TimerWheel
 from penstock.errors import Error, Unauthenticated
-from penstock.ingress.caller_headers import CallerHeaders
-from penstock.ingress.exchange import Exchange
-from penstock.ingress.hot import HotDoor, Ways
+from penstock.ingress.http.exchange import Exchange
+from penstock.ingress.http.worker_connections import WorkerConnections
 from penstock.ingress.settings import Settings
+from penstock.intake.caller_headers import CallerHeaders
 
 
-class Door(HotDoor):
+class Door(WorkerConnections):
     """Keeps what was asked, and says "ok"."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
-        nobody = cast("Ways", _Nobody())
-        wheel = TimerWheel(clock)
-        super().__init__(None, nobody, None, settings, wheel, clock)  # type: ignore[arg-type]
+        super().__init__(settings, TimerWheel(clock), clock)
         self.bodies: list[bytes] = []
         self.refused: list[int] = []
 
@@ -38,7 +35,3 @@ class Door(HotDoor):
     def refuse(self, exchange: Exchange, error: Error) -> None:
         self.refused.append(error.status)
         exchange.answer(error.status, b"", b"")
-
-
-class _Nobody:
-    now = flex = queue = None

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from penstock.errors import OverLimit, Overloaded
-from penstock.ingress.body_budget import BodyBudget, HeldBody
+from penstock.ingress.http.body_budget import BodyBudget, HeldBody
 from penstock.ingress.settings import Settings
 
 WHOLE = 1_000_000

@@ -9,7 +9,7 @@ import uvicorn
 from tests.unit.ingress.ok_door import Door
 from uvicorn.server import ServerState
 
-from penstock.ingress.client_protocol import ClientProtocol
+from penstock.ingress.http.client_protocol import ClientProtocol
 from penstock.ingress.settings import Settings
 from penstock.testing.manual_clock import ManualClock
 
@@ -70,7 +70,7 @@ class Client:
         config = uvicorn.Config("nothing", http=ClientProtocol, interface="asgi3", log_config=None)
         config.load_app = lambda: self._page  # type: ignore[method-assign]
         config.load()
-        state = {"door": self.door}
+        state = {"worker": self.door}
         self.protocol = ClientProtocol(config, ServerState(), state, asyncio.get_running_loop())
         self.protocol.connection_made(self.wire)
 

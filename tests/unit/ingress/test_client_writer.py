@@ -3,9 +3,9 @@
 import pytest
 from tests.unit.ingress.written_answers import Connection, unchunked
 
-from penstock.ingress.api_shapers import ApiShaper, NativeShaper
-from penstock.ingress.client_writer import AnswerTerms, ClientWriter
-from penstock.ingress.exchange import Exchange
+from penstock.ingress.http.exchange import Exchange
+from penstock.ingress.inference.api_shapers import ApiShaper, NativeShaper
+from penstock.ingress.inference.client_writer import AnswerTerms, ClientWriter
 from penstock.records.price import Price
 from penstock.records.request import RequestEnd
 from penstock.records.usage import Usage

@@ -6,7 +6,7 @@ import json
 import pytest
 from tests.unit.engine.engine_line import MODEL, make_request
 
-from penstock.ingress.endings import Endings
+from penstock.ingress.inference.request_accounting import RequestAccounting
 from penstock.metering import Refusals
 from penstock.records.account import Account, AccountId, Key, KeyId, Role
 from penstock.records.request import Outcome, RequestEnd, RequestId
@@ -21,7 +21,7 @@ TARGET = b"/v1/chat/completions?secret=in-the-query"
 
 
 class Desk:
-    """Endings with their log and metrics at hand."""
+    """RequestAccounting with their log and metrics at hand."""
 
     def __init__(self) -> None:
         self.out = io.BytesIO()
@@ -30,7 +30,7 @@ class Desk:
         store = Store(StoreSettings(dsn="host=127.0.0.1"))
         self.refusals = Refusals(store, 10)
         clock = ManualClock(now=1_800_000_000.0)
-        self.endings = Endings(self.metrics, self.log, self.refusals, clock)
+        self.endings = RequestAccounting(self.metrics, self.log, self.refusals, clock)
 
     def serve(self, end: RequestEnd) -> tuple[ModelCounters, dict[str, object]]:
         request = make_request(is_stream=True, session="s1", caller_request_id="theirs")

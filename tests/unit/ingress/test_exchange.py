@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from tests.unit.ingress.written_answers import Connection
 
-from penstock.ingress.exchange import Exchange, State
+from penstock.ingress.http.exchange import Exchange, State
 
 
 def exchange_on(connection: Connection) -> Exchange:

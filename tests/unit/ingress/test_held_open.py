@@ -6,9 +6,9 @@ import pytest
 from tests.unit.ingress.written_answers import Connection
 
 from penstock.clock import TimerWheel
-from penstock.ingress.api_shapers import ApiShaper
-from penstock.ingress.client_writer import AnswerTerms, ClientWriter, KeepaliveTimer
-from penstock.ingress.exchange import Exchange
+from penstock.ingress.http.exchange import Exchange
+from penstock.ingress.inference.api_shapers import ApiShaper
+from penstock.ingress.inference.client_writer import AnswerTerms, ClientWriter, KeepaliveTimer
 from penstock.records.price import Price
 from penstock.records.request import RequestEnd
 from penstock.testing import ManualClock

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from penstock.errors import Overloaded, StoreUnavailable
-from penstock.ingress.job_waits import JobWaits
+from penstock.ingress.jobs.job_waits import JobWaits
 from penstock.ingress.settings import Settings
 from penstock.records.account import AccountId
 from penstock.records.job import Door, Job, JobId, JobState, Priority

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.ingress.limit_headers import limit_headers
+from penstock.ingress.inference.limit_headers import limit_headers
 from penstock.records.account import AccountId
 from penstock.records.limit import Limit, Measure, Period, Scope, Standing
 

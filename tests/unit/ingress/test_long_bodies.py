@@ -14,8 +14,8 @@ from tests.unit.ingress.ok_door import Door
 from uvicorn.server import ServerState
 
 from penstock.clock import SystemClock
-from penstock.ingress.body_budget import HeldBody
-from penstock.ingress.client_protocol import LONG_BYTES, ClientProtocol
+from penstock.ingress.http.body_budget import HeldBody
+from penstock.ingress.http.client_protocol import LONG_BYTES, ClientProtocol
 from penstock.ingress.settings import Settings
 
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n"
@@ -53,7 +53,7 @@ async def connected(settings: Settings) -> AsyncIterator[Streams]:
     loop = asyncio.get_running_loop()
 
     def protocol() -> ClientProtocol:
-        return ClientProtocol(config, state, {"door": door}, loop)
+        return ClientProtocol(config, state, {"worker": door}, loop)
 
     server = await loop.create_server(protocol, "127.0.0.1", 0)
     reader, to = await asyncio.open_connection(*server.sockets[0].getsockname())

@@ -12,21 +12,25 @@ from starlette.routing import Route
 from tests.unit.routing.routing_samples import Roster
 
 from penstock.admission import Settings as AdmissionSettings
+from penstock.app.batch_parts import BatchNeeds, BatchParts
+from penstock.app.flex_parts import FlexParts
 from penstock.catalogue import Catalogue
+from penstock.events import EndpointBook, Feed, Sender, WebhookSettings
 from penstock.events import Settings as EventSettings
-from penstock.events import WebhookSettings
-from penstock.ingress.batch_doors import BatchDoors, BatchParts
-from penstock.ingress.event_doors import EventDoors
-from penstock.ingress.flex_doors import FlexDoors
-from penstock.ingress.health import HealthPages
-from penstock.ingress.model_pages import ModelPages
-from penstock.ingress.openapi import document, input_schema, output_schema
-from penstock.ingress.pages import Pages, build_pages
-from penstock.ingress.reading import RequestReader
-from penstock.ingress.routes import Surface, find_route, is_hot
-from penstock.ingress.routing_pages import RoutingPages
+from penstock.ingress.pages.event_pages import EventPages
+from penstock.ingress.pages.health import HealthPages
+from penstock.ingress.pages.model_pages import ModelPages
+from penstock.ingress.pages.openapi import document, input_schema, output_schema
+from penstock.ingress.pages.pages import Pages, build_pages
+from penstock.ingress.pages.routing_pages import RoutingPages
+from penstock.ingress.pages.subscription_pages import SubscriptionPages
+from penstock.ingress.pages.usage_pages import UsagePages
+from penstock.ingress.pages.webhook_pages import WebhookPages
 from penstock.ingress.settings import Settings
-from penstock.ingress.usage_pages import UsagePages
+from penstock.intake.request_reader import RequestReader
+from penstock.intake.routes import Surface, find_route, is_inference
+from penstock.jobs.large_values import LargeValues
+from penstock.jobs.submission import DeskRooms, JobDesk
 from penstock.metering import PriceBook
 from penstock.metering import Settings as MeteringSettings
 from penstock.metering.reports.usage_reports import UsageReports
@@ -39,13 +43,11 @@ from penstock.records.signal import PeerState
 from penstock.routing import Router
 from penstock.routing import Settings as RoutingSettings
 from penstock.serving.explanation import Explainer
-from penstock.serving.large_values import LargeValues
 from penstock.serving.settings import Settings as ServingSettings
-from penstock.serving.submission import DeskRooms, JobDesk
 from penstock.store import Objects, Store
 from penstock.store import Settings as StoreSettings
 from penstock.testing.manual_clock import ManualClock
-from penstock.wire import schemas
+from penstock.wire.resources import schemas
 
 FILL = {"{account_id}": "acme", "{model}": "@cf/x/y"}
 
@@ -59,7 +61,7 @@ async def lifespan(_: Starlette) -> AsyncIterator[None]:
 def pages() -> Starlette:
     catalogue = Catalogue([])
     mirror = KeyMirror(Store(StoreSettings(dsn="host=127.0.0.1")), ManualClock(), PolicySettings())
-    reader = RequestReader(catalogue, mirror, PriceBook(catalogue.models), Settings())
+    reader = RequestReader(catalogue, mirror, PriceBook(catalogue.models), Settings().intake)
     store = Store(StoreSettings(dsn="host=127.0.0.1"))
     clock, routing = ManualClock(), RoutingSettings()
     explainer = Explainer(Router(Roster(), routing), routing, lambda: PeerState.ALONE)
@@ -67,15 +69,20 @@ def pages() -> Starlette:
     values = LargeValues(objects, ServingSettings())
     rooms = DeskRooms(store, Queue(QueueSettings()), Batches(), values)
     desk = JobDesk(rooms, AdmissionSettings(), clock)
-    parts = BatchParts(store, objects, desk, reader, mirror)
+    batches = BatchParts(BatchNeeds(store, objects, desk, reader, mirror), Settings(), clock)
+    webhooks = WebhookSettings()
+    book = EndpointBook(store, webhooks)
     made = Pages(
         models=ModelPages(reader, catalogue, frozenset, ManualClock()),
         usage=UsagePages(reader, UsageReports(store, MeteringSettings()), ManualClock()),
         health=HealthPages({}),
         routing=RoutingPages(reader, explainer, AccountBook(store).find, clock),
-        jobs=FlexDoors(rooms, desk, reader, catalogue, Settings(), clock).pages,
-        batches=BatchDoors(parts, Settings(), clock),
-        events=EventDoors(store, reader, EventSettings(), WebhookSettings(), clock),
+        jobs=FlexParts(rooms, desk, reader, catalogue, Settings(), clock).pages,
+        files=batches.files,
+        batches=batches.batches,
+        events=EventPages(reader, Feed(store, EventSettings())),
+        webhooks=WebhookPages(reader, book, Sender(webhooks), webhooks, clock),
+        subscriptions=SubscriptionPages(reader, book),
     )
     return build_pages(made, Settings(), lifespan)
 
@@ -86,11 +93,11 @@ def described() -> set[tuple[str, str]]:
 
 def hot() -> set[tuple[str, str]]:
     """What is posted to a model; an explanation only looks like it."""
-    assert not is_hot(b"POST", b"/v1/routing/explain")
+    assert not is_inference(b"POST", b"/v1/routing/explain")
     return {
         (method, path)
         for method, path in described()
-        if method == "post" and is_hot(b"POST", filled(path))
+        if method == "post" and is_inference(b"POST", filled(path))
     }
 
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.ingress.test_client_protocol import Client, post, run
 
-from penstock.ingress.caller_headers import CallerHeaders
-from penstock.ingress.exchange import Exchange
+from penstock.ingress.http.exchange import Exchange
 from penstock.ingress.settings import Settings
+from penstock.intake.caller_headers import CallerHeaders
 
 Seen = tuple[bytes, list[tuple[bytes, bytes]], bytes, bytes, bytes]
 

@@ -3,7 +3,7 @@
 import httptools
 import pytest
 
-from penstock.ingress.request_heads import (
+from penstock.ingress.http.request_heads import (
     content_length,
     expects_continue,
     head_bytes,

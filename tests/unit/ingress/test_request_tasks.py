@@ -9,17 +9,18 @@ from typing import Any, cast
 import uvicorn
 from tests.unit.ingress.test_client_protocol import Wire, post
 from tests.unit.ingress.test_endings import Desk
-from tests.unit.ingress.test_reading import FULL, HELLO, KEY
+from tests.unit.intake.test_reading import FULL, HELLO, KEY
 from uvicorn.server import ServerState
 
 from penstock.catalogue import Catalogue
 from penstock.clock import TimerWheel
 from penstock.engine.sink import Sink
-from penstock.ingress.caller_headers import CallerHeaders
-from penstock.ingress.client_protocol import ClientProtocol
-from penstock.ingress.hot import HotDoor, Ways
-from penstock.ingress.reading import RequestReader
+from penstock.ingress.http.client_protocol import ClientProtocol
+from penstock.ingress.inference.inference_endpoint import InferenceEndpoint
+from penstock.ingress.inference.ways import Ways
 from penstock.ingress.settings import Settings
+from penstock.intake.caller_headers import CallerHeaders
+from penstock.intake.request_reader import RequestReader
 from penstock.metering import PriceBook
 from penstock.policy import KeyMirror
 from penstock.policy import Settings as PolicySettings
@@ -62,17 +63,17 @@ class Worker:
         keys = KeyMirror(Store(StoreSettings(dsn="host=127.0.0.1")), clock, PolicySettings())
         keys._cell_secret = b"a cell's secret"
         catalogue = Catalogue([FULL], default_model=FULL.id)
-        reader = Reader(catalogue, keys, PriceBook(catalogue.models), Settings())
+        reader = Reader(catalogue, keys, PriceBook(catalogue.models), Settings().intake)
         self.desk = Desk()
         self.path = Path()
         ways = Ways(self.path, None, None)  # type: ignore[arg-type]
         wheel = TimerWheel(clock)
-        self.door = HotDoor(reader, ways, self.desk.endings, Settings(), wheel, clock)
+        self.door = InferenceEndpoint(reader, ways, self.desk.endings, Settings(), wheel, clock)
         config = uvicorn.Config("nothing", http=ClientProtocol, interface="asgi3", log_config=None)
         config.load_app = lambda: None  # type: ignore[method-assign]
         config.load()
         self.state = ServerState()
-        loop, found = asyncio.get_running_loop(), {"door": self.door}
+        loop, found = asyncio.get_running_loop(), {"worker": self.door}
         self.protocol = ClientProtocol(config, self.state, found, loop)
         self.wire = Wire()
         self.protocol.connection_made(self.wire)

@@ -1,7 +1,7 @@
 """Where a request went, as its caller sees it in headers."""
 
-from penstock.ingress.hot import EXPOSED_HEADERS
-from penstock.ingress.route_headers import NAMES, route_headers
+from penstock.ingress.inference.inference_endpoint import EXPOSED_HEADERS
+from penstock.ingress.inference.route_headers import NAMES, route_headers
 from penstock.records.request import RequestEnd
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import BodyTooLarge, InvalidRequest
-from penstock.ingress.upload_form import UploadForm
+from penstock.ingress.pages.upload_form import UploadForm
 
 TYPE = b'multipart/form-data; boundary="xyz"'
 PURPOSE = b'content-disposition: form-data; name="purpose"\r\n\r\nbatch'

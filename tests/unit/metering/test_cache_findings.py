@@ -6,7 +6,7 @@ import pytest
 
 from penstock.metering.reports.cache_findings import cache_answer
 from penstock.metering.reports.rows import ATTEMPT_COLUMNS, request_answer
-from penstock.wire.cache import CacheAnswer
+from penstock.wire.resources.cache_findings import CacheAnswer
 
 ORDINARY: dict[str, Any] = {
     **dict.fromkeys(ATTEMPT_COLUMNS, ""),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidRequest
-from penstock.wire.usage_query import (
+from penstock.wire.resources.usage_query import (
     ROWS_MAX,
     Label,
     Step,

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock import errors
-from penstock.puller.judging import Verdict, as_job_failure, is_replica_at_fault, judge
+from penstock.puller.failure_verdict import Verdict, as_job_failure, is_replica_at_fault, judge
 
 
 @pytest.mark.parametrize(

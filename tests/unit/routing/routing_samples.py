@@ -10,6 +10,7 @@ from penstock.records.request import InferenceRequest, RequestId
 from penstock.records.signal import Signal
 from penstock.records.usage import Usage
 from penstock.routing import Route, Router, Settings
+from penstock.testing.sample_request import sample_request
 from penstock.wire.prompt.chain import digest
 
 MODEL = Model(ModelId("m"), Family.OPENAI, 100_000, Recipe(("x",)))
@@ -77,7 +78,7 @@ def a_request(*parts: str, **fields: Any) -> InferenceRequest:
         "session": f"session-{key}" if key else "", "session_key": key,
         "prompt_tokens_estimate": 100, **fields,
     }  # fmt: skip
-    return InferenceRequest(**given)
+    return sample_request(**given)
 
 
 def a_router(*members: Replica, **fields: Any) -> Router:

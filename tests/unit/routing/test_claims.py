@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.records.signal import LoadClaim
-from penstock.routing.claims import Claims
+from penstock.routing.peer_loads import Claims
 
 CAPACITY = 10_000
 counts = st.integers(0, 2**40) | st.just(0)

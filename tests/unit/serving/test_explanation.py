@@ -11,7 +11,7 @@ from penstock.errors import NoReplica
 from penstock.records.signal import PeerState
 from penstock.routing import Router, Settings
 from penstock.serving.explanation import Explainer
-from penstock.wire.routing import RoutingAnswer
+from penstock.wire.resources.routing import RoutingAnswer
 
 FIRST = ("tools", "system", "hello")
 SECOND = (*FIRST, "hi", "and now?")

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from penstock.telemetry.counters import Labels
 from penstock.telemetry.metrics import OTHER
-from penstock.telemetry.turns import Turns
+from penstock.telemetry.session_growth import Turns
 
 
 def test_growth_is_since_the_turn_before_of_the_same_session() -> None:

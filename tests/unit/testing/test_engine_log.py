@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from penstock.testing.engine_log import EngineLog, Entry
+from penstock.testing.scripted_engine.engine_log import EngineLog, Entry
 
 
 def test_its_file_has_a_line_when_a_request_begins_and_one_when_it_ends(tmp_path: Path) -> None:

@@ -9,16 +9,20 @@ from typing import Any
 
 import pytest
 
-from penstock.testing.answer_shape import AnswerHead
-from penstock.testing.answer_usage import Usage
-from penstock.testing.chat_request import read_chat, read_completion
-from penstock.testing.embeddings_request import read_embeddings
-from penstock.testing.embeddings_shapes import EmbeddingsShape
-from penstock.testing.engine_request import EngineRequest, RequestRefusedError, Served
-from penstock.testing.messages_request import read_messages
-from penstock.testing.responses_request import read_responses
-from penstock.testing.script import PLAIN
-from penstock.testing.scripted_answers import compose
+from penstock.testing.scripted_engine.answer_shape import AnswerHead
+from penstock.testing.scripted_engine.answer_usage import Usage
+from penstock.testing.scripted_engine.chat_request import read_chat, read_completion
+from penstock.testing.scripted_engine.embeddings_request import read_embeddings
+from penstock.testing.scripted_engine.embeddings_shapes import EmbeddingsShape
+from penstock.testing.scripted_engine.engine_request import (
+    EngineRequest,
+    RequestRefusedError,
+    Served,
+)
+from penstock.testing.scripted_engine.messages_request import read_messages
+from penstock.testing.scripted_engine.responses_request import read_responses
+from penstock.testing.scripted_engine.script import PLAIN
+from penstock.testing.scripted_engine.scripted_answers import compose
 
 SERVED = Served("m", 200)
 CHAT_TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}

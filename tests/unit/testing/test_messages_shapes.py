@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from penstock.testing.answer_shape import AnswerHead
-from penstock.testing.answer_usage import Usage
-from penstock.testing.engine_request import EngineRequest, Served
-from penstock.testing.messages_request import read_messages
-from penstock.testing.messages_shapes import MessagesShape
-from penstock.testing.scripted_answers import Answer, ToolCall
+from penstock.testing.scripted_engine.answer_shape import AnswerHead
+from penstock.testing.scripted_engine.answer_usage import Usage
+from penstock.testing.scripted_engine.engine_request import EngineRequest, Served
+from penstock.testing.scripted_engine.messages_request import read_messages
+from penstock.testing.scripted_engine.messages_shapes import MessagesShape
+from penstock.testing.scripted_engine.scripted_answers import Answer, ToolCall
 
 STREAM = """\
 event: message_start

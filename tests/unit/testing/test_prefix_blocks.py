@@ -1,6 +1,6 @@
 """The imitation of a prefix cache."""
 
-from penstock.testing.prefix_blocks import PrefixBlocks, count_tokens
+from penstock.testing.scripted_engine.prefix_blocks import PrefixBlocks, count_tokens
 
 BLOCK = 64
 

@@ -4,12 +4,12 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from penstock.testing.answer_shape import AnswerHead
-from penstock.testing.answer_usage import Usage
-from penstock.testing.engine_request import EngineRequest, Served
-from penstock.testing.responses_request import read_responses
-from penstock.testing.responses_shapes import ResponsesShape
-from penstock.testing.scripted_answers import Answer, ToolCall
+from penstock.testing.scripted_engine.answer_shape import AnswerHead
+from penstock.testing.scripted_engine.answer_usage import Usage
+from penstock.testing.scripted_engine.engine_request import EngineRequest, Served
+from penstock.testing.scripted_engine.responses_request import read_responses
+from penstock.testing.scripted_engine.responses_shapes import ResponsesShape
+from penstock.testing.scripted_engine.scripted_answers import Answer, ToolCall
 
 STREAM = """\
 event: response.created

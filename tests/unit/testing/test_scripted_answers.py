@@ -3,10 +3,20 @@
 import msgspec
 import pytest
 
-from penstock.testing.chat_request import read_chat
-from penstock.testing.engine_request import EngineRequest, RequestRefusedError, Served
-from penstock.testing.script import PLAIN, Script, ScriptError, read_control, read_script
-from penstock.testing.scripted_answers import compose, minimal_instance
+from penstock.testing.scripted_engine.chat_request import read_chat
+from penstock.testing.scripted_engine.engine_request import (
+    EngineRequest,
+    RequestRefusedError,
+    Served,
+)
+from penstock.testing.scripted_engine.script import (
+    PLAIN,
+    Script,
+    ScriptError,
+    read_control,
+    read_script,
+)
+from penstock.testing.scripted_engine.scripted_answers import compose, minimal_instance
 
 SERVED = Served("m", 100)
 WEATHER = {

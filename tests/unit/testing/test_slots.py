@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from penstock.testing.slots import QueueFullError, Slots
+from penstock.testing.scripted_engine.slots import QueueFullError, Slots
 
 
 async def test_waiting_requests_run_by_priority_then_arrival() -> None:

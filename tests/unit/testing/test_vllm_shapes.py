@@ -2,12 +2,12 @@
 
 import pytest
 
-from penstock.testing.answer_usage import Usage
-from penstock.testing.chat_request import read_chat, read_completion
-from penstock.testing.engine_request import EngineRequest, Served
-from penstock.testing.scripted_answers import Answer, ToolCall
-from penstock.testing.token_stream import TokenStream
-from penstock.testing.vllm_shapes import (
+from penstock.testing.scripted_engine.answer_usage import Usage
+from penstock.testing.scripted_engine.chat_request import read_chat, read_completion
+from penstock.testing.scripted_engine.engine_request import EngineRequest, Served
+from penstock.testing.scripted_engine.scripted_answers import Answer, ToolCall
+from penstock.testing.scripted_engine.token_stream import TokenStream
+from penstock.testing.scripted_engine.vllm_shapes import (
     FINGERPRINT,
     ChunkWriter,
     error_body,

@@ -6,7 +6,7 @@ The unit tests run these cases on the sources, the integration tests on the comp
 import httptools
 from hypothesis import strategies as st
 
-from penstock.wire.known_head import Headers, KnownHead
+from penstock.wire.http.known_head import Headers, KnownHead
 
 REQUEST_LINE = b"POST /v1/chat/completions HTTP/1.1\r\n"
 STATUS_LINE = b"HTTP/1.1 200 OK\r\n"

@@ -8,11 +8,11 @@ import pytest
 from penstock.errors import BadBase64, InvalidRequest
 from penstock.records.model import Capability
 from penstock.records.prompt_chain import PromptChain
-from penstock.wire.anthropic import read_messages
+from penstock.wire.apis.anthropic import read_messages
+from penstock.wire.apis.prompt_request import PromptRequest
 from penstock.wire.json_body import read_fields, write_fields
 from penstock.wire.prompt.chain import prompt_chain
 from penstock.wire.prompt.family import PromptFamilies
-from penstock.wire.prompt_request import PromptRequest
 
 NO_HOSTS = frozenset[str]()
 USER = {"role": "user", "content": "hi"}

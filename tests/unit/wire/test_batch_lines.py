@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.clock import new_id
-from penstock.wire.batches import (
+from penstock.wire.resources.batches import (
     AnswerLine,
     LineResponse,
     answer_line,

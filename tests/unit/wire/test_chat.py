@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from penstock.errors import Error, InvalidRequest
 from penstock.records.model import Capability
-from penstock.wire.chat import read_chat
+from penstock.wire.apis.chat import read_chat
+from penstock.wire.apis.prompt_request import PromptRequest
 from penstock.wire.json_body import DEPTH_MAX, read_fields, write_fields
-from penstock.wire.prompt_request import PromptRequest
 
 MESSAGES = [{"role": "user", "content": "hi"}]
 NO_HOSTS = frozenset[str]()

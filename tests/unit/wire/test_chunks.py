@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.wire.chunks import chunk, chunk_line, only_chunk
+from penstock.wire.http.chunks import chunk, chunk_line, only_chunk
 
 
 @pytest.mark.parametrize("size", [1, 15, 16, 17, 254, 255, 256, 257, 4094, 4095, 4096, 70_000])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.wire.failed_response import failed_response
+from penstock.wire.apis.failed_response import failed_response
 
 ERROR = ("engine_lost", "It went away.")
 CREATED = (

@@ -5,7 +5,7 @@ import pytest
 from penstock.clock import new_id
 from penstock.errors import InvalidRequest
 from penstock.records.job import JobState
-from penstock.wire.jobs import JOBS_DEFAULT, is_id, read_jobs_asked
+from penstock.wire.resources.jobs import JOBS_DEFAULT, is_id, read_jobs_asked
 
 # Written out: tests have the same names in each run, or they could not run on several cores.
 ID = "01a1e691-81b0-7b41-9a9e-f1aa3a76fcd8"

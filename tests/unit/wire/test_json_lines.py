@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.wire.json_lines import lines_of
+from penstock.wire.resources.json_lines import lines_of
 
 
 async def _pieces(data: bytes, ends: list[int]) -> AsyncIterator[bytes]:

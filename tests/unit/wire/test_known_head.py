@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.unit.wire import cut_heads
 from tests.unit.wire.cut_heads import DATES, REQUEST_LINE, STATUS_LINE, check_read, learned, message
 
-from penstock.wire.known_head import KnownHead
+from penstock.wire.http.known_head import KnownHead
 
 REQUEST = message(REQUEST_LINE, b"{}", more=b"authorization: Bearer one\r\n")
 

@@ -6,8 +6,8 @@ import msgspec
 
 from penstock.records.model import Capability, Family, Model, ModelId, Recipe
 from penstock.records.price import Prices
-from penstock.wire.errors import openai_type
-from penstock.wire.models import found_model, openai_model
+from penstock.wire.resources.errors import openai_type
+from penstock.wire.resources.models import found_model, openai_model
 
 TODAY = date(2026, 11, 15)
 KIMI = Model(

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from penstock.wire.native_stream import native_events
+from penstock.wire.apis.native_stream import native_events
 
 DONE = b"data: [DONE]\n\n"
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}

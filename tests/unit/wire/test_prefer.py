@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.wire.prefer import Preference, read_prefer
+from penstock.wire.http.prefer import Preference, read_prefer
 
 
 @pytest.mark.parametrize(

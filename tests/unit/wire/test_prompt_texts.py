@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from penstock.errors import EngineFailed, InvalidRequest
 from penstock.records.model import Capability
-from penstock.wire.completions import read_completions
-from penstock.wire.embeddings import read_embeddings, workers_ai_embeddings
+from penstock.wire.apis.completions import read_completions
+from penstock.wire.apis.embeddings import read_embeddings, workers_ai_embeddings
+from penstock.wire.apis.prompt_request import PromptRequest
 from penstock.wire.json_body import read_fields
 from penstock.wire.prompt.chain import prompt_chain
-from penstock.wire.prompt_request import PromptRequest
 
 NO_HOSTS = frozenset[str]()
 CHAT = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x/"}}]}

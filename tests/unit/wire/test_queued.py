@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from penstock.errors import InvalidRequest
+from penstock.wire.apis.queued import ItemAnswer, ItemError, read_queue_input, wants_queue
 from penstock.wire.json_body import read_fields, write_fields
-from penstock.wire.queued import ItemAnswer, ItemError, read_queue_input, wants_queue
 
 
 def read(body: dict[str, Any], items_max: int = 3) -> Any:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from penstock.errors import InvalidRequest
+from penstock.wire.apis.response_format import is_structured, normalised
 from penstock.wire.json_body import read_fields
-from penstock.wire.response_format import is_structured, normalised
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
 

@@ -11,12 +11,12 @@ from msgspec import Raw
 from penstock.errors import Error, InvalidRequest, StateUnavailable
 from penstock.records.model import Capability
 from penstock.records.prompt_chain import PromptChain
-from penstock.wire.hosted_tools import drop_hosted_tools, drop_namespaces
+from penstock.wire.apis.hosted_tools import drop_hosted_tools, drop_namespaces
+from penstock.wire.apis.prompt_request import PromptRequest
+from penstock.wire.apis.responses import read_responses
 from penstock.wire.json_body import read_fields, write_fields
 from penstock.wire.prompt.chain import prompt_chain
 from penstock.wire.prompt.family import PromptFamilies
-from penstock.wire.prompt_request import PromptRequest
-from penstock.wire.responses import read_responses
 
 NO_HOSTS = frozenset[str]()
 TOOL = {"type": "function", "name": "f", "parameters": {}}

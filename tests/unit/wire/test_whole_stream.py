@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from penstock.errors import EngineFailed
-from penstock.wire.native_stream import native_events
-from penstock.wire.whole_stream import whole_events
+from penstock.wire.apis.native_stream import native_events
+from penstock.wire.apis.whole_stream import whole_events
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
 CALL = {

@@ -9,8 +9,8 @@ import pytest
 
 from penstock.errors import EngineFailed, Error, InvalidRequest, LoraUnsupported
 from penstock.records.model import Capability, Family, Model, ModelId, Recipe
+from penstock.wire.apis.workers_ai import chat_fields, envelope, native_json_result, native_result
 from penstock.wire.json_body import read_fields, write_fields
-from penstock.wire.workers_ai import chat_fields, envelope, native_json_result, native_result
 
 
 def model(family: Family = Family.OPENAI, *capabilities: Capability) -> Model:

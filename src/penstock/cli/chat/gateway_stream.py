@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.http_call import HttpCaller, connection_to
-from penstock.wire.errors import OpenAIErrorAnswer
+from penstock.wire.resources.errors import OpenAIErrorAnswer
 
 # A long prompt may take minutes to its first word; comments hold the line meanwhile.
 _SILENCE_SECONDS: Final = 120.0

@@ -57,7 +57,7 @@ async def demo_cell(plan: DemoPlan, engines: tuple[str, ...]) -> AsyncIterator[D
         settings.write_text(_settings(plan, engines))
         with open_log(folder / "up.log") as log:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "penstock.cli.demo.cell_process", str(os.getpid())),
+                *(sys.executable, "-m", "penstock.cli.demo_cell_process", str(os.getpid())),
                 *("--config", str(settings), "up", "--state", str(folder / "state")),
                 *("--port", "0", "--metrics-port", "0", "--json"),
                 env=_environment(),

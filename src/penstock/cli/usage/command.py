@@ -20,7 +20,7 @@ from penstock.metering.reports.export_file import opened_file
 from penstock.metering.reports.focus import focus_row
 from penstock.metering.reports.usage_reports import UsageReports
 from penstock.policy import AccountBook
-from penstock.wire.usage_query import read_period, read_session_query, read_usage_query
+from penstock.wire.resources.usage_query import read_period, read_session_query, read_usage_query
 
 app = typer.Typer(help="Show what was used and what it cost.", invoke_without_command=True)
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from penstock.wire.usage import SessionAnswer, Turn, UsageAnswer, UsageRow
+from penstock.wire.resources.usage import SessionAnswer, Turn, UsageAnswer, UsageRow
 
 # Counts by reason do not fit a table's cell; they are in the JSON.
 _LEFT_OUT = frozenset({"start", "labels", "refusals"})

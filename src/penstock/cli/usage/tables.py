@@ -7,7 +7,13 @@ from rich.text import Text
 
 from penstock.cli.output import console, error_console
 from penstock.cli.usage.figures import NOTHING, bar, dollars, milliseconds, percent, short
-from penstock.wire.usage import AttemptAnswer, RequestAnswer, SessionAnswer, UsageAnswer, UsageRow
+from penstock.wire.resources.usage import (
+    AttemptAnswer,
+    RequestAnswer,
+    SessionAnswer,
+    UsageAnswer,
+    UsageRow,
+)
 
 # With this bar a table by account, whose ids have 32 characters, just fits into 80 columns.
 _BAR = 6

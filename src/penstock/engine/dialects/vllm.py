@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Raw
 
 from penstock.engine.dialects.vllm_calls import CALLS, Call
+from penstock.records.decimals import whole
 from penstock.records.request import InferenceRequest
-from penstock.wire.decimals import whole
 from penstock.wire.json_body import Fields, is_given
 
 # Ours to set, labels that are not the engine's business, and what only another engine may say.
@@ -38,7 +38,7 @@ def request_body(request: InferenceRequest, served_name: Raw) -> list[bytes | Ra
     already.
     """
     call = CALLS[request.api]
-    fields = request.body
+    fields = request.prompt.body
     # vLLM would go on to the end of the context; where less is left it stops there by itself.
     is_unlimited = bool(call.output_limits) and not _is_limited(fields, call)
     # One that is null is left out where it stands.
@@ -49,7 +49,7 @@ def request_body(request: InferenceRequest, served_name: Raw) -> list[bytes | Ra
         b',"model":',
         served_name,
         b',"cache_salt":"',
-        request.cache_salt.encode(),
+        request.prompt.cache_salt.encode(),
         b'"',
     ]
     for name, value in fields.items():
@@ -67,16 +67,16 @@ def request_body(request: InferenceRequest, served_name: Raw) -> list[bytes | Ra
         pieces.append(whole(request.model.default_output_tokens))
     if call.fixed:
         pieces.append(call.fixed)
-    if request.is_stream and call.has_stream_options:
+    if request.prompt.is_stream and call.has_stream_options:
         pieces.append(_ASK_FOR_USAGE)
-    if request.engine_priority:
+    if request.placement.engine_priority:
         # vLLM refuses any but 0 unless it was started with `--scheduling-policy priority`.
-        pieces.append(b',"priority":%d' % request.engine_priority)
+        pieces.append(b',"priority":%d' % request.placement.engine_priority)
     if call.id_prefix:
         pieces.append(b',"request_id":"%s%s"' % (call.id_prefix, request.id.encode()))
-    if request.session:
+    if request.labels.session:
         # The key, not the name: two accounts may use one name, and the engine must tell them apart.
-        pieces.append(b',"session_id":"%016x"' % request.session_key)
+        pieces.append(b',"session_id":"%016x"' % request.placement.session_key)
     pieces.append(b"}")
     whole_body.append(b"".join(pieces))
     return whole_body

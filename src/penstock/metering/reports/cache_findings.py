@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from penstock.records.prompt_chain import SYSTEM, TOOLS
-from penstock.wire.cache import CacheAnswer, CacheFinding
-from penstock.wire.usage import AttemptAnswer, RequestAnswer
+from penstock.wire.resources.cache_findings import CacheAnswer, CacheFinding
+from penstock.wire.resources.usage import AttemptAnswer, RequestAnswer
 
 # Routing estimates by bytes, and engines count in blocks: less than this share is a real loss.
 _AS_EXPECTED: Final = 0.8

@@ -13,7 +13,7 @@ from penstock.metering.reports.focus import Charge, Kind
 from penstock.metering.reports.usage_reports import check_period
 from penstock.metering.settings import Settings
 from penstock.store import Store
-from penstock.wire.usage_query import Period
+from penstock.wire.resources.usage_query import Period
 
 PAGE_ROWS: Final = 5000
 

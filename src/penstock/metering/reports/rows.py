@@ -9,7 +9,7 @@ from penstock.metering.reports.statement import knows_refusals
 from penstock.metering.reports.sums import BUCKETS, NAMES
 from penstock.records.price import ONCE, Price, cost_nanousd
 from penstock.records.usage import Usage
-from penstock.wire.usage import (
+from penstock.wire.resources.usage import (
     AttemptAnswer,
     Calculation,
     ChargeLine,
@@ -17,7 +17,7 @@ from penstock.wire.usage import (
     Turn,
     UsageRow,
 )
-from penstock.wire.usage_query import UsageQuery
+from penstock.wire.resources.usage_query import UsageQuery
 
 # Of `usage_attempts`, in the order of AttemptAnswer's fields.
 ATTEMPT_COLUMNS: Final = tuple(

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from penstock.metering.reports.sums import NAMES, OF_ATTEMPTS, OF_HOURS
-from penstock.wire.usage_query import Label, UsageQuery
+from penstock.wire.resources.usage_query import Label, UsageQuery
 
 # Refusals are counted before anything else is known of a request.
 _REFUSAL_LABELS: Final = frozenset({Label.ACCOUNT, Label.KEY})

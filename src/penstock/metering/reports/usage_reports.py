@@ -21,8 +21,8 @@ from penstock.metering.reports.rows import (
 from penstock.metering.reports.statement import usage_statement
 from penstock.metering.settings import Settings
 from penstock.store import Store, Transaction
-from penstock.wire.usage import RequestAnswer, SessionAnswer, UsageAnswer
-from penstock.wire.usage_query import SessionQuery, UsageQuery
+from penstock.wire.resources.usage import RequestAnswer, SessionAnswer, UsageAnswer
+from penstock.wire.resources.usage_query import SessionQuery, UsageQuery
 
 # A gateway's pool has few connections, and the drain and the mirrors live on them.
 AT_ONCE_MAX = 2

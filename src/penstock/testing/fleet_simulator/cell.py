@@ -13,10 +13,10 @@ from penstock.testing.fleet_simulator.block_cache import BLOCK_TOKENS
 from penstock.testing.fleet_simulator.engine_constants import EngineConstants
 from penstock.testing.fleet_simulator.fleet import Fleet
 from penstock.testing.fleet_simulator.flight import Flight, TraceRequest, depart
+from penstock.testing.fleet_simulator.peer_rules.peer_gateway import AllKnowingGateway, PeerGateway
+from penstock.testing.fleet_simulator.peer_rules.rules import CACHE_AWARE, build_rule
 from penstock.testing.fleet_simulator.penstock_gateway import PenstockGateway, SimulatedRoster
 from penstock.testing.fleet_simulator.simulation import Gateway, Simulation
-from penstock.testing.peer_rules.peer_gateway import AllKnowingGateway, PeerGateway
-from penstock.testing.peer_rules.rules import CACHE_AWARE, build_rule
 
 PENSTOCK = "penstock"
 

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from penstock.puller.headroom import Headroom, Observation
 from penstock.puller.settings import Settings
 from penstock.records.signal import EngineClaim, LoadClaim
-from penstock.routing.claims import Claims
+from penstock.routing.peer_loads import Claims
 from penstock.testing.fleet_simulator.block_cache import BLOCK_TOKENS
 from penstock.testing.fleet_simulator.engine_model import SimulatedEngine
 from penstock.testing.fleet_simulator.flex_jobs import JobQueue

@@ -17,7 +17,8 @@ from penstock.routing import Route, Router, Settings
 from penstock.testing.fleet_simulator.block_cache import BLOCK_TOKENS
 from penstock.testing.fleet_simulator.fleet import Fleet
 from penstock.testing.fleet_simulator.flight import Flight
-from penstock.testing.peer_rules.load_rules import mix
+from penstock.testing.fleet_simulator.peer_rules.load_rules import mix
+from penstock.testing.sample_request import sample_request
 
 MODEL = Model(
     id=ModelId("simulated"), family=Family.OPENAI, context_tokens=10**6, recipe=Recipe(command=())
@@ -156,7 +157,7 @@ def request_of(flight: Flight, *, is_strict: bool = False) -> InferenceRequest:
     if rest:
         links.append(_link(-1 - flight.number))
         sizes.append(rest * _BYTES_PER_TOKEN)
-    return InferenceRequest(
+    return sample_request(
         id=RequestId(str(flight.number)),
         account=AccountId("simulated"),
         key=KeyId("simulated"),

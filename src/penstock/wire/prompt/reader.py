@@ -12,7 +12,7 @@ from penstock.wire.prompt.learning import learn
 from penstock.wire.prompt.media import Media
 from penstock.wire.prompt.memory import PromptMemory
 from penstock.wire.prompt.parsed_body import ParsedBody
-from penstock.wire.prompt.suffix import read_suffix
+from penstock.wire.prompt.prompt_suffix import read_suffix
 
 
 class PromptReader:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from penstock.errors import InvalidRequest
-from penstock.wire.chat import read_chat
+from penstock.wire.apis.chat import read_chat
 from penstock.wire.json_body import COUNTED_BYTES, Fields, read_fields, write_fields
 from penstock.wire.prompt.chat_body import KEPT_BYTES_MAX, KEPT_MAX, ChatBodyReader
 from penstock.wire.prompt.message_media import decode_messages

@@ -5,13 +5,13 @@ import json
 import msgspec
 import pytest
 
-from penstock.wire.chat import read_chat
+from penstock.wire.apis.chat import read_chat
 from penstock.wire.prompt.chain import prompt_chain
 from penstock.wire.prompt.chat_body import ChatBodyReader
 from penstock.wire.prompt.known_prompt import KnownPrompt
 from penstock.wire.prompt.learning import WEIGHT_EACH_MAX, learn
 from penstock.wire.prompt.memory import LARGE_BYTES
-from penstock.wire.prompt.suffix import read_suffix
+from penstock.wire.prompt.prompt_suffix import read_suffix
 
 PAD = "x" * LARGE_BYTES
 ROOT = 5

@@ -3,7 +3,7 @@
 import msgspec
 
 from penstock.records.prompt_chain import PromptChain
-from penstock.wire.chat import read_chat
+from penstock.wire.apis.chat import read_chat
 from penstock.wire.prompt.chain import prompt_chain
 from penstock.wire.prompt.media import Media
 from penstock.wire.prompt.memory import LARGE_BYTES

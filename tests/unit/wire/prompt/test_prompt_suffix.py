@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from penstock.errors import Error
 from penstock.wire.json_body import COUNTED_BYTES, VALUES_MAX, read_fields
-from penstock.wire.prompt import suffix
+from penstock.wire.prompt import prompt_suffix
 from penstock.wire.prompt.known_prompt import KnownPrompt
 from penstock.wire.prompt.message_media import decode_messages
 from penstock.wire.prompt.parsed_body import ParsedBody
-from penstock.wire.prompt.suffix import read_suffix
+from penstock.wire.prompt.prompt_suffix import read_suffix
 
 BEFORE = b'{"model":"m","messages":'
 KNOWN = b'[{"role":"user","content":"x"} , {"role":"assistant","content":"y"}'
@@ -118,7 +118,7 @@ def test_another_prompt_behind_it_is_left_to_the_plain_way(rest: bytes) -> None:
 
 
 def test_nobody_can_write_what_stands_for_the_known_ones() -> None:
-    stand_in = suffix._KNOWN_ONE
+    stand_in = prompt_suffix._KNOWN_ONE
     assert len(stand_in) >= 32
     assert read(b'],"messages":' + stand_in.replace(stand_in[3:19], b"0" * 16) + b"]}") is None
 

@@ -1,0 +1,42 @@
+"""Builds files and batches for one gateway worker: their pages, and the loop that reads batches."""
+
+import msgspec
+
+from penstock.clock import Clock
+from penstock.ingress.jobs.batch_intake import BatchIntake, IntakeRooms, Keys
+from penstock.ingress.jobs.batch_reading import ReadingRooms
+from penstock.ingress.pages.batch_pages import BatchPages, BatchRooms
+from penstock.ingress.pages.file_pages import DAY_SECONDS, FilePages
+from penstock.ingress.settings import Settings
+from penstock.intake.request_reader import RequestReader
+from penstock.jobs.submission import JobDesk
+from penstock.queue.batch_output import BatchWriter, Keeping
+from penstock.queue.files import Files
+from penstock.store import Objects, Store
+
+
+class BatchNeeds(msgspec.Struct, frozen=True):
+    """What a worker has built before."""
+
+    store: Store
+    objects: Objects
+    desk: JobDesk
+    reader: RequestReader
+    keys: Keys
+
+
+class BatchParts:
+    """`files` and `batches` are pages; a worker runs the loop of `intake`."""
+
+    def __init__(self, needs: BatchNeeds, settings: Settings, clock: Clock) -> None:
+        store, reader, desk = needs.store, needs.reader, needs.desk
+        files = Files(store, needs.objects, clock)
+        keeping = Keeping(
+            lease_seconds=settings.batch_lease_seconds,
+            files_seconds=settings.files_keep_days * DAY_SECONDS,
+        )
+        writer = BatchWriter(store, needs.objects, clock, keeping)
+        reading = ReadingRooms(store, files, reader, desk)
+        self.files = FilePages(reader, files, settings)
+        self.batches = BatchPages(reader, BatchRooms(store, files, desk), settings, clock)
+        self.intake = BatchIntake(IntakeRooms(reading, needs.keys, writer), settings, clock)

@@ -1,0 +1,48 @@
+"""Gathers one gateway worker's metrics from its rooms."""
+
+from collections.abc import Mapping
+
+from penstock.app.gateway_rooms import GatewayRooms
+from penstock.records.limit import Measure, Period, Scope
+from penstock.serving.routing_counts import count_routing
+from penstock.telemetry.metrics import Gauges, Snapshot
+
+
+def snapshot(rooms: GatewayRooms) -> Snapshot:
+    """All metrics of this worker, as they are now."""
+    ready = {model.id: len(rooms.roster.ready(model.id)) for model in rooms.catalogue.models}
+    gauges = Gauges(
+        waiting={str(model): count for model, count in rooms.gate.waiting().items()},
+        ready_replicas={str(model): count for model, count in ready.items() if count},
+        ejected_replicas=len(rooms.router.ejections),
+        client_connections=rooms.endpoint.connections,
+        engine_connections=rooms.clients.open_connections(),
+        sums=_sums(rooms),
+        limits={
+            "penstock_limit_refusals_total": _by_kind(rooms.limits.refusals),
+            "penstock_limit_warnings_total": _by_kind(rooms.limits.warnings),
+        },
+        cell=rooms.figures.latest,
+    )
+    count_routing(gauges, rooms.router, rooms.exchange)
+    return rooms.metrics.snapshot(gauges)
+
+
+def _sums(rooms: GatewayRooms) -> dict[str, int]:
+    return {
+        "penstock_log_lines_dropped_total": rooms.log_writer.lines_dropped,
+        "penstock_event_streams": rooms.feed.streams,
+        "penstock_leases_held": rooms.limits.leases_held,
+        "penstock_lease_round_trips_total": rooms.limits.lease_round_trips,
+        "penstock_beyond_leases_total": rooms.limits.beyond_leases,
+        "penstock_journal_bytes": rooms.journal.bytes_held(),
+        "penstock_journal_refusals_total": rooms.journal.refused,
+        "penstock_journals_adopted_total": rooms.drain.adopted,
+        "penstock_ledger_rows_total": rooms.drain.rows_written,
+        "penstock_ledger_unwritable_total": rooms.drain.rows_unwritable,
+        "penstock_drain_failures_total": rooms.drain.failures,
+    }
+
+
+def _by_kind(counts: Mapping[tuple[Scope, Measure, Period], int]) -> dict[str, int]:
+    return {" ".join(kind): count for kind, count in counts.items()}

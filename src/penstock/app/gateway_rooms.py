@@ -1,0 +1,164 @@
+"""Builds all the rooms of one gateway worker, once."""
+
+import socket
+from pathlib import Path
+
+from penstock.admission import Gate, Limits, release_holder
+from penstock.app.batch_parts import BatchNeeds, BatchParts
+from penstock.app.flex_parts import FlexParts
+from penstock.app.job_rooms import desk_rooms
+from penstock.catalogue import load_catalogue
+from penstock.clock import Clock, TimerWheel, new_id
+from penstock.config import Config
+from penstock.events import EndpointBook, Feed, Sender
+from penstock.fleet.roster import RosterMirror
+from penstock.ingress.inference.inference_endpoint import InferenceEndpoint
+from penstock.ingress.inference.request_accounting import RequestAccounting
+from penstock.ingress.inference.ways import Ways
+from penstock.ingress.pages.event_pages import EventPages
+from penstock.ingress.pages.health import HealthPages
+from penstock.ingress.pages.model_pages import ModelPages
+from penstock.ingress.pages.pages import Pages
+from penstock.ingress.pages.routing_pages import RoutingPages
+from penstock.ingress.pages.subscription_pages import SubscriptionPages
+from penstock.ingress.pages.usage_pages import UsagePages
+from penstock.ingress.pages.webhook_pages import WebhookPages
+from penstock.intake.large_reading import ReadingThread
+from penstock.intake.request_reader import RequestReader
+from penstock.jobs.cell_figures import CellFigures
+from penstock.jobs.submission import JobDesk
+from penstock.metering import Drain, Journal, Ledger, Metering, PriceBook, Refusals
+from penstock.metering.reports.usage_reports import UsageReports
+from penstock.policy import AccountBook, KeyMirror
+from penstock.records.signal import PeerState
+from penstock.routing import Router
+from penstock.serving.explanation import Explainer
+from penstock.serving.fleet_clients import FleetClients
+from penstock.serving.probing import Prober
+from penstock.serving.request_path import Meters, RequestPath, Stages
+from penstock.signals import CellKey, Exchange, Reach, open_table, worker_identity
+from penstock.store import Objects, Store
+from penstock.telemetry.counters import Metrics
+from penstock.telemetry.log_writer import LogWriter
+from penstock.telemetry.request_log import RequestLog
+
+
+class GatewayRooms:
+    """What a worker is made of. `gateway_loops` runs it, `gateway_figures` measures it."""
+
+    def __init__(
+        self, config: Config, clock: Clock, log_writer: LogWriter, meters: Meters | None = None
+    ) -> None:
+        """`meters` takes the journal's place where a benchmark leaves metering out."""
+        self.config = config
+        self.clock = clock
+        self.log_writer = log_writer
+        self.catalogue = load_catalogue(config.catalogue)
+        self.store = Store(config.store)
+        self.objects = Objects(config.store)
+        self.keys = KeyMirror(self.store, clock, config.policy)
+        self.wheel = TimerWheel(clock)
+        self._build_routing()
+        self._build_metering()
+        self._build_serving(meters or Metering(self.journal, clock))
+        self.is_loaded = False
+
+    def _build_routing(self) -> None:
+        """What knows the replicas, and which of them a request goes to."""
+        config, clock = self.config, self.clock
+        self.roster = RosterMirror(self.store, clock, config.fleet)
+        self.table = open_table(config.signals, clock.monotonic())
+        self.identity = worker_identity(self.table)
+        self.router = Router(self.roster, config.routing, self.table, self.identity.host)
+        self.clients = FleetClients(config.engine, self.wheel, clock)
+        self.gate = Gate(self.router, config.admission, self.wheel)
+        self.prober = Prober(self.router, self.clients, clock)
+        self.reach = Reach(config.signals, config.fleet.host or socket.gethostname())
+        # Begins when the cell's key is known.
+        self.exchange: Exchange | None = None
+
+    def _build_metering(self) -> None:
+        """What counts: limits, the journal and its drain, metrics, the request log."""
+        config, telemetry = self.config, self.config.telemetry
+        holder = new_id()
+        self.limits = Limits(self.store, self.clock, config.admission, holder)
+        self.journal = Journal(Path(config.metering.journal_folder), holder, config.metering)
+        refusals = Refusals(self.store, config.metering.refusals_max)
+        ledger = Ledger(self.store, config.metering.workflows_max)
+        self.drain = Drain(self.journal, ledger, refusals, config.metering, self._release)
+        self.metrics = Metrics(telemetry.label_pairs_max, telemetry.labels_per_account_max)
+        self.request_log = RequestLog(self.log_writer.put, is_on=telemetry.log_requests)
+        self._accounting = RequestAccounting(self.metrics, self.request_log, refusals, self.clock)
+
+    def _build_serving(self, meters: Meters) -> None:
+        """What answers: the inference endpoint with its three ways, and the pages."""
+        config, clock = self.config, self.clock
+        stages = Stages(
+            limits=self.limits,
+            gate=self.gate,
+            router=self.router,
+            clients=self.clients,
+            meters=meters,
+        )
+        path = RequestPath(stages, config.serving, clock)
+        prices = PriceBook(self.catalogue.models)
+        self.reading = ReadingThread()
+        reader = RequestReader(
+            self.catalogue, self.keys, prices, config.ingress.intake, thread=self.reading
+        )
+        rooms = desk_rooms(self.store, self.objects, config)
+        desk = JobDesk(rooms, config.admission, clock)
+        self.figures = CellFigures(self.store, rooms.queue, clock)
+        self.flex = FlexParts(rooms, desk, reader, self.catalogue, config.ingress, clock)
+        needs = BatchNeeds(self.store, self.objects, desk, reader, self.keys)
+        self.batches = BatchParts(needs, config.ingress, clock)
+        self.feed = Feed(self.store, config.events)
+        ways = Ways(path, self.flex.flex, self.flex.queue)
+        self.endpoint = InferenceEndpoint(
+            reader, ways, self._accounting, config.ingress, self.wheel, clock
+        )
+        self.endpoint.write_buffer_bytes = config.engine.write_buffer_bytes
+        self.endpoint.on_drain = self.feed.end_all
+        self.pages = self._build_pages(reader)
+
+    def _build_pages(self, reader: RequestReader) -> Pages:
+        config, webhooks = self.config, self.config.webhooks
+        book = EndpointBook(self.store, webhooks)
+        return Pages(
+            models=ModelPages(reader, self.catalogue, self.roster.wanted_models, self.clock),
+            usage=UsagePages(reader, UsageReports(self.store, config.metering), self.clock),
+            health=HealthPages(
+                {"keys_loaded": lambda: self.is_loaded, "replica_ready": self._has_replica},
+                lambda: [self.reach.problem] if self.reach.problem else [],
+            ),
+            routing=RoutingPages(
+                reader,
+                Explainer(self.router, config.routing, self._peers),
+                AccountBook(self.store).find,
+                self.clock,
+            ),
+            jobs=self.flex.pages,
+            files=self.batches.files,
+            batches=self.batches.batches,
+            events=EventPages(reader, self.feed),
+            webhooks=WebhookPages(reader, book, Sender(webhooks), webhooks, self.clock),
+            subscriptions=SubscriptionPages(reader, book),
+        )
+
+    def open_exchange(self) -> Exchange:
+        """The exchange of loads with other workers; the keys must be loaded."""
+        cell = CellKey(self.keys.cell_mark(), self.keys.signal_key())
+        self.exchange = Exchange(
+            self.identity, cell, self.config.signals, self.clock, self.router, self.table
+        )
+        return self.exchange
+
+    def _has_replica(self) -> bool:
+        return any(self.roster.ready(model.id) for model in self.catalogue.models)
+
+    def _peers(self) -> PeerState:
+        return PeerState.ALONE if self.exchange is None else self.exchange.state
+
+    async def _release(self, holder: str) -> None:
+        async with self.store.transaction() as transaction:
+            await release_holder(transaction, holder)

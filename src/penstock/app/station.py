@@ -1,0 +1,245 @@
+"""Everything that runs flex work beside one keeper: built, run, and built anew when it fails.
+
+The keeper is not hurt by any of it: while this cannot run, its replicas serve what is wanted now.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from penstock import admission, metering, policy, routing
+from penstock.catalogue import Catalogue
+from penstock.clock import Clock, TimerWheel, new_id
+from penstock.engine.settings import Settings as EngineSettings
+from penstock.errors import InvalidRequest, StoreUnavailable
+from penstock.jobs.large_values import LargeValues
+from penstock.jobs.submission import JobDesk
+from penstock.metering.journal_folder import claim_folder
+from penstock.puller.complete import CompletionRooms
+from penstock.puller.counts import Counts
+from penstock.puller.job_book import JobBook
+from penstock.puller.loop import Engines, Puller
+from penstock.puller.runner import Runner
+from penstock.puller.settings import Settings
+from penstock.queue import Queue
+from penstock.records.model import ModelId
+from penstock.records.replica import Replica, ReplicaId
+from penstock.records.signal import EngineClaim
+from penstock.serving.fleet_clients import FleetClients
+from penstock.serving.request_path import RequestPath, Stages
+from penstock.serving.settings import Settings as ServingSettings
+from penstock.store import Store
+
+_FOLLOW_SECONDS = 0.2
+
+logger = logging.getLogger(__name__)
+
+
+class StationSettings(msgspec.Struct, frozen=True):
+    """Those of the rooms that a job passes through."""
+
+    puller: Settings
+    admission: admission.Settings
+    engine: EngineSettings
+    metering: metering.Settings
+    policy: policy.Settings
+    routing: routing.Settings
+    serving: ServingSettings
+
+
+class StationRooms(msgspec.Struct, frozen=True):
+    """What is there already, shared with others or not."""
+
+    store: Store
+    queue: Queue
+    values: LargeValues
+    desk: JobDesk
+    catalogue: Catalogue
+    # Raises InvalidRequest where this host cannot see what gateways put into the object store.
+    check_objects: Callable[[], Awaitable[None]]
+
+
+class Station:
+    """Made once, run once. It begins when the keeper knows its name: see `take_name`."""
+
+    def __init__(
+        self, settings: StationSettings, rooms: StationRooms, engines: Engines, clock: Clock
+    ) -> None:
+        self._settings = settings
+        self._rooms = rooms
+        self._engines = engines
+        self._clock = clock
+        self._keeper = ""
+        self._is_named = asyncio.Event()
+        self._stopping = asyncio.Event()
+        puller = settings.puller
+        bounded = msgspec.structs.replace(
+            settings.routing, links_max=puller.links_max, sessions_max=puller.sessions_max
+        )
+        # It outlives the pullers: what gateways say is heard all the time.
+        self.router = routing.Router(_OwnReplicas(engines), bounded)
+        self.puller: Puller | None = None
+        # Of all pullers there were.
+        self.counts = Counts()
+
+    def take_name(self, keeper: str) -> None:
+        self._keeper = keeper
+        self._is_named.set()
+
+    def told(
+        self, claims: Callable[[float], Sequence[EngineClaim]]
+    ) -> Callable[[float], Sequence[EngineClaim]]:
+        """What engines say, with the flex work that this keeper has in them."""
+
+        def with_own(now: float) -> list[EngineClaim]:
+            return [self._with_own(claim) for claim in claims(now)]
+
+        return with_own
+
+    def stop(self) -> None:
+        """Ask `run` to end in order."""
+        self._stopping.set()
+        if self.puller is not None:
+            self.puller.stop()
+
+    async def run(self) -> None:
+        """Until `stop`; a puller that fails is made anew after a pause."""
+        await self._named_or_stopped()
+        while not self._stopping.is_set():
+            try:
+                await self._live()
+            except StoreUnavailable:
+                logger.warning("puller waits for postgres", extra={"action": "puller_waits"})
+            except InvalidRequest as wrong:
+                extra = {"action": "puller_refused", "reason": wrong.message}
+                logger.error("puller does not start", extra=extra)  # noqa: TRY400 - told to people
+            except Exception:
+                # The loop's top: replicas are kept whatever becomes of flex work.
+                self.counts.failures += 1
+                logger.exception("puller failed", extra={"action": "puller_failed"})
+            if not self._stopping.is_set():
+                await _wait(self._stopping, self._settings.puller.restart_seconds)
+
+    async def _named_or_stopped(self) -> None:
+        while not (self._is_named.is_set() or self._stopping.is_set()):
+            await _wait(self._stopping, _FOLLOW_SECONDS)
+
+    async def _live(self) -> None:
+        """One puller's life, with all that it stands on."""
+        settings, rooms = self._settings, self._rooms
+        await rooms.check_objects()
+        keys = policy.KeyMirror(rooms.store, self._clock, settings.policy)
+        await keys.load()
+        folder = Path(settings.metering.journal_folder)
+        await asyncio.to_thread(_claim, folder, keys.cell_mark())
+        journal = metering.Journal(folder, new_id(), settings.metering)
+        ledger = metering.Ledger(rooms.store, settings.metering.workflows_max)
+        refusals = metering.Refusals(rooms.store, settings.metering.refusals_max)
+        drain = metering.Drain(journal, ledger, refusals, settings.metering, self._release)
+        wheel = TimerWheel(self._clock)
+        clients = FleetClients(settings.engine, wheel, self._clock)
+        path = self._path(clients, wheel, metering.Metering(journal, self._clock))
+        priority = settings.puller.engine_priority
+        runner = Runner(path, rooms.desk, keys, rooms.catalogue, priority)
+        completion = CompletionRooms(rooms.store, rooms.queue, ledger, rooms.values)
+        book = JobBook(
+            completion, rooms.desk, self._keeper, settings.puller, self.counts, self._clock
+        )
+        self.puller = Puller(self._engines, self.router, runner, book, settings.puller, self._clock)
+        if self._stopping.is_set():
+            self.puller.stop()
+        wheel.start()
+        try:
+            async with asyncio.TaskGroup() as group:
+                loops = [
+                    group.create_task(keys.run()),
+                    group.create_task(drain.run()),
+                    group.create_task(self._follow(clients)),
+                ]
+                await self.puller.run()
+                for loop in loops:
+                    loop.cancel()
+        finally:
+            self.puller = None
+            wheel.stop()
+            clients.close()
+            await drain.finish()
+
+    def _path(
+        self, clients: FleetClients, wheel: TimerWheel, meters: metering.Metering
+    ) -> RequestPath:
+        settings = self._settings
+        stages = Stages(
+            # What a job may use was reserved when it was submitted, and headroom let it on.
+            limits=admission.NoLimits(),
+            gate=admission.Gate(_AlwaysFree(), settings.admission, wheel),
+            router=self.router,
+            clients=clients,
+            meters=meters,
+        )
+        # Another replica is another claim: the queue tries again, not the path.
+        serving = msgspec.structs.replace(settings.serving, retries_max=0)
+        return RequestPath(stages, serving, self._clock)
+
+    async def _follow(self, clients: FleetClients) -> None:
+        """Replicas come and go. Their health is the keeper's to judge, not the path's."""
+        seen: Sequence[Replica] = ()
+        while True:
+            ready = self._engines.ready()
+            if ready != seen:
+                seen = ready
+                clients.keep_only(ready)
+                self.router.keep_only(ready)
+            for replica in ready:
+                self.router.ejections.restore(replica.id)
+            await asyncio.sleep(_FOLLOW_SECONDS)
+
+    async def _release(self, holder: str) -> None:
+        async with self._rooms.store.transaction() as transaction:
+            await admission.release_holder(transaction, holder)
+
+    def _with_own(self, claim: EngineClaim) -> EngineClaim:
+        known = self.router.knowledge.find(ReplicaId(claim.replica))
+        if known is None or not known.own.in_flight:
+            return claim
+        own = known.own
+        return msgspec.structs.replace(
+            claim, own_requests=own.in_flight, own_tokens=own.prompt_tokens
+        )
+
+
+class _OwnReplicas:
+    """This keeper's replicas as routing's roster."""
+
+    def __init__(self, engines: Engines) -> None:
+        self._engines = engines
+
+    def ready(self, model: ModelId) -> tuple[Replica, ...]:
+        return tuple(each for each in self._engines.ready() if each.model == model)
+
+    def find(self, replica: ReplicaId) -> Replica | None:
+        return next((each for each in self._engines.ready() if each.id == replica), None)
+
+
+class _AlwaysFree:
+    """Whether a replica has room for a job was decided before the job was claimed."""
+
+    def free(self, model: ModelId) -> bool:
+        del model
+        return True
+
+
+def _claim(folder: Path, mark: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    claim_folder(folder, mark)
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return

@@ -1,0 +1,1 @@
+"""Serves inference requests and shapes their answers."""

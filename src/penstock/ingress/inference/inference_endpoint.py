@@ -1,0 +1,290 @@
+"""Serves inference on all API surfaces: reads a request, runs or queues it, accounts for its end.
+
+It knows no ASGI: it takes an `Exchange` (headers, body, and a way to write) and leaves no request
+without an answer, a log line and a count.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import UNSET
+
+from penstock.clock import Clock, TimerWheel, new_id
+from penstock.errors import Aborted, Error, InternalError, OverLimit, Refused
+from penstock.ingress import error_response
+from penstock.ingress.http.exchange import JSON, Exchange
+from penstock.ingress.http.worker_connections import WorkerConnections
+from penstock.ingress.inference.api_shapers import shaper_for
+from penstock.ingress.inference.async_offer import async_offer
+from penstock.ingress.inference.client_writer import AnswerTerms, ClientWriter, KeepaliveTimer
+from penstock.ingress.inference.request_accounting import RequestAccounting
+from penstock.ingress.inference.route_headers import NAMES as ROUTE_HEADERS
+from penstock.ingress.inference.ways import FlexCaller, Ways
+from penstock.ingress.settings import Settings
+from penstock.intake.caller_headers import CallerHeaders
+from penstock.intake.large_reading import INLINE_BYTES_MAX
+from penstock.intake.opened_request import Delivery, OpenedRequest
+from penstock.intake.request_reader import RequestReader
+from penstock.intake.routes import RequestRoute, Surface, find_route, is_messages, surface_of
+from penstock.records.price import Tier
+from penstock.records.prompt_chain import LINKS_MAX
+from penstock.records.request import Api, InferenceRequest, Outcome, RequestEnd, RequestId
+from penstock.serving.shaping import RenamedReasoning, Shaper, Steps
+
+# What scripts in a browser may read of our headers.
+EXPOSED_HEADERS: Final = (
+    "x-request-id", "retry-after", "x-should-retry", "x-penstock-cost-usd",
+    "x-penstock-limit-warning", "x-ratelimit-limit-requests", "x-ratelimit-remaining-requests",
+    "x-ratelimit-reset-requests", "x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens",
+    "x-ratelimit-reset-tokens", "location", "preference-applied", *ROUTE_HEADERS,
+)  # fmt: skip
+_QUEUED: Final = (Delivery.QUEUE, Delivery.TASK)
+# Bound once: a member of an enum is looked up in its class each time that it is named.
+_CHAT: Final = Api.CHAT
+_RUN: Final = Surface.WORKERS_RUN
+_NOW: Final = Tier.NOW
+_FLEX: Final = Tier.FLEX
+_CLIENT_LEFT: Final = Outcome.CLIENT_LEFT
+_FAILED: Final = Outcome.FAILED
+_OVER_LIMIT_STATUS: Final = OverLimit.status
+_EXPOSED: Final = b"access-control-expose-headers: %s\r\n" % ", ".join(EXPOSED_HEADERS).encode()
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from penstock.records.account import Key
+    from penstock.records.usage import Usage
+
+logger = logging.getLogger(__name__)
+
+
+class Call:
+    """One request while it is served: what is known of it grows as it is read."""
+
+    __slots__ = ("end", "exchange", "id", "key", "request", "started", "writer")
+
+    def __init__(self, exchange: Exchange, started: float) -> None:
+        self.id = RequestId(new_id())
+        self.exchange = exchange
+        self.started = started
+        self.key: Key | None = None
+        self.end = RequestEnd()
+        self.request: InferenceRequest | None = None
+        self.writer: ClientWriter | None = None
+
+
+class InferenceEndpoint(WorkerConnections):
+    """One per worker: reads a request, runs it or queues it, and accounts for its end."""
+
+    def __init__(
+        self,
+        reader: RequestReader,
+        ways: Ways,
+        endings: RequestAccounting,
+        settings: Settings,
+        wheel: TimerWheel,
+        clock: Clock,
+    ) -> None:
+        super().__init__(settings, wheel, clock)
+        self._reader = reader
+        self._path = ways.now
+        self._flex = ways.flex
+        self._queue = ways.queue
+        self._endings = endings
+        self._monotonic = clock.monotonic
+        self._cors_origins = settings.cors_origins
+
+    async def serve(self, exchange: Exchange) -> None:
+        """Serve one request to its end, whatever that is."""
+        call = Call(exchange, self._monotonic())
+        try:
+            route = find_route(exchange.target)
+            headers = exchange.caller or CallerHeaders(exchange.headers)
+            key = self._reader.find_key(headers) or await self._reader.authenticate(headers)
+            call.key = key
+            if exchange.body_bytes > INLINE_BYTES_MAX:
+                opened, request = await self._read_large(call, route, headers, key)
+            else:
+                body = exchange.take_body()
+                opened, request = _read(self._reader, call.id, route, headers, key, body)
+            self.body_budget.release(exchange)
+            delivery = opened.delivery
+            if request is None:
+                await self._enqueue(call, opened, headers)
+                return
+            call.request = request
+            self._endings.begin(request)
+            writer = call.writer = self._writer(call, request, opened, headers)
+            is_long = len(request.prompt.chain.links) >= LINKS_MAX
+            if delivery is None and not request.prompt.is_stream and not is_long:
+                await self._path.run(request, writer, call.end)
+            else:
+                caller = FlexCaller(opened, headers, exchange, writer)
+                await self._run(call.end, request, writer, caller)
+        except Error as error:
+            self._fail(call, error)
+        except asyncio.CancelledError:
+            if exchange.disconnected:
+                call.end.outcome = _CLIENT_LEFT
+            else:
+                # uvicorn cancels what is still open when `drain_seconds` have passed.
+                self._fail(call, Aborted())
+            raise
+        except Exception:
+            logger.exception("request crashed", extra={"action": "crash", "request": call.id})
+            self._fail(call, InternalError())
+        finally:
+            self._see_out(call)
+
+    def _see_out(self, call: Call) -> None:
+        """Write the log line, and count."""
+        exchange, end = call.exchange, call.end
+        self.drop_body(exchange)
+        end.total_seconds = self._monotonic() - call.started
+        end.status = exchange.status
+        self._endings.finish(call.id, exchange.target, call.request, end)
+        if not end.attempts and end.outcome is _FAILED:
+            self._endings.count_refusal(call.key, end)
+
+    async def _enqueue(self, call: Call, opened: OpenedRequest, headers: CallerHeaders) -> None:
+        answer = await self._queue.serve(call.id, opened, headers)
+        own = self._headers(call.id, call.exchange, headers.caller_request_id())
+        call.exchange.answer(200, JSON + own, answer)
+
+    async def _read_large(
+        self, call: Call, route: RequestRoute, headers: CallerHeaders, key: "Key"
+    ) -> tuple[OpenedRequest, InferenceRequest | None]:
+        body_bytes, parts = call.exchange.body_bytes, call.exchange.take_parts()
+        return await self._reader.read_by_size(
+            body_bytes, lambda reader: _read(reader, call.id, route, headers, key, _joined(parts))
+        )
+
+    def _count_refused(self, call: Call, error: Error) -> None:
+        """Count a request that was refused for what it is; not one that a limit refused.
+
+        To read such a request has cost as much as to read a good one.
+        """
+        is_fault = isinstance(error, Refused) and error.status != _OVER_LIMIT_STATUS
+        if is_fault and call.key is not None and not call.end.attempts:
+            self._path.count_refused(call.key)
+
+    def refuse(self, exchange: Exchange, error: Error) -> None:
+        """Answer a request that could not even be read."""
+        call = Call(exchange, self._monotonic())
+        self._fail(call, error)
+        self._see_out(call)
+
+    def account_of(self, headers: CallerHeaders) -> str:
+        return self._reader.find_account(headers)
+
+    def _writer(
+        self, call: Call, request: InferenceRequest, opened: OpenedRequest, headers: CallerHeaders
+    ) -> ClientWriter:
+        terms = AnswerTerms(
+            headers=self._headers(request.id, call.exchange, request.labels.caller_request_id),
+            price=request.terms.price,
+            asked_at=request.terms.asked_at,
+            is_chunked=call.exchange.speaks_chunked,
+            tells_cost=request.prompt.is_stream and headers.wants_cost(),
+        )
+        api = shaper_for(request, is_run=opened.route.surface is Surface.WORKERS_RUN)
+        shaper: Shaper = api
+        if request.api is Api.CHAT and request.model.reasoning_field == "reasoning_content":
+            shaper = Steps(RenamedReasoning(), api)
+        return ClientWriter(call.exchange, terms, call.end, api, shaper)
+
+    async def _run(
+        self, end: RequestEnd, request: InferenceRequest, writer: ClientWriter, caller: FlexCaller
+    ) -> None:
+        """What is streamed, may wait, or has very many messages."""
+        if len(request.prompt.chain.links) >= LINKS_MAX:
+            # To read them took a while, and to route them will: others may run in between.
+            await asyncio.sleep(0)
+        running: Coroutine[Any, Any, Usage | None]
+        delivery = caller.opened.delivery
+        if delivery is None:
+            running = self._path.run(request, writer, end)
+        elif delivery is Delivery.PREFER:
+            await self._flex.prefer(request, caller)
+            return
+        else:
+            running = self._flex.in_place(request, caller)
+        if not request.prompt.is_stream:
+            await running
+            return
+        KeepaliveTimer(writer, self.wheel, self.settings.keepalive_seconds).arm()
+        try:
+            usage_of_job = await running
+        finally:
+            if writer.keepalive is not None:
+                writer.keepalive.cancel()
+        writer.finish(usage_of_job or end.usage)
+
+    def _fail(self, call: Call, error: Error) -> None:
+        exchange, request_id = call.exchange, call.id
+        self._count_refused(call, error)
+        call.end.outcome = _FAILED
+        call.end.error_code = error.code
+        if exchange.response_complete:
+            # The answer was out when this came: nothing more may be written behind it.
+            return
+        if exchange.is_started:
+            assert call.writer is not None, "only a writer begins a stream"
+            call.writer.fail(error, request_id)
+            return
+        lines = b"".join(b"%s: %s\r\n" % pair for pair in error_response.headers(error))
+        caller_id = CallerHeaders(exchange.headers).caller_request_id()
+        lines = self._headers(request_id, exchange, caller_id) + lines
+        if is_messages(exchange.target):
+            body = error_response.messages_body(error, request_id)
+            exchange.answer(error.status, JSON + lines, body)
+            return
+        is_workers_ai = surface_of(exchange.target) is not Surface.OPENAI
+        status, _ = error_response.status_and_number(error, is_workers_ai=is_workers_ai)
+        offer = async_offer(error, call.request, exchange.target) if self.settings.flex else UNSET
+        body = error_response.body(error, request_id, is_workers_ai=is_workers_ai, offer=offer)
+        exchange.answer(status, JSON + lines, body)
+
+    def _headers(self, request_id: str, exchange: Exchange, caller_request_id: str) -> bytes:
+        lines = f"x-request-id: {request_id}\r\n"
+        if caller_request_id:
+            lines += f"x-caller-request-id: {caller_request_id}\r\n"
+        if exchange.target.startswith(b"/client"):
+            lines += f"cf-ai-req-id: {request_id}\r\n"
+        raw = lines.encode("latin-1")
+        return raw + _cors_line(self._cors_origins, exchange.headers) if self._cors_origins else raw
+
+
+def _joined(parts: list[bytes]) -> bytes:
+    """The parts in one, which are given up: they take as much memory again."""
+    body = b"".join(parts)
+    parts.clear()
+    return body
+
+
+def _read(
+    reader: RequestReader,
+    request_id: RequestId,
+    route: RequestRoute,
+    headers: CallerHeaders,
+    key: "Key",
+    body: bytes,
+) -> tuple[OpenedRequest, InferenceRequest | None]:
+    """What is opened, and the request; no request for what the queue's door reads itself."""
+    opened = reader.open(route, headers, key, body)
+    delivery = opened.delivery
+    if delivery is None:
+        return opened, reader.read_prompt(request_id, headers, opened, _NOW)
+    if delivery in _QUEUED:
+        return opened, None
+    return opened, reader.read_prompt(request_id, headers, opened, _FLEX)
+
+
+def _cors_line(allowed: tuple[str, ...], headers: list[tuple[bytes, bytes]]) -> bytes:
+    origin = next((value for name, value in headers if name == b"origin"), b"")
+    if "*" in allowed:
+        return b"access-control-allow-origin: *\r\n" + _EXPOSED
+    if origin and origin.decode("latin-1") in allowed:
+        return b"access-control-allow-origin: %s\r\nvary: Origin\r\n%s" % (origin, _EXPOSED)
+    return b""

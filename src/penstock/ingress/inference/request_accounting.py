@@ -1,0 +1,132 @@
+"""The end of every request: one log line, and its numbers added up."""
+
+from typing import Final
+
+from penstock.clock import Clock
+from penstock.metering import Refusals, usd_bytes
+from penstock.records.account import Key
+from penstock.records.request import InferenceRequest, Outcome, RequestEnd, RequestId
+from penstock.telemetry.counters import Metrics, ModelCounters
+from penstock.telemetry.request_line import RequestLines, who
+from penstock.telemetry.request_log import RequestLog
+
+_CALLERS_MAX: Final = 10_000
+
+
+class RequestAccounting:
+    """Joins the log and the metrics; the doors call it and nothing else of telemetry."""
+
+    def __init__(self, metrics: Metrics, log: RequestLog, refusals: Refusals, clock: Clock) -> None:
+        self._metrics = metrics
+        self._log = log
+        self._lines = RequestLines()
+        self._refusals = refusals
+        self._now = clock.now
+        # By key and model.
+        self._callers: dict[tuple[str, str], _Caller] = {}
+
+    def begin(self, request: InferenceRequest) -> None:
+        self._caller(request).counters.in_flight += 1
+
+    def finish(
+        self,
+        request_id: RequestId,
+        target: bytes,
+        request: InferenceRequest | None,
+        end: RequestEnd,
+    ) -> None:
+        about = b""
+        if request is None:
+            counters = self._metrics.of("", "")
+        else:
+            caller = self._caller(request)
+            counters = caller.counters
+            counters.in_flight -= 1
+            self._count_labels(counters, request, end)
+            if self._log.is_on:
+                cost = usd_bytes(end.charge_nanousd) if end.attempts else b""
+                about = caller.names + self._lines.labels(request, cost)
+        _count(counters, end)
+        if self._log.is_on:
+            at = self._now()
+            self._log.write(self._lines.line(at, request_id, target, about, end))
+
+    def count_refusal(self, key: Key | None, end: RequestEnd) -> None:
+        """Nothing ran: the ledger has no row of it, only a count."""
+        account = "" if key is None or key.account is None else key.account.id
+        key_id = "" if key is None else key.id
+        self._refusals.count(self._now(), account, key_id, end.error_code)
+
+    def _caller(self, request: InferenceRequest) -> "_Caller":
+        """What is kept of a key and a model, for as long as the key is of that account."""
+        account, key, model = request.account, request.key, request.model.id
+        known = self._callers.get((key, model))
+        if known is not None and known.account == account:
+            return known
+        if len(self._callers) >= _CALLERS_MAX:
+            self._callers.clear()
+        made = _Caller(account, self._metrics.of(model, account), who(account, key, model))
+        self._callers[key, model] = made
+        return made
+
+    def _count_labels(
+        self, counters: ModelCounters, request: InferenceRequest, end: RequestEnd
+    ) -> None:
+        """The numbers by which one judges an agent: workflow, prompt family, session, retries."""
+        usage, metrics = end.usage, self._metrics
+        if request.labels.client_retry:
+            _add(counters.client_retries, _outcome(end))
+        first = end.first_token_seconds
+        if request.prompt.is_stream and first is not None and request.labels.workflow:
+            metrics.workflows.of(request.account, request.labels.workflow).first_token.add(first)
+        if usage is None or usage.is_estimated:
+            return
+        prompt = usage.prompt_tokens
+        if usage.cached_tokens is not None and request.labels.prompt_family:
+            family = metrics.families.of(request.account, request.labels.prompt_family)
+            family.prompt_tokens += prompt
+            family.cached_tokens += usage.cached_tokens
+        if request.labels.session:
+            counters.turn_tokens.add(float(prompt + usage.completion_tokens))
+            growth = metrics.turns.growth(request.account, request.labels.session, prompt)
+            if growth is not None:
+                counters.turn_growth.add(float(growth))
+
+
+class _Caller:
+    """A key that asks for a model: where it is counted, and its names in the log."""
+
+    __slots__ = ("account", "counters", "names")
+
+    def __init__(self, account: str, counters: ModelCounters, names: bytes) -> None:
+        self.account = account
+        self.counters = counters
+        self.names = names
+
+
+def _count(counters: ModelCounters, end: RequestEnd) -> None:
+    _add(counters.outcomes, _outcome(end))
+    if end.outcome is Outcome.FAILED:
+        _add(counters.errors, end.error_code)
+    if end.attempts > 1:
+        counters.retries += end.attempts - 1
+    counters.charged_nanousd += end.charge_nanousd
+    usage = end.usage
+    if usage is not None:
+        counters.prompt_tokens += usage.prompt_tokens
+        counters.output_tokens += usage.completion_tokens
+        counters.cached_tokens += usage.cached_tokens or 0
+    first = end.first_token_seconds
+    if first is None:
+        return
+    counters.first_token.add(first)
+    if usage is not None and usage.completion_tokens > 1 and end.streamed_seconds is not None:
+        counters.output_token.add(end.streamed_seconds / (usage.completion_tokens - 1))
+
+
+def _add(counts: dict[str, int], name: str) -> None:
+    counts[name] = counts.get(name, 0) + 1
+
+
+def _outcome(end: RequestEnd) -> str:
+    return "ok" if end.outcome is Outcome.OK else end.outcome.value

@@ -1,0 +1,46 @@
+"""Where an inference request may go: to an engine now, or into the queue."""
+
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from penstock.ingress.http.exchange import Exchange
+from penstock.ingress.inference.client_writer import ClientWriter
+from penstock.intake.caller_headers import CallerHeaders
+from penstock.intake.opened_request import OpenedRequest
+from penstock.records.request import InferenceRequest, RequestId
+from penstock.records.usage import Usage
+from penstock.serving.request_path import RequestPath
+
+
+class FlexCaller(msgspec.Struct):
+    """The caller of a request that may wait, and the means to answer it."""
+
+    opened: OpenedRequest
+    headers: CallerHeaders
+    exchange: Exchange
+    writer: ClientWriter
+
+
+class FlexWay(Protocol):
+    """Submits a request as one job and answers its caller."""
+
+    async def in_place(self, request: InferenceRequest, caller: FlexCaller) -> Usage | None: ...
+
+    async def prefer(self, request: InferenceRequest, caller: FlexCaller) -> None: ...
+
+
+class QueueWay(Protocol):
+    """Takes Workers AI's `queueRequest` submissions and polls; returns the answer's body."""
+
+    async def serve(
+        self, request_id: RequestId, opened: OpenedRequest, headers: CallerHeaders
+    ) -> bytes: ...
+
+
+class Ways(NamedTuple):
+    """`now` runs a request at once; `flex` and `queue` make jobs of it."""
+
+    now: RequestPath
+    flex: FlexWay
+    queue: QueueWay

@@ -1,0 +1,1 @@
+"""Takes in requests that may wait: flex, queued requests and batches."""

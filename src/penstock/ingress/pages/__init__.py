@@ -1,0 +1,1 @@
+"""Pages of the API that are not inference."""

@@ -1,0 +1,191 @@
+"""`/v1/files`: input files of batches in, their answers out. Each account sees its own only."""
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+
+from penstock.admission import Places
+from penstock.errors import (
+    AccountBlocked,
+    BodyTooLarge,
+    Forbidden,
+    InvalidRequest,
+)
+from penstock.ingress.pages.json_pages import json_response
+from penstock.ingress.pages.upload_form import UploadForm
+from penstock.ingress.settings import Settings
+from penstock.intake.caller_headers import CallerHeaders
+from penstock.intake.request_reader import RequestReader
+from penstock.queue.files import INPUT, FileQuery, Files, StoredFile
+from penstock.records.account import Account, Key
+from penstock.wire.resources.batches import ExpiresAfter, FileDeleted, FileList, FileObject
+
+# What a form has beside the file: boundaries, headers, fields.
+FORM_BYTES_MAX: Final = 2**17
+_LIST_MAX: Final = 10_000
+DAY_SECONDS: Final = 86_400
+
+
+class FilePages:
+    """Reads what is asked, holds it to the key's account, and passes it on."""
+
+    def __init__(self, reader: RequestReader, files: Files, settings: Settings) -> None:
+        self._reader = reader
+        self._files = files
+        self._settings = settings
+        self._uploads = Places(
+            "files coming in", settings.uploads_max, settings.uploads_per_account_max
+        )
+
+    async def create(self, request: Request) -> Response:
+        account = await account_of(self._reader, request)
+        if _content_length(request) > self._settings.file_bytes_max + FORM_BYTES_MAX:
+            raise BodyTooLarge(f"The file is over {self._settings.file_bytes_max} bytes.")
+        form = UploadForm(
+            request.headers.get("content-type", "").encode("latin-1"),
+            _body(request),
+            self._settings.file_bytes_max,
+        )
+        with self._uploads.take(account.id):
+            filename = await form.begin()
+            received = await self._files.receive(account.id, filename, _for_a_batch(form))
+            file = await self._files.accept(received, self._keep_seconds(form.fields))
+        return json_response(_shown(file))
+
+    async def list_files(self, request: Request) -> Response:
+        account = await account_of(self._reader, request)
+        asked = request.query_params
+        limit = page_limit(asked.get("limit"), _LIST_MAX, _LIST_MAX)
+        order = asked.get("order", "desc")
+        if order not in ("asc", "desc"):
+            raise InvalidRequest("`order` is `asc` or `desc`.", param="order")
+        query = FileQuery(
+            account.id,
+            limit + 1,
+            after=plain_name(asked.get("after", "")),
+            purpose=plain_name(asked.get("purpose", "")),
+            is_oldest_first=order == "asc",
+        )
+        found = [_shown(file) for file in await self._files.list_files(query)]
+        page = found[:limit]
+        return json_response(
+            FileList(
+                data=page,
+                first_id=page[0].id if page else None,
+                last_id=page[-1].id if page else None,
+                has_more=len(found) > limit,
+            )
+        )
+
+    async def show(self, request: Request) -> Response:
+        return json_response(_shown(await self._file(request)))
+
+    async def content(self, request: Request) -> Response:
+        file = await self._file(request)
+        pieces = self._files.content(file)
+        # The first one is fetched before the answer begins: a failure can still be told.
+        first = await anext(pieces, b"")
+        return StreamingResponse(
+            _with_first(first, pieces),
+            media_type="application/octet-stream",
+            headers={"content-length": str(file.bytes)},
+        )
+
+    async def delete(self, request: Request) -> Response:
+        file = await self._file(request)
+        await self._files.delete(file.account, file.id)
+        return json_response(FileDeleted(id=file.id))
+
+    async def _file(self, request: Request) -> StoredFile:
+        account = await account_of(self._reader, request)
+        return await self._files.find(account.id, plain_name(request.path_params["file_id"]))
+
+    def _keep_seconds(self, fields: dict[str, str]) -> float:
+        seconds = fields.get("expires_after[seconds]")
+        if seconds is None:
+            return float(self._settings.files_keep_days * DAY_SECONDS)
+        anchor = fields.get("expires_after[anchor]", "created_at")
+        asked = {"seconds": seconds, "anchor": anchor}
+        try:
+            return float(msgspec.convert(asked, ExpiresAfter, strict=False).seconds)
+        except msgspec.ValidationError as bad:
+            raise InvalidRequest(f"`expires_after`: {bad}", param="expires_after") from None
+
+
+async def key_of(reader: RequestReader, request: Request) -> Key:
+    """The caller's key, which must be an account's own and not blocked."""
+    key = await reader.authenticate(CallerHeaders(request.scope["headers"]))
+    if key.account is None:
+        raise Forbidden("An operator's key has no files and no batches: use an account's own.")
+    if key.account.is_blocked:
+        raise AccountBlocked
+    return key
+
+
+async def account_of(reader: RequestReader, request: Request) -> Account:
+    """Whose files these are."""
+    key = await key_of(reader, request)
+    assert key.account is not None, "checked with the key"
+    return key.account
+
+
+def page_limit(text: str | None, default: int, most: int) -> int:
+    """How many rows a list shows."""
+    if text is None:
+        return default
+    is_number = text.isascii() and text.isdigit() and len(text) <= 7
+    if not is_number or not 1 <= int(text) <= most:
+        raise InvalidRequest(f"`limit` must be a whole number from 1 to {most}.", param="limit")
+    return int(text)
+
+
+def plain_name(text: str) -> str:
+    """An id or a label as a caller wrote it. Postgres takes no text that has a NUL in it."""
+    return text[:128] if text.isprintable() else "?"
+
+
+async def _with_first(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for piece in rest:
+        yield piece
+
+
+async def _body(request: Request) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in request.stream():
+            yield chunk
+    except ClientDisconnect:
+        raise InvalidRequest("The body did not come whole.") from None
+
+
+async def _for_a_batch(form: UploadForm) -> AsyncIterator[bytes]:
+    """The file, refused where it is for something else: at once if that is known by then."""
+    if "purpose" in form.fields:
+        _check_purpose(form.fields)
+    async for chunk in form.file():
+        yield chunk
+    _check_purpose(form.fields)
+
+
+def _check_purpose(fields: dict[str, str]) -> None:
+    if fields.get("purpose") != INPUT:
+        raise InvalidRequest(f"`purpose` must be `{INPUT}`.", param="purpose")
+
+
+def _content_length(request: Request) -> int:
+    text = request.headers.get("content-length", "")
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def _shown(file: StoredFile) -> FileObject:
+    return FileObject(
+        id=file.id,
+        bytes=file.bytes,
+        created_at=int(file.created_at),
+        expires_at=int(file.expires_at),
+        filename=file.filename,
+        purpose=file.purpose,
+    )

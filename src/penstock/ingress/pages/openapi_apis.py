@@ -1,0 +1,91 @@
+"""What `/openapi.json` says of the APIs beside chat, on both surfaces."""
+
+from typing import Any, Final
+
+import msgspec
+
+from penstock.wire.resources import api_schemas, errors
+
+Schema = dict[str, Any]
+
+API_TYPES: Final = (
+    api_schemas.ResponsesRequest, api_schemas.RunInputRequest, api_schemas.Response,
+    api_schemas.MessagesRequest, api_schemas.Message,
+    api_schemas.CompletionRequest, api_schemas.Completion,
+    api_schemas.EmbeddingsRequest, api_schemas.RunTextRequest, api_schemas.EmbeddingList,
+    api_schemas.Vectors, errors.AnthropicErrorAnswer,
+)  # fmt: skip
+
+
+class _Described(msgspec.Struct, frozen=True):
+    """One API: its path under `/v1`, what it takes and answers, and how its streams end."""
+
+    path: str
+    summary: str
+    request: str
+    answer: str
+    # Empty: it is never streamed.
+    last_event: str = ""
+    error: str = "OpenAIErrorAnswer"
+
+
+_APIS: Final = (
+    _Described(
+        "/v1/responses",
+        "A response to an input, stateless",
+        "ResponsesRequest",
+        "Response",
+        "event: response.completed",
+    ),
+    _Described(
+        "/v1/messages",
+        "A message, in Anthropic's shape",
+        "MessagesRequest",
+        "Message",
+        "event: message_stop",
+        "AnthropicErrorAnswer",
+    ),
+    _Described(
+        "/v1/completions",
+        "Go on with a text",
+        "CompletionRequest",
+        "Completion",
+        "data: [DONE]",
+    ),
+    _Described("/v1/embeddings", "Vectors of texts", "EmbeddingsRequest", "EmbeddingList"),
+)
+
+
+def api_paths() -> Schema:
+    account = {"name": "account_id", "in": "path", "required": True, "schema": {"type": "string"}}
+    paths: Schema = {}
+    for api in _APIS:
+        on_workers_ai = f"/client/v4/accounts/{{account_id}}/ai{api.path}"
+        paths[api.path] = _post(api, api.error, [])
+        paths[on_workers_ai] = _post(api, "EnvelopeErrorAnswer", [account])
+    return paths
+
+
+def _post(api: _Described, error: str, parameters: list[Schema]) -> Schema:
+    failed = {"description": "An error; its code says which.", "content": _content(error)}
+    served = _content(api.answer)
+    if api.last_event:
+        events = f"Server-sent events; the last begins with `{api.last_event}`."
+        # No type: whether a schema here is about one event or the stream, OpenAPI 3.1 leaves open.
+        served["text/event-stream"] = {"schema": {"description": events}}
+    return {
+        "post": {
+            "summary": api.summary,
+            "parameters": parameters,
+            "requestBody": {"required": True, "content": _content(api.request)},
+            "responses": {
+                "200": {"description": "OK", "content": served},
+                "4XX": failed,
+                "5XX": failed,
+            },
+        }
+    }
+
+
+def _content(name: str) -> Schema:
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}

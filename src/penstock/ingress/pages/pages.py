@@ -1,0 +1,144 @@
+"""Everything that is not hot, on Starlette: models, health, the API's description."""
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Lifespan
+
+from penstock.errors import Error, InternalError, MethodNotAllowed, NotFound
+from penstock.ingress.inference.inference_endpoint import EXPOSED_HEADERS
+from penstock.ingress.pages.batch_pages import BatchPages
+from penstock.ingress.pages.event_pages import EventPages
+from penstock.ingress.pages.file_pages import FilePages
+from penstock.ingress.pages.health import HealthPages
+from penstock.ingress.pages.job_pages import JobPages
+from penstock.ingress.pages.json_pages import RequestIds, crash_page, error_page, json_response
+from penstock.ingress.pages.model_pages import ModelPages
+from penstock.ingress.pages.openapi import document
+from penstock.ingress.pages.routing_pages import RoutingPages
+from penstock.ingress.pages.subscription_pages import SubscriptionPages
+from penstock.ingress.pages.usage_pages import UsagePages
+from penstock.ingress.pages.webhook_pages import WebhookPages
+from penstock.ingress.settings import Settings
+from penstock.intake.routes import API_PATHS, path_meant
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+_ACCOUNT = "/client/v4/accounts/{account_id}"
+_NOT_POST = ["GET", "PUT", "DELETE", "PATCH"]
+_HOT_PATHS = (
+    *API_PATHS,
+    *(f"{_ACCOUNT}/ai{path}" for path in API_PATHS),
+    f"{_ACCOUNT}/ai/run",
+    f"{_ACCOUNT}/ai/run/{{model:path}}",
+)
+
+
+class Pages(msgspec.Struct, frozen=True):
+    """What there is to look at."""
+
+    models: ModelPages
+    usage: UsagePages
+    health: HealthPages
+    routing: RoutingPages
+    jobs: JobPages
+    files: FilePages
+    batches: BatchPages
+    events: EventPages
+    webhooks: WebhookPages
+    subscriptions: SubscriptionPages
+
+
+def build_pages(pages: Pages, settings: Settings, lifespan: Lifespan[Starlette]) -> Starlette:
+    """The Starlette application; hot paths never reach it with POST."""
+
+    models, usage, health = pages.models, pages.usage, pages.health
+
+    async def openapi(_: Request) -> Response:
+        return json_response(document())
+
+    routes = [
+        Route("/healthz", health.alive),
+        Route("/readyz", health.ready),
+        Route("/openapi.json", openapi),
+        Route("/v1/usage", usage.usage),
+        Route("/v1/usage/requests/{id}", usage.request),
+        Route("/v1/usage/sessions/{session:path}", usage.session),
+        Route("/v1/models", models.list_openai),
+        Route("/v1/models/{model:path}", models.show_openai),
+        Route(f"{_ACCOUNT}/ai/v1/models", models.list_openai),
+        Route(f"{_ACCOUNT}/ai/v1/models/{{model:path}}", models.show_openai),
+        Route(f"{_ACCOUNT}/ai/models/search", models.search),
+        Route(f"{_ACCOUNT}/ai/models/schema", models.schema),
+        Route("/v1/jobs", pages.jobs.list_jobs),
+        Route("/v1/jobs/{id}", pages.jobs.show),
+        Route("/v1/jobs/{id}", pages.jobs.cancel, methods=["DELETE"]),
+        Route(f"{_ACCOUNT}/ai/tasks/{{id}}", pages.jobs.task),
+        *_batch_routes(pages.files, pages.batches),
+        *pages.events.routes(),
+        *pages.webhooks.routes(),
+        *pages.subscriptions.routes(),
+        Route("/v1/routing/explain", pages.routing.explain, methods=["POST"]),
+        # Hot paths with another method than POST: say so, instead of 404.
+        *(Route(path, _post_only, methods=_NOT_POST) for path in _HOT_PATHS),
+    ]
+    middleware = [Middleware(RequestIds)]
+    if settings.cors_origins:
+        cors = Middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.cors_origins),
+            allow_methods=["GET", "POST", "DELETE", "OPTIONS"],
+            allow_headers=["*"],
+            expose_headers=EXPOSED_HEADERS,
+        )
+        middleware.append(cors)
+    return Starlette(
+        routes=routes,
+        middleware=middleware,
+        lifespan=lifespan,
+        exception_handlers={Error: _on_error, HTTPException: _on_http, Exception: _on_crash},
+    )
+
+
+def _batch_routes(files: FilePages, batches: BatchPages) -> list[Route]:
+    return [
+        Route("/v1/files", files.list_files),
+        Route("/v1/files", files.create, methods=["POST"]),
+        Route("/v1/files/{file_id}", files.show),
+        Route("/v1/files/{file_id}", files.delete, methods=["DELETE"]),
+        Route("/v1/files/{file_id}/content", files.content),
+        Route("/v1/batches", batches.list_batches),
+        Route("/v1/batches", batches.create, methods=["POST"]),
+        Route("/v1/batches/{batch_id}", batches.show),
+        Route("/v1/batches/{batch_id}/cancel", batches.cancel, methods=["POST"]),
+    ]
+
+
+async def _post_only(_: Request) -> Response:
+    raise MethodNotAllowed("This path takes POST only.")
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Error)
+    return error_page(request, error)
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        return error_page(request, MethodNotAllowed())
+    meant = path_meant(str(request.scope["path"]))
+    return error_page(
+        request, NotFound(f"No such path. Did you mean `{meant}`?" if meant else None)
+    )
+
+
+async def _on_crash(request: Request, _: Exception) -> Response:
+    return crash_page(request, InternalError())

@@ -1,0 +1,62 @@
+"""`/v1/usage`: what was used, what it cost. A runtime key sees its own account, operators all."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from penstock.clock import Clock
+from penstock.errors import AccountBlocked, Forbidden
+from penstock.ingress.pages.json_pages import json_response
+from penstock.intake.caller_headers import CallerHeaders
+from penstock.intake.request_reader import RequestReader
+from penstock.metering.reports.usage_reports import UsageReports
+from penstock.wire.resources.usage_query import (
+    Label,
+    read_parameters,
+    read_session_query,
+    read_usage_query,
+)
+
+
+class UsagePages:
+    """Reads the question, holds it to the key's own account, and passes it on."""
+
+    def __init__(self, reader: RequestReader, reports: UsageReports, clock: Clock) -> None:
+        self._reader = reader
+        self._reports = reports
+        self._now = clock.now
+
+    async def usage(self, request: Request) -> Response:
+        account = await self._account(request)
+        asked = _asked(request)
+        if account is not None:
+            asked = [each for each in asked if each[0] != Label.ACCOUNT]
+            asked.append((Label.ACCOUNT, account))
+        return json_response(await self._reports.usage(read_usage_query(asked, self._now())))
+
+    async def session(self, request: Request) -> Response:
+        account = await self._account(request)
+        name = request.path_params["session"]
+        query = read_session_query(_asked(request), name, self._now(), account=account)
+        return json_response(await self._reports.session(query))
+
+    async def request(self, request: Request) -> Response:
+        account = await self._account(request)
+        read_parameters(_asked(request), ())
+        found = await self._reports.request(request.path_params["id"], account=account)
+        return json_response(found)
+
+    async def _account(self, request: Request) -> str | None:
+        """The only account that this key may see; None for an operator's, which sees all."""
+        key = await self._reader.authenticate(CallerHeaders(request.scope["headers"]))
+        if key.account is None:
+            return None
+        if key.account.is_blocked:
+            raise AccountBlocked
+        own = key.account.id
+        if any(name == Label.ACCOUNT and value != own for name, value in _asked(request)):
+            raise Forbidden("This key sees its own account's usage only.")
+        return own
+
+
+def _asked(request: Request) -> list[tuple[str, str]]:
+    return list(request.query_params.multi_items())

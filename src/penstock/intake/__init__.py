@@ -1,0 +1,1 @@
+"""From headers and a body to an InferenceRequest, without HTTP."""

@@ -1,0 +1,116 @@
+"""A body that was opened: whose it is, for which model, and whether it is wanted now or later."""
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.intake.caller_headers import TRUE, CallerHeaders
+from penstock.intake.grant_cache import CachedGrant
+from penstock.intake.routes import RequestRoute
+from penstock.records.request import Api
+from penstock.wire.apis.prompt_request import OPTIONS
+from penstock.wire.apis.queued import wants_queue
+from penstock.wire.json_body import Field, Fields
+
+if TYPE_CHECKING:
+    from penstock.wire.prompt.parsed_body import ParsedBody
+
+_SERVICE_TIER: Final = Field("service_tier", msgspec.json.Decoder(str | None), None)
+
+
+class Delivery(Enum):
+    """How a caller that need not be served now wants to hear of it."""
+
+    # Workers AI's `queueRequest`: told an id at once, polls for the rest.
+    QUEUE = auto()
+    # `cf-aig-async`: the same, told as a `taskId`.
+    TASK = auto()
+    # `Prefer: respond-async`: the answer if it comes soon, else the job.
+    PREFER = auto()
+    # `service_tier: "flex"`: waits in line, and is answered in place.
+    IN_PLACE = auto()
+
+
+class OpenedRequest:
+    """What is known before the prompt itself is read. `delivery` is None for what is wanted now."""
+
+    __slots__ = (
+        "account",
+        "api",
+        "body_bytes",
+        "delivery",
+        "fields",
+        "grant",
+        "granted",
+        "model",
+        "parsed",
+        "route",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        route: RequestRoute,
+        granted: CachedGrant,
+        fields: Fields,
+        api: Api,
+        body_bytes: int,
+        delivery: Delivery | None = None,
+    ) -> None:
+        self.route = route
+        self.granted = granted
+        self.model = granted.model
+        self.grant = granted.grant
+        self.account = granted.account
+        self.fields = fields
+        self.api = api
+        self.body_bytes = body_bytes
+        self.delivery = delivery
+        # A chat's body as it was split, until the prompt is read.
+        self.parsed: ParsedBody | None = None
+
+    def with_fields(self, fields: Fields) -> "OpenedRequest":
+        """The same of one of several that came in a body."""
+        return OpenedRequest(
+            self.route, self.granted, fields, self.api, self.body_bytes, self.delivery
+        )
+
+
+def delivery_of(route: RequestRoute, headers: CallerHeaders, fields: Fields) -> Delivery | None:
+    """None for most, after a few lookups: every request comes by here."""
+    if (
+        not route.is_run
+        and "service_tier" not in fields
+        and "options" not in fields
+        and not route.query
+        and not headers.has_preference
+    ):
+        return None
+    if route.is_run:
+        if wants_queue(fields) or _asks_for_queue(route, fields):
+            return Delivery.QUEUE
+        if headers.wants_task():
+            return Delivery.TASK
+    elif _asks_for_queue(route, fields):
+        raise InvalidRequest(
+            '`queueRequest` is for `/ai/run`: here send `service_tier: "flex"`, or the header '
+            "`Prefer: respond-async`.",
+            param="queueRequest",
+        )
+    if headers.preference() is not None:
+        return Delivery.PREFER
+    if "service_tier" in fields and _SERVICE_TIER.read(fields) == "flex":
+        return Delivery.IN_PLACE
+    return None
+
+
+def _asks_for_queue(route: RequestRoute, fields: Fields) -> bool:
+    """Options come in the query and in the body."""
+    query = route.query
+    if query and query.get("queueRequest", "").lower() in TRUE:
+        return True
+    if "options" not in fields:
+        return False
+    options = OPTIONS.read(fields)
+    return options is not None and bool(options.queue_request)

@@ -1,0 +1,368 @@
+"""Builds an InferenceRequest from headers and a body, in five steps.
+
+Split the body into fields; identify key, account and model; rewrite; read the prompt; chain its
+messages for routing. All of it is synchronous but for an unknown key, which `authenticate` looks up
+in Postgres once before the request is refused.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from penstock.catalogue import Catalogue
+from penstock.clock import timestamp_of
+from penstock.errors import InvalidRequest, MissingCapability, Unauthenticated
+from penstock.intake.apis import READERS, api_of
+from penstock.intake.caller_headers import TRUE, CallerHeaders, label
+from penstock.intake.estimate import Estimate, estimate, within_cap
+from penstock.intake.grant_cache import CachedGrant, GrantCache
+from penstock.intake.large_reading import INLINE_BYTES_MAX, ReadingThread
+from penstock.intake.opened_request import Delivery, OpenedRequest, delivery_of
+from penstock.intake.rewriting import rewrite
+from penstock.intake.routes import RequestRoute
+from penstock.intake.settings import IntakeSettings
+from penstock.metering import PriceBook
+from penstock.policy import KeyMirror
+from penstock.records.account import Key
+from penstock.records.model import Capability, Family, Model
+from penstock.records.price import Price, Tier
+from penstock.records.prompt_chain import PromptChain
+from penstock.records.request import (
+    Api,
+    InferenceRequest,
+    RequestId,
+    RequestLabels,
+    RequestPlacement,
+    RequestPrompt,
+    RequestTerms,
+)
+from penstock.wire.apis.chat import read_chat
+from penstock.wire.apis.hosted_tools import drop_namespaces
+from penstock.wire.apis.prompt_request import MODEL, PromptRequest
+from penstock.wire.apis.workers_ai import chat_fields
+from penstock.wire.json_body import Fields, check_names, read_fields
+from penstock.wire.prompt.chain import digest, prompt_chain
+from penstock.wire.prompt.parsed_body import ParsedBody
+from penstock.wire.prompt.reader import PromptReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# What these send has messages, and so a prompt family; texts for completions have none.
+_CONVERSATIONS: Final = frozenset({Api.CHAT, Api.MESSAGES, Api.RESPONSES})
+T = TypeVar("T")
+
+_input_decoder = msgspec.json.Decoder(Fields)
+
+
+class RequestReader:
+    """Reads requests with the catalogue and the keys; remembers the prompts of earlier turns."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        keys: KeyMirror,
+        prices: PriceBook,
+        settings: IntakeSettings,
+        prompts: PromptReader | None = None,
+        thread: ReadingThread | None = None,
+    ) -> None:
+        """With a thread, large bodies are read there, by a second reader.
+
+        Two threads must never share a memory of prompts.
+        """
+        self._thread = thread
+        self._in_thread = self
+        if thread is not None:
+            self._in_thread = RequestReader(catalogue, keys, prices, settings)
+        self._catalogue = catalogue
+        self._keys = keys
+        self._grants = GrantCache(keys)
+        self._prices = prices
+        self._media_hosts = frozenset(settings.media_hosts)
+        self._bytes_per_token = settings.prompt_bytes_per_token
+        self._is_flex_on = settings.flex
+        self._prompts = PromptReader() if prompts is None else prompts
+
+    async def read_by_size(self, body_bytes: int, read: "Callable[[RequestReader], T]") -> T:
+        """Call `read` at once for a short body, and in the thread for a large one."""
+        if self._thread is None or body_bytes <= INLINE_BYTES_MAX:
+            return read(self)
+        return await self._thread.run(partial(read, self._in_thread))
+
+    def find_key(self, headers: CallerHeaders) -> Key | None:
+        """The caller's key, if it is known here; `authenticate` looks further."""
+        return self._keys.find_hashed(headers.secret_sha256())
+
+    def find_account(self, headers: CallerHeaders) -> str:
+        """The account of the caller's key, if the key is known here; else ""."""
+        try:
+            key = self.find_key(headers)
+        except Unauthenticated:
+            return ""
+        return "" if key is None or key.account is None else key.account.id
+
+    async def authenticate(self, headers: CallerHeaders) -> Key:
+        return self.find_key(headers) or await self._keys.look_up(headers.secret())
+
+    def read(
+        self,
+        request_id: RequestId,
+        route: RequestRoute,
+        headers: CallerHeaders,
+        key: Key,
+        body: bytes,
+    ) -> InferenceRequest:
+        """Read a live request, whatever delivery it asks for."""
+        return self.read_prompt(request_id, headers, self.open(route, headers, key, body))
+
+    def open(
+        self, route: RequestRoute, headers: CallerHeaders, key: Key, body: bytes
+    ) -> OpenedRequest:
+        """Split the body, identify the request and rewrite it; its prompt is not read yet."""
+        headers.refuse_encoding()
+        parsed = self._split(route, key, body)
+        opened = self._identify(route, headers, key, parsed, len(body))
+        return rewrite(opened)
+
+    def read_prompt(
+        self,
+        request_id: RequestId,
+        headers: CallerHeaders,
+        opened: OpenedRequest,
+        tier: Tier = Tier.NOW,
+    ) -> InferenceRequest:
+        """Read and chain the prompt of an opened request, priced by its tier."""
+        parsed = _taken_out(opened)
+        prompt = self._read(opened, parsed)
+        if prompt.needs:
+            _require(opened.model, prompt, opened.api)
+        chain = self._chain(prompt, opened.granted, parsed)
+        grant = opened.grant
+        return InferenceRequest(
+            id=request_id,
+            account=grant.account,
+            key=grant.key,
+            model=opened.model,
+            api=opened.api,
+            labels=self._labels(headers, opened, prompt, parsed),
+            terms=self._terms(request_id, headers, opened, prompt, tier),
+            prompt=RequestPrompt(
+                body=prompt.fields,
+                is_stream=prompt.is_stream,
+                cache_salt=grant.cache_salt,
+                chain=chain,
+                choices=prompt.choices,
+                wants_usage=prompt.wants_usage or opened.route.is_run,
+                wants_continuous_usage=prompt.wants_continuous_usage,
+            ),
+            placement=RequestPlacement(
+                session_key=_session_key(headers, opened, prompt, chain),
+                is_affinity_strict=grant.is_affinity_strict,
+            ),
+        )
+
+    def _split(self, route: RequestRoute, key: Key, body: bytes) -> ParsedBody:
+        if route.api is not Api.CHAT:
+            return ParsedBody(read_fields(body))
+        account = None if key.account is None else key.account.id
+        if route.is_run and route.model is None:
+            # The chat is one level down: messages beside it are not its prompt.
+            account = None
+        return self._prompts.read(account, body)
+
+    def _identify(
+        self,
+        route: RequestRoute,
+        headers: CallerHeaders,
+        key: Key,
+        parsed: ParsedBody,
+        body_bytes: int,
+    ) -> OpenedRequest:
+        """Find the model, the grant and the API of a request, and how it is to be delivered."""
+        fields = parsed.fields
+        model = self._find_model(route, fields)
+        granted = self._grants.find(key, model, route.account)
+        if route.is_run:
+            fields = _unwrapped(route, fields)
+        api = api_of(route, model, fields)
+        delivery = delivery_of(route, headers, fields)
+        if delivery is not None:
+            self._require_queue(model, delivery, api)
+        opened = OpenedRequest(route, granted, fields, api, body_bytes, delivery)
+        if fields is parsed.fields and parsed.messages is not None:
+            # An input one level down has its own messages, whatever stands beside it.
+            opened.parsed = parsed
+        return opened
+
+    def _read(self, opened: OpenedRequest, parsed: ParsedBody | None) -> PromptRequest:
+        check_names(opened.fields)
+        if opened.api is not Api.CHAT:
+            if opened.api is Api.RESPONSES and opened.model.family is Family.RESPONSES:
+                drop_namespaces(opened.fields)
+            return READERS[opened.api](opened.fields, self._media_hosts)
+        fields = opened.fields
+        if opened.route.is_run:
+            fields = chat_fields(fields, opened.model)
+        if parsed is None:
+            return read_chat(fields, self._media_hosts)
+        return read_chat(fields, self._media_hosts, parsed)
+
+    def _labels(
+        self,
+        headers: CallerHeaders,
+        opened: OpenedRequest,
+        prompt: PromptRequest,
+        parsed: ParsedBody | None,
+    ) -> RequestLabels:
+        session = headers.session_label() if headers.session() else label(_session_in_body(prompt))
+        return RequestLabels(
+            session=session,
+            workflow=headers.workflow(prompt.workflow),
+            prompt_family=self._family(prompt, opened.api, parsed),
+            caller_request_id=headers.caller_request_id(),
+            client_retry=headers.client_retry(),
+        )
+
+    def _terms(
+        self,
+        request_id: RequestId,
+        headers: CallerHeaders,
+        opened: OpenedRequest,
+        prompt: PromptRequest,
+        tier: Tier,
+    ) -> RequestTerms:
+        asked_at = timestamp_of(request_id)
+        price = self._prices.price(opened.model.id, tier, asked_at)
+        wanted = self._estimate(prompt, opened.model, price, headers.cost_cap())
+        return RequestTerms(
+            asked_at=asked_at,
+            tier=tier,
+            price=price,
+            prompt_tokens_estimate=wanted.prompt_tokens,
+            output_tokens_max=wanted.output_tokens,
+            on_outage_refuse=opened.grant.on_outage_refuse,
+            reject_if_busy=_rejects_if_busy(opened.route, headers, prompt),
+        )
+
+    def _require_queue(self, model: Model, delivery: Delivery, api: Api) -> None:
+        if not self._is_flex_on:
+            raise InvalidRequest("The asynchronous API is not available on this gateway.")
+        if api is not Api.CHAT:
+            raise InvalidRequest(
+                "Only chat requests can be queued: send this one without asking for that, or as"
+                " chat.",
+                param=_DELIVERY_PARAM.get(delivery),
+            )
+        if not model.has(Capability.ASYNC_QUEUE):
+            name = Capability.ASYNC_QUEUE
+            raise MissingCapability(
+                f"{model.id} does not have the capability `{name}`.",
+                param=_DELIVERY_PARAM.get(delivery),
+            )
+
+    def _chain(
+        self, prompt: PromptRequest, granted: CachedGrant, parsed: ParsedBody | None
+    ) -> PromptChain:
+        root = granted.root
+        image_bytes = int(granted.image_tokens * self._bytes_per_token)
+        before = None if parsed is None else parsed.known
+        chain = prompt_chain(
+            root, prompt.fields, prompt.messages, prompt.media, image_bytes, before
+        )
+        if parsed is not None:
+            self._prompts.learned(parsed, root, chain, prompt.media, image_bytes)
+        return chain.bounded()
+
+    def _family(self, prompt: PromptRequest, api: Api, parsed: ParsedBody | None) -> str:
+        if api not in _CONVERSATIONS:
+            return ""
+        return self._prompts.family(prompt.fields, prompt.messages, parsed)
+
+    def _estimate(
+        self, prompt: PromptRequest, model: Model, price: Price, cap: str | None
+    ) -> Estimate:
+        wanted = estimate(prompt, model, self._bytes_per_token)
+        if cap is None:
+            return wanted
+        fitting = within_cap(wanted, price, cap, may_shorten=prompt.max_tokens is None)
+        if fitting is not wanted:
+            prompt.fields[prompt.max_tokens_field] = Raw(b"%d" % fitting.max_tokens)
+        return fitting
+
+    def _find_model(self, route: RequestRoute, fields: Fields) -> Model:
+        if route.model is not None:
+            return self._catalogue.find(route.model)
+        name = MODEL.read(fields)
+        if not name:
+            raise InvalidRequest("`model` is required.", param="model")
+        return self._catalogue.find(name)
+
+
+def _session_in_body(prompt: PromptRequest) -> str:
+    return prompt.cache_key or prompt.conversation
+
+
+def _session_key(
+    headers: CallerHeaders, opened: OpenedRequest, prompt: PromptRequest, chain: PromptChain
+) -> int:
+    """A digest of the session's whole name; its label is cut, and two sessions may share one."""
+    session = headers.session() or _session_in_body(prompt)
+    return digest(session, opened.granted.seed) if session else chain.opening
+
+
+def _taken_out(opened: OpenedRequest) -> ParsedBody | None:
+    """Take the split body out: `opened` lives as long as the request, and must not hold it."""
+    parsed = opened.parsed
+    opened.parsed = None
+    # In other APIs nobody has checked the messages, so nothing may be learned of them.
+    return parsed if opened.api is Api.CHAT else None
+
+
+def _unwrapped(route: RequestRoute, fields: Fields) -> Fields:
+    """`POST /ai/run` without a model in its path carries the input one level down."""
+    if route.model is not None:
+        return fields
+    raw = fields.get("input")
+    if raw is None:
+        raise InvalidRequest("`input` is required beside `model`.", param="input")
+    try:
+        inner = _input_decoder.decode(raw)
+    except msgspec.DecodeError as bad:
+        raise InvalidRequest(f"`input`: {bad}", param="input") from None
+    if "options" in fields:
+        inner.setdefault("options", fields["options"])
+    return inner
+
+
+def _require(model: Model, prompt: PromptRequest, api: Api) -> None:
+    missing = prompt.needs - model.capabilities
+    if missing:
+        name = min(missing)
+        raise MissingCapability(
+            f"{model.id} does not have the capability `{name}`.",
+            param=_PARAM.get((api, name)) or _PARAM[Api.CHAT, name],
+        )
+
+
+_PARAM: Final = {
+    (Api.CHAT, Capability.VISION): "messages",
+    (Api.CHAT, Capability.TOOLS): "tools",
+    (Api.CHAT, Capability.STRUCTURED_OUTPUT): "response_format",
+    (Api.MESSAGES, Capability.STRUCTURED_OUTPUT): "output_config",
+    (Api.RESPONSES, Capability.STRUCTURED_OUTPUT): "text",
+    (Api.RESPONSES, Capability.VISION): "input",
+}
+_DELIVERY_PARAM: Final = {Delivery.QUEUE: "queueRequest", Delivery.IN_PLACE: "service_tier"}
+
+
+def _rejects_if_busy(route: RequestRoute, headers: CallerHeaders, prompt: PromptRequest) -> bool:
+    """Options come three ways: in the body, in the query, in a header."""
+    query = route.query
+    return (
+        prompt.rejects_if_busy
+        or (bool(query) and query.get("rejectIfBusy", "").lower() in TRUE)
+        or headers.rejects_if_busy()
+    )

@@ -1,0 +1,134 @@
+"""Reads a request's path: whether it is inference, its API surface, the account, the model."""
+
+from enum import Enum, auto
+from typing import Final
+from urllib.parse import parse_qsl, unquote
+
+from penstock.errors import InvalidRequest, MalformedModel, NotFound
+from penstock.records.request import Api
+
+_OPENAI_CHAT: Final = b"/v1/chat/completions"
+_MESSAGES: Final = b"/v1/messages"
+_ACCOUNTS: Final = b"/client/v4/accounts/"
+_RUN: Final = "/ai/run"
+# The same paths under `/v1` and under an account's `/ai/v1`.
+_APIS: Final = {
+    _OPENAI_CHAT: Api.CHAT,
+    b"/v1/completions": Api.COMPLETIONS,
+    b"/v1/embeddings": Api.EMBEDDINGS,
+    _MESSAGES: Api.MESSAGES,
+    b"/v1/responses": Api.RESPONSES,
+}
+_QUERY_FIELDS_MAX: Final = 100
+API_PATHS: Final = tuple(path.decode() for path in _APIS)
+
+
+class Surface(Enum):
+    """Where a request came in; it decides the shape of answers and errors."""
+
+    OPENAI = auto()
+    WORKERS_V1 = auto()
+    WORKERS_RUN = auto()
+
+    @property
+    def is_workers_ai(self) -> bool:
+        return self is not Surface.OPENAI
+
+
+_NO_QUERY: Final[dict[str, str]] = {}
+
+
+class RequestRoute:
+    """`account` is None where the path names none; `model` where the body must.
+
+    On `/ai/run` the model and the body decide which API it is.
+    """
+
+    __slots__ = ("account", "api", "is_run", "model", "query", "surface")
+
+    def __init__(
+        self,
+        surface: Surface,
+        api: Api = Api.CHAT,
+        account: str | None = None,
+        model: str | None = None,
+        query: dict[str, str] = _NO_QUERY,
+    ) -> None:
+        self.surface = surface
+        self.is_run = surface is Surface.WORKERS_RUN
+        self.api = api
+        self.account = account
+        self.model = model
+        self.query = query
+
+
+_OPENAI_ROUTE: Final = RequestRoute(Surface.OPENAI)
+
+
+def is_inference(method: bytes, target: bytes) -> bool:
+    """Whether a request goes to the inference endpoint. Runs before its headers are parsed."""
+    if method != b"POST":
+        return False
+    if target == _OPENAI_CHAT:
+        return True
+    path = target.partition(b"?")[0]
+    if path in _APIS:
+        return True
+    if not path.startswith(_ACCOUNTS):
+        return False
+    _, _, rest = path[len(_ACCOUNTS) :].partition(b"/")
+    return rest.startswith(b"ai/run") or (rest.startswith(b"ai/v1/") and rest[2:] in _APIS)
+
+
+def surface_of(target: bytes) -> Surface:
+    """The surface alone, for errors found before the path is read."""
+    return Surface.WORKERS_RUN if target.startswith(b"/client/v4") else Surface.OPENAI
+
+
+def path_meant(path: str) -> str:
+    """The path that somebody meant whose base URL ends in too much or too little; "" if unknown."""
+    tails = {path.removeprefix("/v1"): path for path in (*API_PATHS, "/v1/models")}
+    return next((whole for tail, whole in tails.items() if path.rstrip("/").endswith(tail)), "")
+
+
+def is_messages(target: bytes) -> bool:
+    """Whether errors here have Anthropic's shape, for those found before the path is read."""
+    return target.startswith(_MESSAGES) and target.partition(b"?")[0] == _MESSAGES
+
+
+def find_route(target: bytes) -> RequestRoute:
+    """Parse the target of an inference request. Model ids come with raw slashes and with `%2F`."""
+    if target == _OPENAI_CHAT:
+        return _OPENAI_ROUTE
+    raw_path, _, raw_query = target.partition(b"?")
+    query = _query(raw_query) if raw_query else {}
+    api = _APIS.get(raw_path)
+    if api is not None:
+        return RequestRoute(Surface.OPENAI, api, query=query)
+    path = raw_path[len(_ACCOUNTS) :].decode("latin-1")
+    account, slash, rest = path.partition("/")
+    rest = slash + rest
+    account = unquote(account)
+    if rest.rstrip("/") == _RUN:
+        return RequestRoute(Surface.WORKERS_RUN, account=account, query=query)
+    if rest.startswith(_RUN + "/"):
+        model = _model(rest[len(_RUN) + 1 :])
+        return RequestRoute(Surface.WORKERS_RUN, account=account, model=model, query=query)
+    api = _APIS.get(rest[3:].encode("latin-1")) if rest.startswith("/ai/v1/") else None
+    if api is not None:
+        return RequestRoute(Surface.WORKERS_V1, api, account, query=query)
+    raise NotFound
+
+
+def _query(raw: bytes) -> dict[str, str]:
+    try:
+        return dict(parse_qsl(raw.decode("latin-1"), max_num_fields=_QUERY_FIELDS_MAX))
+    except ValueError:
+        raise InvalidRequest(f"The query has more than {_QUERY_FIELDS_MAX} fields.") from None
+
+
+def _model(raw: str) -> str:
+    try:
+        return unquote(raw, errors="strict")
+    except UnicodeDecodeError:
+        raise MalformedModel from None

@@ -1,0 +1,1 @@
+"""Submits jobs, keeps their large values, and measures the queue."""

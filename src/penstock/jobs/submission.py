@@ -1,0 +1,301 @@
+"""The desk for jobs: whatever moves a job together with its money or its large values, joined.
+
+Values are uploaded before a row names them; all else of a call is one transaction, in which the
+queue's part comes first and the money's last, so that no two calls can wait for each other.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from penstock import admission
+from penstock.clock import Clock, timestamp_of
+from penstock.errors import InvalidRequest, Refused
+from penstock.jobs.large_values import LargeValues
+from penstock.queue import Batches, NewBatch, Queue, Submitted, Swept
+from penstock.records.account import AccountId, KeyId
+from penstock.records.job import (
+    BatchId,
+    ClaimedJob,
+    Job,
+    JobFailure,
+    JobId,
+    JobState,
+    NewJob,
+    Released,
+    Submission,
+    Ticket,
+    TicketChain,
+)
+from penstock.records.limit import Limit
+from penstock.records.model import Model
+from penstock.records.price import Price, Tier
+from penstock.records.request import (
+    InferenceRequest,
+    RequestId,
+    RequestLabels,
+    RequestPlacement,
+    RequestPrompt,
+    RequestTerms,
+)
+from penstock.store import Store, Transaction
+
+# A job's answer is always made whole: whoever reads it shapes it.
+_NOT_KEPT: Final = frozenset({"stream", "stream_options"})
+# The ledger counts attempts in 16 bits. Beyond, two share a row: the last one's charge stands.
+_ATTEMPTS_MAX: Final = 30_000
+_LABEL_CHARACTERS_MAX: Final = 512
+
+_payloads = msgspec.json.Decoder(dict[str, Raw])
+
+
+class DeskRooms(msgspec.Struct, frozen=True):
+    """The rooms that the desk joins."""
+
+    store: Store
+    queue: Queue
+    batches: Batches
+    values: LargeValues
+
+
+class JobDesk:
+    """For ingress, control and puller alike. Holds nothing itself."""
+
+    def __init__(self, rooms: DeskRooms, limits: admission.Settings, clock: Clock) -> None:
+        self._store = rooms.store
+        self._queue = rooms.queue
+        self._batches = rooms.batches
+        self._values = rooms.values
+        self._lease_return_seconds = limits.lease_return_seconds
+        self._clock = clock
+
+    async def submit(
+        self, submission: Submission, jobs: Sequence[NewJob], batch: NewBatch | None = None
+    ) -> Submitted:
+        """Take in jobs, all or none: QueueFull, or BudgetSpent, when there is no room for them.
+
+        A job that is there already is not added again and holds nothing more. So after a
+        StoreUnavailable the same jobs may be submitted again.
+        """
+        _check_labels(jobs)
+        # Large payloads are hashed, which takes up to a tenth of a second.
+        jobs, uploads = await asyncio.to_thread(self._kept_apart, submission.account, jobs)
+        await self._values.put(uploads)
+        try:
+            async with self._store.transaction() as transaction:
+                if batch is not None:
+                    # Perhaps that of an earlier submission of the same.
+                    opened = await self._batches.open(transaction, batch)
+                    submission = msgspec.structs.replace(submission, batch=opened)
+                submitted = await self._submit(transaction, submission, jobs)
+                if batch is not None and 0 < submitted.added < len(set(submitted.ids)):
+                    # It may have ended, and been told of: nothing is added to it any more.
+                    raise InvalidRequest("This `Idempotency-Key` was sent with other requests.")
+        except Refused:
+            await self._values.delete(list(uploads))
+            raise
+        # Under another id: nothing names what was uploaded for this one.
+        is_known = zip(jobs, submitted.ids, strict=True)
+        unused = [job.payload_object for job, id in is_known if job.payload_object and id != job.id]
+        await self._values.delete(unused)
+        return submitted
+
+    async def cancel(self, account: AccountId | None, job: JobId) -> Job | None:
+        """Cancel a waiting job at once, ask a running one to stop. None: no such job of theirs."""
+        async with self._store.transaction() as transaction:
+            cancelled = await self._queue.cancel(transaction, account, job)
+            if cancelled is None:
+                return None
+            await admission.release_jobs(transaction, cancelled.released)
+        return cancelled.job
+
+    async def cancel_batch(self, account: AccountId | None, batch: BatchId) -> int | None:
+        """Cancel what is left of a batch: how many jobs. None: no such batch of theirs."""
+        count = 0
+        while True:
+            async with self._store.transaction() as transaction:
+                cancelled = await self._queue.cancel_batch(transaction, account, batch)
+                if cancelled is None:
+                    return None
+                await admission.release_jobs(transaction, cancelled.released)
+            # Until a round finds nothing: whoever reads the batch in may have added some meanwhile,
+            # and what is added after that is added by one who knows.
+            if not cancelled.count:
+                return count
+            count += cancelled.count
+
+    async def retry(self, job: ClaimedJob, failure: JobFailure) -> JobState:
+        """Try a job again later, or let it fail for good; LeaseLost when it is another's now."""
+        async with self._store.transaction() as transaction:
+            retried = await self._queue.retry(transaction, job.id, job.epoch, failure)
+            await admission.release_jobs(transaction, retried.released)
+        return retried.state
+
+    async def sweep(self) -> Swept:
+        """Take up what nobody holds; once more at once while `is_full`."""
+        async with self._store.transaction() as transaction:
+            swept = await self._queue.sweep(transaction)
+            await admission.release_jobs(transaction, swept.released)
+        return swept
+
+    async def delete_old(self) -> int:
+        """Delete jobs that are kept no longer, and what they have in object storage: how many."""
+        async with self._store.transaction() as transaction:
+            old = await self._queue.find_old(transaction)
+        # Before the rows: after a kill in between, these name them again. Outside of a transaction:
+        # thousands may take longer than one may last, and would never be done.
+        await self._values.delete([name for names in old.values() for name in names])
+        async with self._store.transaction() as transaction:
+            await self._queue.delete(transaction, old)
+        return len(old)
+
+    async def find(self, account: AccountId | None, job: JobId) -> Job | None:
+        """One job; `account` None finds anybody's."""
+        async with self._store.transaction() as transaction:
+            return await self._queue.find(transaction, account, job)
+
+    async def result_of(self, job: Job) -> bytes:
+        """A job's whole chat completion, wherever it is kept."""
+        return await self._values.get(job.result_object, job.result)
+
+    async def payload_of(self, job: ClaimedJob) -> bytes:
+        """The chat request of a job that is to be run, wherever it is kept."""
+        return await self._values.get(job.payload_object, job.payload)
+
+    async def _submit(
+        self, transaction: Transaction, submission: Submission, jobs: Sequence[NewJob]
+    ) -> Submitted:
+        limits = await admission.find_money_limits(transaction, submission.account)
+        if limits:
+            jobs = [_limited(job, limits, submission.key) for job in jobs]
+        submitted = await self._queue.submit(transaction, submission, jobs)
+        if limits:
+            held = [
+                held_by(submission.account, submission.key, job.id, job.ticket)
+                for job in jobs
+                if job.id in submitted.new
+            ]
+            moment = admission.Moment(self._clock.now(), self._lease_return_seconds)
+            await admission.hold_jobs(transaction, limits, held, moment)
+        return submitted
+
+    def _kept_apart(
+        self, account: AccountId, jobs: Sequence[NewJob]
+    ) -> tuple[list[NewJob], dict[str, bytes]]:
+        """Jobs without their large payloads, and those by name."""
+        kept: list[NewJob] = []
+        uploads: dict[str, bytes] = {}
+        for job in jobs:
+            name = self._values.name_for(account, job.id, job.payload)
+            if name:
+                uploads[name] = job.payload
+                kept.append(msgspec.structs.replace(job, payload=b"", payload_object=name))
+            else:
+                kept.append(job)
+        return kept, uploads
+
+
+def new_job(
+    request: InferenceRequest,
+    *,
+    reference: str | None = None,
+    item: int = 0,
+    idempotency_key: str | None = None,
+) -> NewJob:
+    """A job out of a request that was read for a later tier; its id becomes the job's."""
+    assert request.terms.tier is not Tier.NOW, "what is wanted now is no job"
+    body = {name: value for name, value in request.prompt.body.items() if name not in _NOT_KEPT}
+    ticket = Ticket(
+        price=request.terms.price.terms,
+        tier=request.terms.tier,
+        session=request.labels.session,
+        session_key=request.placement.session_key,
+        workflow=request.labels.workflow,
+        prompt_family=request.labels.prompt_family,
+        caller_request_id=request.labels.caller_request_id,
+        client_retry=request.labels.client_retry,
+        choices=request.prompt.choices,
+        prompt_tokens_estimate=request.terms.prompt_tokens_estimate,
+        output_tokens_max=request.terms.output_tokens_max,
+        is_affinity_strict=request.placement.is_affinity_strict,
+        chain=TicketChain.of(request.prompt.chain),
+    )
+    return NewJob(
+        id=JobId(request.id),
+        payload=msgspec.json.encode(body),
+        ticket=ticket,
+        reference=reference,
+        item=item,
+        idempotency_key=idempotency_key,
+    )
+
+
+def to_request(job: ClaimedJob, model: Model, cache_salt: str, payload: bytes) -> InferenceRequest:
+    """The request that a claimed job is, for the path. Each claim has attempts of its own."""
+    ticket = job.ticket
+    return InferenceRequest(
+        id=RequestId(job.id),
+        account=job.account,
+        key=job.key,
+        model=model,
+        prompt=RequestPrompt(
+            body=_payloads.decode(payload),
+            is_stream=False,
+            cache_salt=cache_salt,
+            chain=ticket.chain.chain(),
+            choices=ticket.choices,
+        ),
+        labels=RequestLabels(
+            session=ticket.session,
+            workflow=ticket.workflow,
+            prompt_family=ticket.prompt_family,
+            caller_request_id=ticket.caller_request_id,
+            client_retry=ticket.client_retry,
+        ),
+        terms=RequestTerms(
+            asked_at=timestamp_of(job.id),
+            tier=ticket.tier,
+            price=Price(*ticket.price),
+            prompt_tokens_estimate=ticket.prompt_tokens_estimate,
+            output_tokens_max=ticket.output_tokens_max,
+        ),
+        placement=RequestPlacement(
+            session_key=ticket.session_key,
+            is_affinity_strict=ticket.is_affinity_strict,
+            attempt_base=min(job.epoch - 1, _ATTEMPTS_MAX),
+        ),
+    )
+
+
+def held_by(account: AccountId, key: KeyId, job: JobId, ticket: Ticket) -> Released:
+    """What a job holds of its limits until it ends."""
+    return Released(
+        account=account,
+        key=key,
+        workflow=ticket.workflow,
+        session=ticket.session,
+        limits=ticket.limits,
+        nanousd=ticket.held_nanousd,
+        asked_at=timestamp_of(job),
+    )
+
+
+def _limited(job: NewJob, limits: Sequence[Limit], key: KeyId) -> NewJob:
+    counting = admission.limits_counting(limits, key, job.ticket)
+    ticket = msgspec.structs.replace(job.ticket, limits=counting)
+    return msgspec.structs.replace(job, ticket=ticket)
+
+
+def _check_labels(jobs: Sequence[NewJob]) -> None:
+    """Callers' own names must fit into a row."""
+    for job in jobs:
+        for label in (job.reference, job.idempotency_key):
+            if label is not None and ("\0" in label or len(label) > _LABEL_CHARACTERS_MAX):
+                raise InvalidRequest(
+                    "A reference or an idempotency key is at most"
+                    f" {_LABEL_CHARACTERS_MAX} characters, none of them NUL.",
+                    param=f"requests.{job.item}",
+                )

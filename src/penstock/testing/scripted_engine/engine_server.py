@@ -1,0 +1,147 @@
+"""An engine for tests: it speaks like vLLM 0.32, and stalls, cuts, lies or dies when told to.
+
+`python -m penstock.testing.scripted_engine --port 0 --model NAME` prints one line of JSON with its
+port and pid, and serves until SIGTERM. `script.py` lists what it can be told, in a prompt's
+`@script {…}` line or by `POST /control`; `GET /control/state` shows what it received.
+It makes no tokens of a model, and has no authentication.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+import msgspec
+import uvloop
+
+from penstock.clock import Clock, SystemClock
+from penstock.testing.scripted_engine.engine_apis import APIS
+from penstock.testing.scripted_engine.engine_metrics import metrics_page
+from penstock.testing.scripted_engine.engine_options import Options, read_options
+from penstock.testing.scripted_engine.http_connection import Connection, HttpRequest
+from penstock.testing.scripted_engine.inference import Inference
+from penstock.testing.scripted_engine.response_head import ResponseHead
+from penstock.testing.scripted_engine.script import ScriptError, read_control
+
+_BACKLOG = 4096
+
+
+class Engine:
+    """The engine's pages; inference itself is in `Inference`."""
+
+    def __init__(self, options: Options, clock: Clock) -> None:
+        self._options = options
+        self._clock = clock
+        self._heads = ResponseHead(clock)
+        self._inference = Inference(options, clock, self._heads)
+
+    async def serve(self, request: HttpRequest, connection: Connection) -> None:
+        """Answer one request."""
+        path = request.path.partition("?")[0]
+        api = APIS.get(path)
+        if api is not None and api.runner == self._options.runner:
+            if request.method != "POST":
+                self._send(connection, 405, b'{"detail":"Method Not Allowed"}')
+                return
+            await self._inference.run(request, connection, api)
+        elif path == "/health":
+            await self._health(connection)
+        elif path == "/control":
+            self._control(request, connection)
+        else:
+            self._page(path, connection)
+
+    async def _health(self, connection: Connection) -> None:
+        self._inference.log.probes += 1
+        control = self._inference.control
+        if control.health_delay:
+            await asyncio.sleep(control.health_delay)
+        status = 200 if control.healthy else 503
+        connection.write(self._heads.plain(status, 0, None))
+
+    def _control(self, request: HttpRequest, connection: Connection) -> None:
+        try:
+            self._inference.set_control(*read_control(request.body))
+        except ScriptError as error:
+            self._send(connection, 400, msgspec.json.encode({"detail": str(error)}))
+            return
+        self._send(connection, 200, b"{}")
+
+    def _page(self, path: str, connection: Connection) -> None:
+        if path == "/v1/models":
+            self._send(connection, 200, self._models())
+        elif path == "/version":
+            self._send(connection, 200, b'{"version":"0.32.0"}')
+        elif path == "/control/state":
+            self._send(connection, 200, self._state())
+        elif path == "/metrics":
+            self._inference.log.probes += 1
+            page = metrics_page(self._inference, self._options.model)
+            kind = "text/plain; version=0.0.4; charset=utf-8"
+            connection.write(self._heads.plain(200, len(page), kind) + page)
+        else:
+            self._send(connection, 404, b'{"detail":"Not Found"}')
+
+    def _models(self) -> bytes:
+        model = {
+            "id": self._options.model,
+            "object": "model",
+            "created": int(self._clock.now()),
+            "owned_by": "vllm",
+            "root": self._options.model,
+            "parent": None,
+            "max_model_len": self._options.max_model_len,
+        }
+        return msgspec.json.encode({"object": "list", "data": [model]})
+
+    def _state(self) -> bytes:
+        slots = self._inference.slots
+        state = {"running": slots.running, "waiting": slots.waiting}
+        return msgspec.json.encode({**state, **self._inference.log.shown()})
+
+    def _send(self, connection: Connection, status: int, body: bytes) -> None:
+        connection.write(self._heads.json(status, len(body)) + body)
+
+
+async def run(options: Options) -> None:
+    """Serve until SIGTERM or SIGINT, then let what runs end."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    if options.follow_stdin:
+        # A parent that was killed cannot end its children; the end of its pipe does.
+        loop.add_reader(sys.stdin, os._exit, 1)
+    engine = Engine(options, SystemClock())
+    opened: set[Connection] = set()
+    async with asyncio.TaskGroup() as group:
+        server = await loop.create_server(
+            lambda: Connection(engine.serve, group, opened),
+            options.host,
+            options.port,
+            backlog=_BACKLOG,
+        )
+        ready = {"port": server.sockets[0].getsockname()[1], "pid": os.getpid()}
+        sys.stdout.write(msgspec.json.encode(ready).decode() + "\n")
+        sys.stdout.flush()
+        await stop.wait()
+        server.close()
+        await _drain(opened, options.drain_seconds)
+
+
+async def _drain(opened: set[Connection], seconds: float) -> None:
+    deadline = asyncio.get_running_loop().time() + seconds
+    while opened and asyncio.get_running_loop().time() < deadline:
+        for connection in list(opened):
+            connection.is_draining = True
+            if connection.is_idle:
+                connection.transport.close()
+        await asyncio.sleep(0.01)
+    for connection in list(opened):
+        connection.transport.abort()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run(read_options(arguments)))

@@ -1,0 +1,1 @@
+"""Bodies of the pages that are not inference."""

@@ -1,0 +1,117 @@
+"""Runs a cell's jobs as a keeper would, but simply: claim, ask the engine, finish. In a thread."""
+
+import asyncio
+import json
+import threading
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+from tests.integration.cells.gateway_cell import CHAT, NATIVE, SERVED, THINKER, Cell
+
+from penstock.jobs.large_values import LargeValues
+from penstock.queue import Claim, Queue
+from penstock.queue import Settings as QueueSettings
+from penstock.records.job import ClaimedJob, JobEnd, JobFailure
+from penstock.records.model import ModelId
+from penstock.records.price import Price, cost_nanousd
+from penstock.records.usage import Usage
+from penstock.serving.settings import Settings as ServingSettings
+from penstock.store import Objects, Store
+from penstock.store import Settings as StoreSettings
+
+_MODELS = (CHAT, NATIVE, THINKER)
+_POLL_SECONDS = 0.02
+_LEASE_SECONDS = 60.0
+
+
+class JobRunner:
+    """While `hold()` is in force nothing is claimed, so that jobs stay queued."""
+
+    def __init__(self, cell: Cell, engine_url: str) -> None:
+        self._cell = cell
+        self._engine_url = engine_url
+        self._held = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+        self.ran: list[str] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def hold(self) -> None:
+        self._held.set()
+
+    def go_on(self) -> None:
+        self._held.clear()
+
+    async def _run(self) -> None:
+        folder = self._cell.journal.parent
+        settings = StoreSettings(
+            dsn=self._cell.dsn, objects_url=f"file:{folder}/penstock-state/objects"
+        )
+        store, objects = Store(settings), Objects(settings)
+        await store.open()
+        await objects.open()
+        values = LargeValues(objects, ServingSettings())
+        try:
+            async with httpx.AsyncClient(timeout=30, trust_env=False) as client:
+                while not self._stopping.is_set():
+                    if not self._held.is_set():
+                        await self._round(store, values, client)
+                    await asyncio.sleep(_POLL_SECONDS)
+        finally:
+            await objects.close()
+            await store.close()
+
+    async def _round(self, store: Store, values: LargeValues, client: httpx.AsyncClient) -> None:
+        queue = Queue(QueueSettings())
+        for model in _MODELS:
+            want = Claim(ModelId(model), 10, "test", _LEASE_SECONDS)
+            async with store.transaction() as transaction:
+                jobs = await queue.claim(transaction, want)
+            for job in jobs:
+                payload = await values.get(job.payload_object, job.payload)
+                end = await self._end(job, payload, values, client)
+                async with store.transaction() as transaction:
+                    await queue.finish(transaction, [end])
+                self.ran.append(job.id)
+
+    async def _end(
+        self, job: ClaimedJob, payload: bytes, values: LargeValues, client: httpx.AsyncClient
+    ) -> JobEnd:
+        fields: dict[str, Any] = json.loads(payload)
+        for name in ("service_tier", "prompt_cache_key", "metadata"):
+            fields.pop(name, None)
+        fields["model"] = SERVED
+        answer = await client.post(f"{self._engine_url}/v1/chat/completions", json=fields)
+        if answer.status_code != 200:
+            message = answer.json()["error"]["message"]
+            return JobEnd(job.id, job.epoch, failure=JobFailure("engine_failed", message, 502))
+        result = answer.content
+        if job.model == THINKER:
+            result = result.replace(b'"reasoning":', b'"reasoning_content":')
+        told = answer.json()["usage"]
+        usage = Usage(told["prompt_tokens"], told["completion_tokens"])
+        name = values.name_for(job.account, job.id, result)
+        if name:
+            await values.put({name: result})
+        return JobEnd(
+            job.id,
+            job.epoch,
+            result=b"" if name else result,
+            result_object=name,
+            usage=usage,
+            charge_nanousd=cost_nanousd(usage, Price(*job.ticket.price)),
+            replica="test",
+        )
