@@ -73,7 +73,7 @@ class RequestReader:
 
         Two threads must never share a memory of prompts.
         """
-        self._thread = thread
+        self._large_bodies = thread
         self._in_thread = self
         if thread is not None:
             self._in_thread = RequestReader(catalogue, keys, prices, settings)
@@ -88,9 +88,9 @@ class RequestReader:
 
     async def read_by_size(self, body_bytes: int, read: "Callable[[RequestReader], T]") -> T:
         """Call `read` at once for a short body, and in the thread for a large one."""
-        if self._thread is None or body_bytes <= INLINE_BYTES_MAX:
+        if self._large_bodies is None or body_bytes <= INLINE_BYTES_MAX:
             return read(self)
-        return await self._thread.run(partial(read, self._in_thread))
+        return await self._large_bodies.run(partial(read, self._in_thread))
 
     def find_key(self, headers: CallerHeaders) -> Key | None:
         """The caller's key, if it is known here; `authenticate` looks further."""
