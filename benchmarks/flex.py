@@ -38,7 +38,7 @@ from flex_load import (
 )
 from flex_pace import Prefill, interval_seconds, prefill_rate, read_loads
 from penstock.records.job import JobState
-from penstock.store import Settings, Store
+from penstock.store import Store, StoreSettings
 from penstock.store.embedded import EmbeddedPostgres
 
 _BATCH = 100
@@ -105,7 +105,7 @@ class Bench:
         self._random = Random(plan.seed)
         self._chat = f"{cell.openai_url}/chat/completions"
         self._queued: dict[str, list[Body]] = {}
-        self._store = Store(Settings(dsn=EmbeddedPostgres(Path(cell.state) / "postgres").dsn))
+        self._store = Store(StoreSettings(dsn=EmbeddedPostgres(Path(cell.state) / "postgres").dsn))
 
     async def run(self) -> dict[str, list[Block]]:
         """The blocks, by the name of the pace at which live requests came."""

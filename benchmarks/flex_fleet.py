@@ -19,9 +19,9 @@ from pathlib import Path
 
 import msgspec
 
+from fleet_simulator.engine_constants import EngineConstants
 from flex_fleet_plot import plot_tokens
 from flex_fleet_runs import LOADS, SHAPES, Pair, run_pair
-from penstock.testing.fleet_simulator.engine_constants import EngineConstants
 
 _ROOT = Path(__file__).parent.parent
 _PROCESSES = 2

@@ -4,16 +4,16 @@ from collections.abc import Callable
 
 import msgspec
 
-from penstock.testing.agent_traffic import AgentTraffic, make_traffic
-from penstock.testing.fleet_simulator.cell import PENSTOCK, Cell, Knowledge
-from penstock.testing.fleet_simulator.flex_cell import (
+from fleet_simulator.agent_traffic import AgentTraffic, make_traffic
+from fleet_simulator.cell import PENSTOCK, Cell, CellKnowledge
+from fleet_simulator.flex_cell import (
     FlexCell,
     run_flex_cell,
     throughput_ratio,
 )
-from penstock.testing.fleet_simulator.flex_jobs import JobMix
-from penstock.testing.fleet_simulator.flight import TraceRequest
-from penstock.testing.steady_prompts import SteadyPrompts, make_prompts
+from fleet_simulator.flex_jobs import JobMix
+from fleet_simulator.flight import TraceRequest
+from fleet_simulator.steady_prompts import SteadyPrompts, make_prompts
 
 LOADS = (25, 50, 75, 92)
 _GATEWAYS = 2
@@ -103,7 +103,7 @@ def flex_cell(name: str, seed: int, replicas: int) -> FlexCell:
         replicas=replicas,
         speed_up=1.0,
         gateways=_GATEWAYS,
-        knowledge=Knowledge.SHARED,
+        knowledge=CellKnowledge.SHARED,
         seed=seed,
         exchange_seconds=_EXCHANGE_SECONDS,
     )

@@ -23,7 +23,7 @@ from flex_pressure_cell import (
     PressureCell,
 )
 from flex_pressure_jobs import JOB_SECONDS, finished, submit, wait_until_done
-from penstock.store import Settings, Store
+from penstock.store import Store, StoreSettings
 
 _SLOTS, _RESERVED = ENGINES * SLOTS_EACH, ENGINES * RESERVED_EACH
 # Half as many again as there are slots: somebody always waits.
@@ -133,7 +133,7 @@ async def _watch(cell: PressureCell, store: Store, live: Live, minutes: int) -> 
 
 
 async def _run(cell: PressureCell, minutes: int) -> tuple[Pressure | None, Bursts]:
-    store = Store(Settings(dsn=cell.dsn))
+    store = Store(StoreSettings(dsn=cell.dsn))
     await store.open()
     pressure = None
     try:

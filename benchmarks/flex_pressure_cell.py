@@ -16,7 +16,7 @@ from tests.integration.cells.gateway_process import GatewayProcess, eventually
 
 from penstock.policy import AccountBook, KeyBook
 from penstock.records.account import Role
-from penstock.store import Settings, Store, migrate
+from penstock.store import Store, StoreSettings, migrate
 from penstock.store.embedded import EmbeddedPostgres
 from penstock.testing import ScriptedEngine
 
@@ -99,7 +99,7 @@ class PressureCell(Started):
 
     async def _add_accounts(self) -> None:
         await migrate(self.dsn)
-        store = Store(Settings(dsn=self.dsn))
+        store = Store(StoreSettings(dsn=self.dsn))
         await store.open()
         try:
             live = await AccountBook(store).create("live")

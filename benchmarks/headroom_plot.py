@@ -10,8 +10,8 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib import pyplot as plt
 
-from penstock.puller.headroom import Headroom, Observation
-from penstock.puller.settings import Settings
+from penstock.puller.headroom import Headroom, HeadroomObservation
+from penstock.puller.settings import PullerSettings
 
 SLOTS = 64
 LOOK = 0.05
@@ -31,7 +31,7 @@ def live_at(now: float) -> int:
 
 def run() -> dict[str, list[float]]:
     """One scripted run; what is drawn, look by look."""
-    headroom = Headroom(Settings())
+    headroom = Headroom(PullerSettings())
     ends: list[float] = []
     begun: list[float] = []
     drawn: dict[str, list[float]] = {"time": [], "live": [], "flex": [], "allowed": []}
@@ -42,7 +42,7 @@ def run() -> dict[str, list[float]]:
             heapq.heappop(ends)
         begun = [at for at in begun if at > now]
         is_reading = live > 0 and now % READING_EVERY < READING_SECONDS
-        seen = Observation(
+        seen = HeadroomObservation(
             slots=SLOTS,
             live=live,
             live_unread_tokens=1500 if is_reading else 0,

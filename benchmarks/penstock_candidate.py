@@ -17,8 +17,7 @@ from candidates import (
     wait_ready,
 )
 from compiled_package import compiled_folder
-from penstock.admission import LimitBook
-from penstock.admission import Settings as LimitSettings
+from penstock.admission import AdmissionSettings, LimitBook
 from penstock.clock import new_id
 from penstock.fleet.roster import RosterTable
 from penstock.policy import AccountBook, KeyBook
@@ -26,7 +25,7 @@ from penstock.records.account import AccountId, KeyId, Role
 from penstock.records.limit import Limit, Measure, Period, Scope
 from penstock.records.model import ModelId
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
-from penstock.store import Settings, Store
+from penstock.store import Store, StoreSettings
 from penstock.store.embedded import EmbeddedPostgres
 from penstock.store.migrate import migrate
 
@@ -111,7 +110,7 @@ def start_penstock(
 async def _prepare(dsn: str, ports: list[int]) -> str:
     """Schema, an account with a key, limits on both, and the roster; the key's secret."""
     await migrate(dsn)
-    store = Store(Settings(dsn=dsn))
+    store = Store(StoreSettings(dsn=dsn))
     await store.open()
     try:
         account = await AccountBook(store).create("benchmark")
@@ -125,7 +124,7 @@ async def _prepare(dsn: str, ports: list[int]) -> str:
 
 async def _limit(store: Store, account: AccountId, key: KeyId) -> None:
     """A budget and two rates, hard ones: each request is held against them and none is refused."""
-    book = LimitBook(store, LimitSettings())
+    book = LimitBook(store, AdmissionSettings())
     for scope, value, measure, period, amount in (
         (Scope.ACCOUNT, "", Measure.NANOUSD, Period.MONTH, 10**16),
         (Scope.ACCOUNT, "", Measure.TOKENS, Period.MINUTE, 10**12),

@@ -15,13 +15,12 @@ from pathlib import Path
 import msgspec
 
 from penstock.clock import new_id
-from penstock.queue import Claim, Queue, Settings
+from penstock.queue import Claim, Queue, QueueSettings
 from penstock.records.account import AccountId
 from penstock.records.job import JobEnd, JobId, NewJob, Submission
 from penstock.records.model import ModelId
 from penstock.records.usage import Usage
-from penstock.store import Settings as StoreSettings
-from penstock.store import Store, migrate
+from penstock.store import Store, StoreSettings, migrate
 from penstock.store.embedded import EmbeddedPostgres
 from queue_load import ACCOUNTS, MODEL, RESULT, TICKET, account, fill, submission
 
@@ -38,7 +37,7 @@ class Cell:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._queue = Queue(Settings(open_jobs_max=10**7))
+        self._queue = Queue(QueueSettings(open_jobs_max=10**7))
 
     async def submit(self, shared: Submission, jobs: int) -> None:
         new = [NewJob(JobId(new_id()), b"{}", TICKET) for _ in range(jobs)]

@@ -21,7 +21,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from figures import Spread, spread
-from penstock.store import Settings, Store, migrate
+from penstock.store import Store, StoreSettings, migrate
 from penstock.store.embedded import EmbeddedPostgres
 from queue_bare import Bare
 from queue_load import BATCH, TICKET, WORKERS, fill, numbers
@@ -42,7 +42,7 @@ class Result(msgspec.Struct, frozen=True):
 
 async def measure(dsn: str, queued: int, rounds: int, cycles: int) -> Result:
     await migrate(dsn)
-    store = Store(Settings(dsn=dsn, pool_size_min=WORKERS, pool_size_max=WORKERS))
+    store = Store(StoreSettings(dsn=dsn, pool_size_min=WORKERS, pool_size_max=WORKERS))
     async with AsyncExitStack() as stack:
         await store.open()
         stack.push_async_callback(store.close)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from penstock.metering import JobCharge, Ledger, charge
-from penstock.queue import Claim, Queue, Settings
+from penstock.queue import Claim, Queue, QueueSettings
 from penstock.records.job import JobEnd
 from penstock.store import Store
 from queue_load import (
@@ -26,7 +26,7 @@ class Rooms:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._queue = Queue(Settings(open_jobs_max=10**7))
+        self._queue = Queue(QueueSettings(open_jobs_max=10**7))
         self._ledger = Ledger(store, 1000)
 
     async def work(self, cycles: int, numbers: Iterator[int]) -> None:

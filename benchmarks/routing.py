@@ -15,9 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.testing.fleet_simulator.cell import PENSTOCK, Change
-from penstock.testing.fleet_simulator.engine_constants import EngineConstants
-from penstock.testing.fleet_simulator.peer_rules.rules import (
+from fleet_simulator.cell import PENSTOCK, Change
+from fleet_simulator.engine_constants import EngineConstants
+from fleet_simulator.peer_rules.rules import (
     CACHE_AWARE,
     LEAST_EXPECTED_WAIT,
     LLM_D,

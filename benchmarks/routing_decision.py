@@ -14,19 +14,18 @@ from statistics import median
 
 import msgspec
 
+from fleet_simulator.engine_constants import EngineConstants
+from fleet_simulator.figures import percentile
+from fleet_simulator.fleet import Fleet
+from fleet_simulator.penstock_gateway import MODEL, SimulatedRoster
 from penstock.records.account import AccountId, KeyId
 from penstock.records.host_load import HostLoad
 from penstock.records.prompt_chain import PromptChain
 from penstock.records.request import InferenceRequest, RequestId
 from penstock.records.signal import EngineClaim, PeerState, Signal
 from penstock.records.usage import Usage
-from penstock.routing import Router, Settings
-from penstock.signals import LoadTable, open_table
-from penstock.signals import Settings as SignalSettings
-from penstock.testing.fleet_simulator.engine_constants import EngineConstants
-from penstock.testing.fleet_simulator.figures import percentile
-from penstock.testing.fleet_simulator.fleet import Fleet
-from penstock.testing.fleet_simulator.penstock_gateway import MODEL, SimulatedRoster
+from penstock.routing import Router, RoutingSettings
+from penstock.signals import LoadTable, SignalsSettings, open_table
 from penstock.testing.sample_request import sample_request
 from penstock.wire.apis.chat import read_chat
 from penstock.wire.apis.prompt_request import PromptRequest
@@ -140,7 +139,7 @@ def _fill(links: int, table: LoadTable | None = None) -> tuple[Router, list[int]
     """A router that has seen so many links go to 512 replicas."""
     fleet = Fleet(REPLICAS, EngineConstants(kv_tokens=2 * 512))
     roster = SimulatedRoster(fleet)
-    router = Router(roster, Settings(links_max=2**20), table, host="here")
+    router = Router(roster, RoutingSettings(links_max=2**20), table, host="here")
     router.free(MODEL.id)
     claims = [EngineClaim(r.id, is_healthy=True, kv_tokens=2_000_000) for r in roster.all()]
     router.hear(Signal(1, 1, "keeper", engines=claims), (), 0.0)
@@ -172,7 +171,7 @@ def _leave_out_of_collections() -> None:
 
 
 def _open_table(folder: str) -> LoadTable:
-    table = open_table(SignalSettings(folder=folder), _DECIDING_AT)
+    table = open_table(SignalsSettings(folder=folder), _DECIDING_AT)
     assert table is not None
     return table
 

@@ -9,14 +9,14 @@ from typing import TypeVar
 
 import msgspec
 
-from penstock.routing import Settings
-from penstock.testing.agent_traffic import AgentTraffic, make_traffic
-from penstock.testing.fleet_simulator.block_cache import BLOCK_TOKENS
-from penstock.testing.fleet_simulator.cell import PENSTOCK, Cell, Change, Knowledge, run_cell
-from penstock.testing.fleet_simulator.figures import Figures, figures_of
-from penstock.testing.fleet_simulator.flight import TraceRequest
-from penstock.testing.fleet_simulator.scale_event import ScaleOutcome, run_scale_event
-from penstock.testing.fleet_simulator.trace import read_trace
+from fleet_simulator.agent_traffic import AgentTraffic, make_traffic
+from fleet_simulator.block_cache import BLOCK_TOKENS
+from fleet_simulator.cell import PENSTOCK, Cell, CellKnowledge, Change, run_cell
+from fleet_simulator.figures import Figures, figures_of
+from fleet_simulator.flight import TraceRequest
+from fleet_simulator.scale_event import ScaleOutcome, run_scale_event
+from fleet_simulator.trace import read_trace
+from penstock.routing import RoutingSettings
 
 LOADS = (50, 75, 92)
 WARM_UP_SHARE = 0.1
@@ -83,7 +83,7 @@ def find_setup(name: str) -> Setup:
 
 def cell_of(job: Job, seed: int) -> Cell:
     setup = find_setup(job.setup)
-    settings = Settings(block_tokens=BLOCK_TOKENS)
+    settings = RoutingSettings(block_tokens=BLOCK_TOKENS)
     if job.variant == NO_MARGIN:
         settings = msgspec.structs.replace(settings, near_margin=0.0, near_margin_silent=0.0)
     return Cell(
@@ -91,7 +91,7 @@ def cell_of(job: Job, seed: int) -> Cell:
         replicas=setup.replicas,
         speed_up=setup.speed_ups[LOADS.index(job.load)],
         gateways=job.gateways,
-        knowledge=Knowledge.SHARED if job.is_shared else Knowledge.OWN,
+        knowledge=CellKnowledge.SHARED if job.is_shared else CellKnowledge.OWN,
         seed=seed,
         jitter_seconds=setup.jitter_seconds,
         settings=settings,

@@ -7,8 +7,8 @@ import matplotlib as mpl
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from penstock.testing.fleet_simulator.cell import PENSTOCK
-from penstock.testing.fleet_simulator.peer_rules.rules import (
+from fleet_simulator.cell import PENSTOCK
+from fleet_simulator.peer_rules.rules import (
     LEAST_EXPECTED_WAIT,
     PEERS,
     SESSION_HASH,

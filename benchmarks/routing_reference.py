@@ -9,11 +9,11 @@ from random import Random
 
 import msgspec
 
-from penstock.testing.fleet_simulator.cell import Cell, Knowledge, run_cell
-from penstock.testing.fleet_simulator.figures import figures_of
-from penstock.testing.fleet_simulator.flight import TraceRequest
-from penstock.testing.fleet_simulator.peer_rules.load_rules import mix
-from penstock.testing.fleet_simulator.peer_rules.rules import LLM_D, LMETRIC_QUEUED, ROUND_ROBIN
+from fleet_simulator.cell import Cell, CellKnowledge, run_cell
+from fleet_simulator.figures import figures_of
+from fleet_simulator.flight import TraceRequest
+from fleet_simulator.peer_rules.load_rules import mix
+from fleet_simulator.peer_rules.rules import LLM_D, LMETRIC_QUEUED, ROUND_ROBIN
 from routing_jobs import SETUPS, WARM_UP_SHARE, Source
 
 _SEEDS = (1, 2, 3, 4, 5, 6)
@@ -30,13 +30,13 @@ class Pair(msgspec.Struct, frozen=True):
     speed_up: float
     rule: str
     reference_rule: str
-    knowledge: Knowledge
+    knowledge: CellKnowledge
 
 
 _PAIRS = (
-    Pair("A", 75, 2.01, ROUND_ROBIN, "rr", Knowledge.ALL),
-    Pair("A", 75, 2.01, LLM_D, "llmd", Knowledge.ALL),
-    Pair("D", 75, 1.83, LMETRIC_QUEUED, "lmetric", Knowledge.OWN),
+    Pair("A", 75, 2.01, ROUND_ROBIN, "rr", CellKnowledge.ALL),
+    Pair("A", 75, 2.01, LLM_D, "llmd", CellKnowledge.ALL),
+    Pair("D", 75, 1.83, LMETRIC_QUEUED, "lmetric", CellKnowledge.OWN),
 )
 
 
@@ -96,7 +96,7 @@ def _run_reference(program: Path, pair: Pair, seed: int) -> tuple[float, float]:
         "speed": pair.speed_up,
         "R": setup.replicas,
         "jit": setup.jitter_seconds,
-        "perfect": int(pair.knowledge is Knowledge.ALL),
+        "perfect": int(pair.knowledge is CellKnowledge.ALL),
         "seed": seed,
     }
     command = [str(program), *(f"{name}={value}" for name, value in options.items())]
@@ -112,7 +112,7 @@ def _compare(
     is_close = bool(
         abs(p95 / their_p95 - 1) <= _P95_RATIO_MAX and abs(hit - their_hit) <= _HIT_DIFFERENCE_MAX
     )
-    knowledge = "all known" if pair.knowledge is Knowledge.ALL else "1 gateway"
+    knowledge = "all known" if pair.knowledge is CellKnowledge.ALL else "1 gateway"
     print(
         f"{pair.setup} {pair.load} % {pair.rule}, {knowledge}: "
         f"p95 {p95:.3f} s, reference {their_p95:.3f} ({p95 / their_p95 - 1:+.1%}); "

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from penstock.testing.fleet_simulator.cell import PENSTOCK, Change
-from penstock.testing.fleet_simulator.scale_event import ScaleOutcome
+from fleet_simulator.cell import PENSTOCK, Change
+from fleet_simulator.scale_event import ScaleOutcome
 from routing_jobs import LOADS, NO_MARGIN, STRICT, Job, find_setup
 from routing_requirements import ENDLESS_SHARES, WANTED, Results, Wanted, endless_share, ours
 

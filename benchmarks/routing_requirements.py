@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from penstock.testing.fleet_simulator.cell import PENSTOCK
-from penstock.testing.fleet_simulator.figures import Figures
-from penstock.testing.fleet_simulator.peer_rules.rules import (
+from fleet_simulator.cell import PENSTOCK
+from fleet_simulator.figures import Figures
+from fleet_simulator.peer_rules.rules import (
     CACHE_AWARE,
     LLM_D,
     LMETRIC_NEW,

@@ -15,12 +15,11 @@ from urllib.request import urlopen
 
 from candidates import Candidate, free_ports_in_a_row, stop_process, wait_ready
 from compiled_package import compiled_folder
-from penstock.admission import LimitBook
-from penstock.admission import Settings as LimitSettings
+from penstock.admission import AdmissionSettings, LimitBook
 from penstock.policy import AccountBook, KeyBook
 from penstock.records.account import AccountId, Role
 from penstock.records.limit import Limit, Measure, Period, Scope
-from penstock.store import Settings, Store
+from penstock.store import Store, StoreSettings
 from penstock.store.embedded import EmbeddedPostgres
 from penstock.store.migrate import migrate
 from penstock_candidate import ENTRY, enroll_upstreams
@@ -115,7 +114,7 @@ class SoakGateway:
 
 async def _prepare(dsn: str, ports: list[int]) -> tuple[str, str]:
     await migrate(dsn)
-    store = Store(Settings(dsn=dsn))
+    store = Store(StoreSettings(dsn=dsn))
     await store.open()
     try:
         secrets = []
@@ -123,7 +122,7 @@ async def _prepare(dsn: str, ports: list[int]) -> tuple[str, str]:
             account = await AccountBook(store).create(name)
             _, secret = await KeyBook(store).create(Role.RUNTIME, account.id, name)
             secrets.append(secret)
-        book = LimitBook(store, LimitSettings())
+        book = LimitBook(store, AdmissionSettings())
         for scope, value, measure, period, amount in _LIMITS:
             wanted = Limit(0, AccountId(account.id), scope, value, measure, period, amount)
             await book.create(wanted)
@@ -134,7 +133,7 @@ async def _prepare(dsn: str, ports: list[int]) -> tuple[str, str]:
 
 
 async def _count(dsn: str) -> int:
-    store = Store(Settings(dsn=dsn))
+    store = Store(StoreSettings(dsn=dsn))
     await store.open()
     try:
         async with store.transaction() as transaction:

@@ -85,3 +85,13 @@ def test_speed_tricks_that_were_taken_back_stay_away() -> None:
 def test_only_the_heap_calls_c_by_ctypes() -> None:
     users = [path for path in SOURCES if "ctypes" in path.read_text()]
     assert [path.name for path in users] == ["heap.py"]
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    """So that a search for a class finds one."""
+    where: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                where.setdefault(node.name, []).append(name_of(path))
+    assert {name: files for name, files in where.items() if len(files) > 1} == {}

@@ -12,22 +12,21 @@ from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from penstock.admission.settings import Settings as AdmissionSettings
-from penstock.catalogue.settings import Settings as CatalogueSettings
-from penstock.engine.settings import Settings as EngineSettings
-from penstock.events.settings import Settings as EventsSettings
-from penstock.events.settings import WebhookSettings
-from penstock.fleet.settings import Settings as FleetSettings
-from penstock.ingress.settings import Settings as IngressSettings
-from penstock.metering.settings import Settings as MeteringSettings
-from penstock.policy.settings import Settings as PolicySettings
-from penstock.puller.settings import Settings as PullerSettings
-from penstock.queue.settings import Settings as QueueSettings
-from penstock.routing.settings import Settings as RoutingSettings
-from penstock.serving.settings import Settings as ServingSettings
-from penstock.signals.settings import Settings as SignalsSettings
-from penstock.store.settings import Settings as StoreSettings
-from penstock.telemetry.settings import Settings as TelemetrySettings
+from penstock.admission.settings import AdmissionSettings
+from penstock.catalogue.settings import CatalogueSettings
+from penstock.engine.settings import EngineSettings
+from penstock.events.settings import EventsSettings, WebhookSettings
+from penstock.fleet.settings import FleetSettings
+from penstock.ingress.settings import IngressSettings
+from penstock.metering.settings import MeteringSettings
+from penstock.policy.settings import PolicySettings
+from penstock.puller.settings import PullerSettings
+from penstock.queue.settings import QueueSettings
+from penstock.routing.settings import RoutingSettings
+from penstock.serving.settings import ServingSettings
+from penstock.signals.settings import SignalsSettings
+from penstock.store.settings import StoreSettings
+from penstock.telemetry.settings import TelemetrySettings
 
 PREFIX: Final = "PENSTOCK_"
 FILE_VARIABLE: Final = "PENSTOCK_CONFIG"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.app.control import Control
+from penstock.app.control import ControlLoops
 from penstock.clock import SystemClock
 from penstock.config import Config
-from penstock.store import Settings, Store, migrate
+from penstock.store import Store, StoreSettings, migrate
 from penstock.store.embedded import EmbeddedPostgres
 
 
@@ -29,12 +29,12 @@ async def postgres() -> AsyncIterator[EmbeddedPostgres]:
 
 
 @asynccontextmanager
-async def control(dsn: str) -> AsyncIterator[Control]:
-    settings = Settings(dsn=dsn, lock_poll_seconds=0.1, lock_ping_seconds=0.2)
+async def control(dsn: str) -> AsyncIterator[ControlLoops]:
+    settings = StoreSettings(dsn=dsn, lock_poll_seconds=0.1, lock_ping_seconds=0.2)
     config = Config(store=settings)
     store = Store(settings)
     await store.open()
-    made = Control(config, store, SystemClock())
+    made = ControlLoops(config, store, SystemClock())
     async with asyncio.TaskGroup() as group:
         running = group.create_task(made.run())
         yield made

@@ -14,8 +14,7 @@ from tests.chaos.started import Started
 from tests.integration.cells.gateway_cell import CHAT, Cell
 from tests.integration.cells.gateway_process import GatewayProcess, Settings
 
-from penstock.admission import LimitBook
-from penstock.admission import Settings as LimitSettings
+from penstock.admission import AdmissionSettings, LimitBook
 from penstock.records.account import AccountId
 from penstock.records.limit import Limit, Measure, Period, Scope
 from penstock.store import migrate
@@ -74,7 +73,7 @@ class Cluster(Started):
     def set_limit(self, account: str, measure: Measure, amount: int) -> Limit:
         """On the whole account, for a month."""
         wanted = Limit(0, AccountId(account), Scope.ACCOUNT, "", measure, Period.MONTH, amount)
-        return self.cell.run(lambda store: LimitBook(store, LimitSettings()).create(wanted))
+        return self.cell.run(lambda store: LimitBook(store, AdmissionSettings()).create(wanted))
 
     def connect(self) -> psycopg.Connection:
         return psycopg.connect(self.dsn, autocommit=True)

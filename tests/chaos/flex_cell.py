@@ -18,15 +18,13 @@ from tests.chaos.flex_process import PenstockProcess
 from tests.chaos.started import Started
 from tests.integration.cells.gateway_process import GatewayProcess, Settings, eventually, free_port
 
-from penstock.admission import LimitBook
-from penstock.admission import Settings as LimitSettings
+from penstock.admission import AdmissionSettings, LimitBook
 from penstock.fleet.processes import is_running, signal_process
 from penstock.fleet.replica_files import ReplicaFile, StateFolder
 from penstock.policy import AccountBook, KeyBook
 from penstock.records.account import Role
 from penstock.records.limit import Limit, Measure, Period, Scope
-from penstock.store import Settings as StoreSettings
-from penstock.store import Store, migrate
+from penstock.store import Store, StoreSettings, migrate
 
 MODEL = "@cf/test/flex"
 _SERVED = "scripted"
@@ -196,7 +194,7 @@ class FlexCell(Started):
 async def _add_accounts(dsn: str, count: int) -> list[Customer]:
     store = Store(StoreSettings(dsn=dsn))
     await store.open()
-    limits = LimitBook(store, LimitSettings())
+    limits = LimitBook(store, AdmissionSettings())
     customers = []
     try:
         for number in range(count):

@@ -18,7 +18,7 @@ from tests.chaos.traffic import Heard, ask, may_go_on
 from tests.integration.cells.gateway_cell import CHAT, prompt
 from tests.integration.cells.gateway_process import GatewayProcess, eventually
 
-from penstock.ingress.settings import Settings as IngressSettings
+from penstock.ingress.settings import IngressSettings
 from penstock.records.limit import Measure
 from penstock.records.price import Price, cost_nanousd
 from penstock.records.usage import Usage

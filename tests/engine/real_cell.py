@@ -15,9 +15,9 @@ import msgspec
 
 from penstock.clock import SystemClock
 from penstock.fleet.roster import RosterMirror
-from penstock.fleet.settings import Settings as FleetSettings
+from penstock.fleet.settings import FleetSettings
 from penstock.records.replica import Replica
-from penstock.store import Settings, Store
+from penstock.store import Store, StoreSettings
 from penstock.store.embedded import EmbeddedPostgres
 
 TEXT_MODEL = "@local/huggingfacetb/smollm2-135m-instruct"
@@ -52,7 +52,7 @@ class Cell(msgspec.Struct, frozen=True):
         return asyncio.run(self._replicas())
 
     async def _replicas(self) -> tuple[Replica, ...]:
-        store = Store(Settings(dsn=EmbeddedPostgres(Path(self.state) / "postgres").dsn))
+        store = Store(StoreSettings(dsn=EmbeddedPostgres(Path(self.state) / "postgres").dsn))
         await store.open()
         try:
             roster = RosterMirror(store, SystemClock(), FleetSettings())

@@ -21,7 +21,7 @@ from penstock.policy import AccountBook, KeyBook
 from penstock.records.account import Role
 from penstock.records.model import ModelId
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
-from penstock.store import Settings, Store, migrate
+from penstock.store import Store, StoreSettings, migrate
 from penstock.store.embedded import EmbeddedPostgres
 
 MODEL = "@test/priced"
@@ -87,7 +87,7 @@ def priced(cell: Cell, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pri
 
 async def _prepare(dsn: str, engine_url: str) -> str:
     await migrate(dsn)
-    store = Store(Settings(dsn=dsn))
+    store = Store(StoreSettings(dsn=dsn))
     await store.open()
     try:
         account = await AccountBook(store).create("priced")

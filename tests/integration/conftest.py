@@ -21,7 +21,7 @@ from tests.integration.cells.gateway_cell import (
     CellFactory,
 )
 
-from penstock.store import Settings, Store, migrate
+from penstock.store import Store, StoreSettings, migrate
 from penstock.store.embedded import EmbeddedPostgres
 from penstock.testing import ScriptedEngine
 
@@ -71,7 +71,7 @@ def dsn(postgres_dsn: str, migrated_template: str) -> Iterator[str]:
 @pytest.fixture
 async def store(dsn: str) -> AsyncIterator[Store]:
     """An open store on a fresh, migrated database."""
-    opened = Store(Settings(dsn=dsn))
+    opened = Store(StoreSettings(dsn=dsn))
     await opened.open()
     yield opened
     await opened.close()

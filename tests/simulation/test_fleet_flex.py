@@ -7,15 +7,15 @@ from functools import cache
 
 import msgspec
 
-from penstock.testing.fleet_simulator.cell import PENSTOCK, Cell, Knowledge
-from penstock.testing.fleet_simulator.flex_cell import (
+from fleet_simulator.cell import PENSTOCK, Cell, CellKnowledge
+from fleet_simulator.flex_cell import (
     FlexCell,
     FlexOutcome,
     run_flex_cell,
     throughput_ratio,
 )
-from penstock.testing.fleet_simulator.flex_jobs import JobMix
-from penstock.testing.steady_prompts import SteadyPrompts, make_prompts
+from fleet_simulator.flex_jobs import JobMix
+from fleet_simulator.steady_prompts import SteadyPrompts, make_prompts
 
 REPLICAS = 12
 # Three quarters of the prompts that an engine can read.
@@ -33,7 +33,7 @@ def cell(replicas: int, mix: JobMix, start: float, end: float) -> FlexCell:
         replicas=replicas,
         speed_up=1.0,
         gateways=2,
-        knowledge=Knowledge.SHARED,
+        knowledge=CellKnowledge.SHARED,
         exchange_seconds=0.1,
     )
     return FlexCell(cell=one, start=start, end=end, flex_from=2.0, mix=mix)

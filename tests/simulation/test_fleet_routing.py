@@ -8,17 +8,17 @@ from functools import cache
 import msgspec
 import pytest
 
-from penstock.testing.agent_traffic import AgentTraffic, make_traffic
-from penstock.testing.fleet_simulator.cell import PENSTOCK, Cell, Change, Knowledge, run_cell
-from penstock.testing.fleet_simulator.figures import Figures, figures_of
-from penstock.testing.fleet_simulator.flight import TraceRequest
-from penstock.testing.fleet_simulator.peer_rules.rules import (
+from fleet_simulator.agent_traffic import AgentTraffic, make_traffic
+from fleet_simulator.cell import PENSTOCK, Cell, CellKnowledge, Change, run_cell
+from fleet_simulator.figures import Figures, figures_of
+from fleet_simulator.flight import TraceRequest
+from fleet_simulator.peer_rules.rules import (
     LEAST_REQUESTS,
     PEERS,
     ROUND_ROBIN,
     SESSION_HASH,
 )
-from penstock.testing.fleet_simulator.scale_event import ScaleOutcome, run_scale_event
+from fleet_simulator.scale_event import ScaleOutcome, run_scale_event
 
 REPLICAS = 6
 # About three quarters of what one gateway carries with the busier seed (2.45 at a p95 of 5 s). At
@@ -35,7 +35,9 @@ def traffic(seed: int) -> tuple[TraceRequest, ...]:
     return tuple(make_traffic(AgentTraffic(seconds=900.0, sessions_per_second=0.55), seed))
 
 
-def cell(rule: str, seed: int, gateways: int = 1, knowledge: Knowledge = Knowledge.OWN) -> Cell:
+def cell(
+    rule: str, seed: int, gateways: int = 1, knowledge: CellKnowledge = CellKnowledge.OWN
+) -> Cell:
     return Cell(
         rule=rule,
         replicas=REPLICAS,
@@ -70,7 +72,7 @@ def test_hits_are_nearly_those_of_sessions_that_never_move(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_four_gateways_that_hear_each_other_are_nearly_one(seed: int) -> None:
     one = measured(cell(PENSTOCK, seed))
-    four = measured(cell(PENSTOCK, seed, 4, Knowledge.SHARED))
+    four = measured(cell(PENSTOCK, seed, 4, CellKnowledge.SHARED))
     assert four.ttft_p95 <= 1.30 * one.ttft_p95
     assert four.hit >= 0.95 * one.hit
 
@@ -82,19 +84,19 @@ def test_four_silent_gateways_still_carry_the_load(seed: int) -> None:
 
 
 def test_four_gateways_beat_every_peer_that_shares_nothing() -> None:
-    ours = measured(cell(PENSTOCK, 2, 4, Knowledge.SHARED)).ttft_p95
+    ours = measured(cell(PENSTOCK, 2, 4, CellKnowledge.SHARED)).ttft_p95
     theirs = {rule: measured(cell(rule, 2, 4)).ttft_p95 for rule in PEERS}
     assert all(ours < p95 for p95 in theirs.values()), (ours, theirs)
 
 
-HEARD = (4, Knowledge.SHARED)
-ALONE = (1, Knowledge.OWN)
+HEARD = (4, CellKnowledge.SHARED)
+ALONE = (1, CellKnowledge.OWN)
 
 
 @pytest.mark.parametrize("change", [Change.ADD_TWO, Change.DRAIN_ONE, Change.KILL_ONE])
 @pytest.mark.parametrize("stand", [ALONE, HEARD], ids=["one", "four"])
 def test_only_the_sessions_of_a_lost_replica_move(
-    stand: tuple[int, Knowledge], change: Change
+    stand: tuple[int, CellKnowledge], change: Change
 ) -> None:
     outcome = measured_change(stand, change)
     assert outcome.moved - outcome.moved_without <= change.removed / REPLICAS + 0.05
@@ -102,7 +104,7 @@ def test_only_the_sessions_of_a_lost_replica_move(
 
 @pytest.mark.parametrize("stand", [ALONE, HEARD], ids=["one", "four"])
 def test_change_of_the_fleet_fails_nothing_but_begun_streams_and_slows_nobody_for_long(
-    stand: tuple[int, Knowledge],
+    stand: tuple[int, CellKnowledge],
 ) -> None:
     outcome = measured_change(stand, Change.ALL)
     assert outcome.failed == 0
@@ -114,7 +116,7 @@ def test_change_of_the_fleet_fails_nothing_but_begun_streams_and_slows_nobody_fo
     assert outcome.p95_after <= 3.0 * outcome.p95_before
 
 
-def measured_change(stand: tuple[int, Knowledge], change: Change) -> ScaleOutcome:
+def measured_change(stand: tuple[int, CellKnowledge], change: Change) -> ScaleOutcome:
     gateways, knowledge = stand
     changing = msgspec.structs.replace(
         cell(PENSTOCK, 1, gateways, knowledge), change=change, speed_up=SPEED_UP_HALF
@@ -123,7 +125,7 @@ def measured_change(stand: tuple[int, Knowledge], change: Change) -> ScaleOutcom
 
 
 def test_same_seed_gives_the_same_run() -> None:
-    one = cell(PENSTOCK, 1, 4, Knowledge.SHARED)
+    one = cell(PENSTOCK, 1, 4, CellKnowledge.SHARED)
     first, second = (run_cell(one, traffic(1)[:300]) for _ in range(2))
     assert [f.replica for f in first] == [f.replica for f in second]
     assert [f.finished_at for f in first] == [f.finished_at for f in second]

@@ -1,6 +1,6 @@
 """May it run now: limits and budgets, and a bounded wait for a free slot, in order of arrival."""
 
-from penstock.admission.concurrency_slots import Places
+from penstock.admission.concurrency_slots import ConcurrencySlots
 from penstock.admission.estimate import estimate_nanousd
 from penstock.admission.gate import Capacity, Gate
 from penstock.admission.hold import NO_HOLD, Hold
@@ -25,11 +25,13 @@ from penstock.admission.lost_leases import (
 )
 from penstock.admission.no_limits import NoLimits
 from penstock.admission.quantity import quantity
-from penstock.admission.settings import Settings
+from penstock.admission.settings import AdmissionSettings
 
 __all__ = [
     "NO_HOLD",
+    "AdmissionSettings",
     "Capacity",
+    "ConcurrencySlots",
     "Gate",
     "Hold",
     "LimitBook",
@@ -39,8 +41,6 @@ __all__ = [
     "LostLeases",
     "Moment",
     "NoLimits",
-    "Places",
-    "Settings",
     "Settlement",
     "estimate_nanousd",
     "find_money_limits",

@@ -14,7 +14,7 @@ from penstock.records.account import AccountId
 _RETRY_SECONDS: Final = 5
 
 
-class Places:
+class ConcurrencySlots:
     """One worker's, of one kind. `what` they are is said to whoever finds none."""
 
     def __init__(self, what: str, places_max: int, per_account_max: int) -> None:

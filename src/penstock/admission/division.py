@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from penstock.admission.hold import Claims
-from penstock.admission.window_balance import Pot, PotKey, Reading
+from penstock.admission.window_balance import PotKey, Reading, WindowBalance
 from penstock.errors import StoreUnavailable
 
 _SLICES = 50
@@ -19,7 +19,7 @@ _SLICES = 50
 class Shortage(msgspec.Struct, frozen=True):
     """Why a request cannot have what it may need: this pot has too little."""
 
-    pot: Pot
+    pot: WindowBalance
     needed: int
     left: int
     # The limit's amount as Postgres has it, which may be newer than the pot's.
@@ -50,13 +50,13 @@ class Division(msgspec.Struct):
     refused: list[tuple[Demand, Shortage]] = msgspec.field(default_factory=list)
     # Pots that were not asked for have been used up meanwhile.
     again: list[Demand] = msgspec.field(default_factory=list)
-    grants: list[tuple[Pot, int]] = msgspec.field(default_factory=list)
+    grants: list[tuple[WindowBalance, int]] = msgspec.field(default_factory=list)
 
 
-def lacking(demands: Sequence[Demand]) -> list[Pot]:
+def lacking(demands: Sequence[Demand]) -> list[WindowBalance]:
     """The hard pots without room for all that is demanded of them."""
     needed: dict[PotKey, int] = {}
-    pots: dict[PotKey, Pot] = {}
+    pots: dict[PotKey, WindowBalance] = {}
     for demand in demands:
         for claim in demand.claims:
             pot = claim.pot
@@ -67,7 +67,7 @@ def lacking(demands: Sequence[Demand]) -> list[Pot]:
 
 
 def divide(
-    demands: Sequence[Demand], asked: Sequence[Pot], readings: Mapping[PotKey, Reading]
+    demands: Sequence[Demand], asked: Sequence[WindowBalance], readings: Mapping[PotKey, Reading]
 ) -> Division:
     """Decide on every demand; what is accepted is reserved when this returns."""
     division = Division()

@@ -13,8 +13,6 @@ _SHORTEST_SECONDS: Final = 1e-3
 class DrainRate:
     """Requests per second of busy time, an average whose memory fades over `memory_seconds`."""
 
-    __slots__ = ("_ended", "_looked_at", "_memory_seconds", "_rate", "_weight")
-
     def __init__(self, memory_seconds: float) -> None:
         self._memory_seconds = memory_seconds
         self._looked_at: float | None = None

@@ -10,7 +10,7 @@ from collections import deque
 from typing import Protocol
 
 from penstock.admission.drain_rate import DrainRate
-from penstock.admission.settings import Settings
+from penstock.admission.settings import AdmissionSettings
 from penstock.clock import TimerWheel
 from penstock.errors import OutOfCapacity
 from penstock.records.model import ModelId
@@ -29,7 +29,7 @@ class Gate:
     ends in a second tells those who are refused when to come again.
     """
 
-    def __init__(self, capacity: Capacity, settings: Settings, wheel: TimerWheel) -> None:
+    def __init__(self, capacity: Capacity, settings: AdmissionSettings, wheel: TimerWheel) -> None:
         self._capacity = capacity
         self._settings = settings
         self._wheel = wheel

@@ -3,16 +3,14 @@
 A hold is settled exactly once, with what was truly used. Settling is synchronous and asks nobody.
 """
 
-from penstock.admission.window_balance import Pot, used_of
+from penstock.admission.window_balance import WindowBalance, used_of
 from penstock.records.limit import Standing
 
 
-class Claim:
+class HeldAmount:
     """What a request may need of one pot."""
 
-    __slots__ = ("amount", "pot")
-
-    def __init__(self, pot: Pot, amount: int) -> None:
+    def __init__(self, pot: WindowBalance, amount: int) -> None:
         self.pot = pot
         self.amount = amount
 
@@ -23,13 +21,11 @@ class Claim:
         return not self.amount or not pot.limit.is_hard or pot.room >= self.amount
 
 
-Claims = tuple[Claim, ...]
+Claims = tuple[HeldAmount, ...]
 
 
 class Hold:
     """What a request has reserved: made after the claims were, for hard and soft limits alike."""
-
-    __slots__ = ("_claims", "_is_settled", "limits")
 
     def __init__(self, claims: Claims = ()) -> None:
         # Goes into the journal: the drain books the use on these limits.

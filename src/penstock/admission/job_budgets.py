@@ -16,7 +16,7 @@ from penstock.admission.lease_table import LeaseTable
 from penstock.admission.limit_rows import limit_from
 from penstock.admission.limit_table import EACH, as_stored
 from penstock.admission.refusal import refusal
-from penstock.admission.window_balance import Pot, PotKey, Reading
+from penstock.admission.window_balance import PotKey, Reading, WindowBalance
 from penstock.admission.windows import window_of
 from penstock.records.account import AccountId, KeyId
 from penstock.records.job import Released, Ticket
@@ -137,15 +137,15 @@ async def _change(transaction: Transaction, changes: Sequence[tuple[Released, in
         await transaction.execute(_CHANGE, (*columns, FLEX_HOLDER))
 
 
-def _pots(limits: Sequence[Limit], jobs: Sequence[Released]) -> list[tuple[Pot, int]]:
+def _pots(limits: Sequence[Limit], jobs: Sequence[Released]) -> list[tuple[WindowBalance, int]]:
     """The pots that these jobs hold of, and how much all together. Pure."""
     by_id = {limit.id: limit for limit in limits}
-    pots: dict[PotKey, Pot] = {}
+    pots: dict[PotKey, WindowBalance] = {}
     needed: dict[PotKey, int] = {}
     for job in jobs:
         for id in job.limits if job.nanousd else ():
             limit = by_id[id]
-            pot = Pot(limit, _value(limit, job), window_of(limit.period, job.asked_at))
+            pot = WindowBalance(limit, _value(limit, job), window_of(limit.period, job.asked_at))
             pots.setdefault(pot.key, pot)
             needed[pot.key] = needed.get(pot.key, 0) + job.nanousd
     return [(pot, needed[key]) for key, pot in pots.items()]
@@ -162,7 +162,7 @@ def _value(limit: Limit, job: Released) -> str:
     return as_stored(values[limit.scope])
 
 
-def _shortage(pot: Pot, needed: int, reading: Reading) -> Shortage | None:
+def _shortage(pot: WindowBalance, needed: int, reading: Reading) -> Shortage | None:
     if not reading.is_binding or needed <= reading.free:
         return None
     is_held = reading.may_come_back(reading.own_spent) >= needed

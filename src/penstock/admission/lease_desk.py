@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from penstock.admission.division import Demand, Division, divide, lacking
 from penstock.admission.lease_table import FIRST, LeaseTable
-from penstock.admission.settings import Settings
-from penstock.admission.window_balance import Pot
-from penstock.admission.window_balances import Pots
+from penstock.admission.settings import AdmissionSettings
+from penstock.admission.window_balance import WindowBalance
+from penstock.admission.window_balances import WindowBalances
 from penstock.clock import Clock
 from penstock.errors import Superseded
 from penstock.store import Store
@@ -23,7 +23,12 @@ class LeaseDesk:
     """
 
     def __init__(
-        self, store: Store, clock: Clock, settings: Settings, holder: str, pots: Pots
+        self,
+        store: Store,
+        clock: Clock,
+        settings: AdmissionSettings,
+        holder: str,
+        pots: WindowBalances,
     ) -> None:
         self.round_trips = 0
         self._store = store
@@ -32,7 +37,7 @@ class LeaseDesk:
         self._pots = pots
         self._leases = LeaseTable(holder, settings.lease_seconds)
         self._swept = FIRST
-        self._to_survey: list[Pot] = []
+        self._to_survey: list[WindowBalance] = []
 
     @property
     def is_surveyed(self) -> bool:
@@ -88,8 +93,8 @@ class LeaseDesk:
         self._swept = swept or FIRST
         return swept is None
 
-    async def find_passed(self) -> list[Pot]:
-        """Pots of limits that only warn, of which more was spent than they say."""
+    async def find_passed(self) -> list[WindowBalance]:
+        """The balances of soft limits that were exceeded."""
         found, most = self._to_survey or self._pots.to_survey(), self._settings.pots_batch_max
         pots, self._to_survey = found[:most], found[most:]
         if not pots:

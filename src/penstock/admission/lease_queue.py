@@ -15,8 +15,8 @@ from penstock import errors
 from penstock.admission.division import Answer, Demand
 from penstock.admission.hold import Claims
 from penstock.admission.lease_desk import LeaseDesk
-from penstock.admission.periodic_step import Chore
-from penstock.admission.settings import Settings
+from penstock.admission.periodic_step import PeriodicStep
+from penstock.admission.settings import AdmissionSettings
 from penstock.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,11 @@ class LeaseQueue:
     """`ask` waits for an answer; whoever has this calls `work` for ever, and `end` after that."""
 
     def __init__(
-        self, desk: LeaseDesk, chores: Sequence[Chore], clock: Clock, settings: Settings
+        self,
+        desk: LeaseDesk,
+        chores: Sequence[PeriodicStep],
+        clock: Clock,
+        settings: AdmissionSettings,
     ) -> None:
         self.is_away = False
         self.failures = 0
@@ -110,7 +114,7 @@ class LeaseQueue:
         except TimeoutError:
             return
 
-    async def _do_piece(self, chore: Chore) -> bool:
+    async def _do_piece(self, chore: PeriodicStep) -> bool:
         """Whether Postgres answered in time."""
         now = self._clock.monotonic()
         seconds = None if self.is_away else self._settings.lease_wait_seconds * _PIECE_PART

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.admission.window_balance import Pot, PotKey, Reading
+from penstock.admission.window_balance import PotKey, Reading, WindowBalance
 from penstock.errors import Superseded
 from penstock.records.limit import FLEX_HOLDER
 from penstock.store import Transaction
@@ -90,18 +90,22 @@ class LeaseTable:
         self._holder = holder
         self._lease_seconds = lease_seconds
 
-    async def lock(self, transaction: Transaction, pots: Sequence[Pot]) -> None:
+    async def lock(self, transaction: Transaction, pots: Sequence[WindowBalance]) -> None:
         """Wait until nobody else grants from these pots. Always in the same order."""
         # A statement of its own: what comes after it sees what others committed while it waited.
         await transaction.execute(_LOCK, (sorted(_lock_of(pot.key) for pot in pots),))
 
-    async def read(self, transaction: Transaction, pots: Sequence[Pot]) -> dict[PotKey, Reading]:
+    async def read(
+        self, transaction: Transaction, pots: Sequence[WindowBalance]
+    ) -> dict[PotKey, Reading]:
         rows = await transaction.fetch(
             _READ, (self._holder, self._holder, FLEX_HOLDER, *_columns(pots))
         )
         return {pots[row[0] - 1].key: _reading(row) for row in rows}
 
-    async def write(self, transaction: Transaction, grants: Sequence[tuple[Pot, int]]) -> None:
+    async def write(
+        self, transaction: Transaction, grants: Sequence[tuple[WindowBalance, int]]
+    ) -> None:
         """Set what is granted; Superseded when our leases were taken away, see `renew`."""
         columns = _columns([pot for pot, _ in grants])
         granted = [amount for _, amount in grants]
@@ -134,7 +138,7 @@ def _reading(row: Row) -> Reading:
     return Reading(amount, base, charged, spent, own_granted, own_spent, jobs_held, row[8])
 
 
-def _columns(pots: Sequence[Pot]) -> tuple[list[int], list[str], list[float]]:
+def _columns(pots: Sequence[WindowBalance]) -> tuple[list[int], list[str], list[float]]:
     keys = [pot.key for pot in pots]
     return [key[0] for key in keys], [key[1] for key in keys], [float(key[2]) for key in keys]
 

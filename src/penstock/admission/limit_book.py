@@ -9,7 +9,7 @@ from typing import Final
 from penstock import errors
 from penstock.admission.limit_states import LimitState, read_states
 from penstock.admission.limit_table import EACH
-from penstock.admission.settings import Settings
+from penstock.admission.settings import AdmissionSettings
 from penstock.records.limit import Limit, Measure, Period, Scope
 from penstock.store import Store, Transaction
 
@@ -41,7 +41,7 @@ _BASE: Final = """
 class LimitBook:
     """Sets, lists and removes limits. Gateways heed a change in `limits_refresh_seconds`."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: AdmissionSettings) -> None:
         self._store = store
         self._limits_max = settings.limits_max
 

@@ -6,7 +6,7 @@ import logging
 from penstock import errors
 from penstock.admission.limit_rows import Place, read_page, read_revision
 from penstock.admission.limit_table import LimitTable
-from penstock.admission.settings import Settings
+from penstock.admission.settings import AdmissionSettings
 from penstock.store import Store
 
 logger = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ class LimitMirror:
     `is_current` says whether that was all when Postgres was last asked: changes come in pages.
     """
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: AdmissionSettings) -> None:
         self.table = LimitTable()
         self.is_current = False
         self._store = store

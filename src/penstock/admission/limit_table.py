@@ -7,7 +7,7 @@ lookup, for a caller that asked before two.
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from penstock.admission.counted_limit import Counted
+from penstock.admission.counted_limit import CountedLimit
 from penstock.records.account import AccountId
 from penstock.records.limit import Limit, Measure, Scope
 from penstock.records.request import InferenceRequest
@@ -34,8 +34,6 @@ class LimitRow(NamedTuple):
 class _AccountLimits:
     """One account's limits, by scope and by value."""
 
-    __slots__ = ("by_scope", "has_sessions", "has_workflows")
-
     def __init__(self) -> None:
         # Scopes as text: an Enum's own hash is slow.
         self.by_scope: dict[str, dict[str, tuple[Limit, ...]]] = {}
@@ -57,7 +55,7 @@ class LimitTable:
         self._by_id: dict[int, Limit] = {}
         self._by_account: _Accounts = {}
         # What was found for callers, until any limit changes.
-        self._known: dict[_Caller, tuple[Counted, ...]] = {}
+        self._known: dict[_Caller, tuple[CountedLimit, ...]] = {}
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -65,7 +63,7 @@ class LimitTable:
     def find(self, id: int) -> Limit | None:
         return self._by_id.get(id)
 
-    def counting(self, request: InferenceRequest) -> tuple[Counted, ...]:
+    def counting(self, request: InferenceRequest) -> tuple[CountedLimit, ...]:
         """The limits that count this request, each with the value that it counts for.
 
         All that fit do: one for every key and one for this key hold both. A request without a
@@ -85,7 +83,7 @@ class LimitTable:
             known = self._known[caller] = _counting(limits, request)
         return known
 
-    def counting_refused(self, account: AccountId, key: str) -> list[Counted]:
+    def counting_refused(self, account: AccountId, key: str) -> list[CountedLimit]:
         """The limits on requests that count one of this key which was refused unread.
 
         Its workflow and session are not known.
@@ -95,9 +93,9 @@ class LimitTable:
             return []
         of_account = limits.by_scope.get(_ACCOUNT, {})
         of_keys = limits.by_scope.get(_KEY, {})
-        found = [Counted(limit, "") for limit in of_account.get("", ())]
+        found = [CountedLimit(limit, "") for limit in of_account.get("", ())]
         for value in (EACH, key):
-            found += [Counted(limit, key) for limit in of_keys.get(value, ())]
+            found += [CountedLimit(limit, key) for limit in of_keys.get(value, ())]
         return [counted for counted in found if counted.limit.measure is Measure.REQUESTS]
 
     def apply(self, rows: Iterable[LimitRow]) -> None:
@@ -133,16 +131,16 @@ class LimitTable:
             del self._by_account[limit.account]
 
 
-def _counting(limits: _AccountLimits, request: InferenceRequest) -> tuple[Counted, ...]:
-    found: list[Counted] = []
+def _counting(limits: _AccountLimits, request: InferenceRequest) -> tuple[CountedLimit, ...]:
+    found: list[CountedLimit] = []
     for scope, by_value in limits.by_scope.items():
         if scope == _ACCOUNT:
-            found += [Counted(limit, "") for limit in by_value[""]]
+            found += [CountedLimit(limit, "") for limit in by_value[""]]
         elif label := _label(request, scope):
             value = as_stored(label)
-            found += [Counted(limit, value) for limit in by_value.get(EACH, ())]
+            found += [CountedLimit(limit, value) for limit in by_value.get(EACH, ())]
             if value != EACH:
-                found += [Counted(limit, value) for limit in by_value.get(value, ())]
+                found += [CountedLimit(limit, value) for limit in by_value.get(value, ())]
     return tuple(found)
 
 

@@ -10,18 +10,18 @@ import math
 from collections import Counter
 
 from penstock import errors
-from penstock.admission.counted_limit import Counted
+from penstock.admission.counted_limit import CountedLimit
 from penstock.admission.division import Shortage
 from penstock.admission.estimate import estimate
-from penstock.admission.hold import NO_HOLD, Claim, Claims, Hold
+from penstock.admission.hold import NO_HOLD, Claims, HeldAmount, Hold
 from penstock.admission.lease_desk import LeaseDesk
 from penstock.admission.lease_queue import LeaseQueue
 from penstock.admission.limit_mirror import LimitMirror
 from penstock.admission.lost_leases import release_holder
-from penstock.admission.periodic_step import Chore
+from penstock.admission.periodic_step import PeriodicStep
 from penstock.admission.refusal import refusal
-from penstock.admission.settings import Settings
-from penstock.admission.window_balances import Pots
+from penstock.admission.settings import AdmissionSettings
+from penstock.admission.window_balances import WindowBalances
 from penstock.clock import Clock
 from penstock.records.account import AccountId, KeyId
 from penstock.records.limit import Limit, Measure, Period, Scope
@@ -39,7 +39,9 @@ class Limits:
     `holder` names the worker as its journal is named, so that the drain's books match its leases.
     """
 
-    def __init__(self, store: Store, clock: Clock, settings: Settings, holder: str) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, settings: AdmissionSettings, holder: str
+    ) -> None:
         self.refusals: Counter[LimitKind] = Counter()
         self.warnings: Counter[LimitKind] = Counter()
         # Requests that went on beyond their leases because Postgres was away.
@@ -49,15 +51,15 @@ class Limits:
         self._settings = settings
         self._holder = holder
         self._mirror = LimitMirror(store, settings)
-        self._pots = Pots()
+        self._pots = WindowBalances()
         self._desk = LeaseDesk(store, clock, settings, holder, self._pots)
         chores = (
             # First, for without it no lease can be written.
-            Chore(self._desk.renew, settings.lease_seconds / 3),
-            Chore(self._refresh, settings.limits_refresh_seconds),
-            Chore(self._desk.give_back, settings.lease_return_seconds / 2),
-            Chore(self._survey, settings.pots_survey_seconds),
-            Chore(self._desk.sweep, settings.pots_survey_seconds),
+            PeriodicStep(self._desk.renew, settings.lease_seconds / 3),
+            PeriodicStep(self._refresh, settings.limits_refresh_seconds),
+            PeriodicStep(self._desk.give_back, settings.lease_return_seconds / 2),
+            PeriodicStep(self._survey, settings.pots_survey_seconds),
+            PeriodicStep(self._desk.sweep, settings.pots_survey_seconds),
         )
         self._queue = LeaseQueue(self._desk, chores, clock, settings)
 
@@ -140,10 +142,10 @@ class Limits:
         except errors.StoreUnavailable:
             logger.warning("leases not given back", extra={"action": "leases_not_given_back"})
 
-    def _claims(self, request: InferenceRequest, counted: tuple[Counted, ...]) -> Claims:
+    def _claims(self, request: InferenceRequest, counted: tuple[CountedLimit, ...]) -> Claims:
         pots, asked_at = self._pots, request.terms.asked_at
         return tuple(
-            Claim(pots.find(each, asked_at), estimate(request, each.limit.measure))
+            HeldAmount(pots.find(each, asked_at), estimate(request, each.limit.measure))
             for each in counted
         )
 

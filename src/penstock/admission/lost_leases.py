@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.admission.settings import Settings
+from penstock.admission.settings import AdmissionSettings
 from penstock.errors import StoreUnavailable
 from penstock.store import Store, Transaction
 
@@ -62,7 +62,7 @@ class LeaseHolder(msgspec.Struct, frozen=True):
 class LostLeases:
     """A loop in the leading control process: leases whose worker never came back are given up."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: AdmissionSettings) -> None:
         self._store = store
         self._settings = settings
 

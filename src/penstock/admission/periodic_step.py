@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 Piece = Callable[[], Awaitable[bool]]
 
 
-class Chore:
+class PeriodicStep:
     """Due at once when it is new, and as long as there is more of it; else every so often."""
 
     __slots__ = ("_due_at", "_piece", "every")

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AdmissionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The queue in front of a busy model, and what a worker holds of limits and budgets."""
 
     # How many requests may wait for one model; more are answered 429 (code 3040).

@@ -47,14 +47,8 @@ class Reading(NamedTuple):
         return self.amount - self.base - self.spent - max(0, used - self.own_spent)
 
 
-class Pot:
+class WindowBalance:
     """What was granted to this worker, what of it is reserved, and what was used."""
-
-    __slots__ = (
-        "elsewhere", "ends_at", "granted", "is_changed", "is_forgotten", "is_over", "is_read",
-        "key", "limit", "lowest_room", "recorded", "reserved", "starts_at", "surveyed", "used",
-        "used_before", "value", "waiting", "watched_since", "window",
-    )  # fmt: skip
 
     def __init__(self, limit: Limit, value: str, window: Window) -> None:
         self.limit = limit

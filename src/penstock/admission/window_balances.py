@@ -7,20 +7,20 @@ every second. The others are kept so that their next lease knows what was used.
 from collections.abc import Iterable
 from itertools import islice
 
-from penstock.admission.counted_limit import Counted
+from penstock.admission.counted_limit import CountedLimit
 from penstock.admission.hold import Claims
 from penstock.admission.limit_table import LimitTable
-from penstock.admission.window_balance import Pot, PotKey
+from penstock.admission.window_balance import PotKey, WindowBalance
 from penstock.admission.windows import window_of
 from penstock.records.limit import Limit
 
 
-class Pots:
+class WindowBalances:
     """All pots by limit, value and window."""
 
     def __init__(self) -> None:
-        self._all: dict[PotKey, Pot] = {}
-        self._open: dict[PotKey, Pot] = {}
+        self._all: dict[PotKey, WindowBalance] = {}
+        self._open: dict[PotKey, WindowBalance] = {}
 
     def __len__(self) -> int:
         return len(self._all)
@@ -29,22 +29,22 @@ class Pots:
     def leases_held(self) -> int:
         return sum(pot.recorded > 0 for pot in self._all.values())
 
-    def find(self, counted: Counted, asked_at: float) -> Pot:
+    def find(self, counted: CountedLimit, asked_at: float) -> WindowBalance:
         """The pot of a limit and a value for a request of this time, made if need be."""
         pot = counted.pot
         if pot is None or pot.is_forgotten or not pot.is_of(asked_at):
             pot = counted.pot = self._look_up(counted.limit, counted.value, asked_at)
         return pot
 
-    def _look_up(self, limit: Limit, value: str, asked_at: float) -> Pot:
+    def _look_up(self, limit: Limit, value: str, asked_at: float) -> WindowBalance:
         window = window_of(limit.period, asked_at)
         pot = self._all.get((limit.id, value, window.start))
         if pot is None:
-            pot = Pot(limit, value, window)
+            pot = WindowBalance(limit, value, window)
             self._all[pot.key] = pot
         return pot
 
-    def use(self, counted: Counted, at: float) -> None:
+    def use(self, counted: CountedLimit, at: float) -> None:
         """Count one that was not reserved before. Postgres hears of it with the next lease."""
         pot = self.find(counted, at)
         pot.reserve(1)
@@ -66,13 +66,15 @@ class Pots:
             claim.pot.waiting -= 1
         self.forget([claim.pot for claim in claims if claim.pot.is_empty])
 
-    def due(self, now: float, lease_return_seconds: float, most: int) -> list[tuple[Pot, int]]:
-        """Pots whose lease must be written, and what it becomes. Their room is cut at once.
+    def due(
+        self, now: float, lease_return_seconds: float, most: int
+    ) -> list[tuple[WindowBalance, int]]:
+        """Balances whose lease must be written, and what it becomes. Their room is cut at once.
 
         What nobody needed for a while goes back. What was used beyond the grant is told. When there
         are more than asked for, the next call has the others.
         """
-        found: list[tuple[Pot, int]] = []
+        found: list[tuple[WindowBalance, int]] = []
         for key, pot in list(self._open.items()):
             if len(found) >= most:
                 break
@@ -89,15 +91,15 @@ class Pots:
                 del self._open[key]
         return found
 
-    def to_survey(self) -> list[Pot]:
-        """Pots of limits that only warn, and have not yet, which were used since the last time."""
+    def to_survey(self) -> list[WindowBalance]:
+        """Balances of soft limits that have not warned yet and were used since the last call."""
         return [
             pot
             for pot in self._all.values()
             if not pot.limit.is_hard and not pot.is_over and pot.used != pot.surveyed
         ]
 
-    def forget(self, pots: Iterable[Pot]) -> None:
+    def forget(self, pots: Iterable[WindowBalance]) -> None:
         for pot in pots:
             if self._all.get(pot.key) is pot:
                 pot.is_forgotten = True

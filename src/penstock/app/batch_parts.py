@@ -7,7 +7,7 @@ from penstock.ingress.jobs.batch_intake import BatchIntake, IntakeRooms, Keys
 from penstock.ingress.jobs.batch_reading import ReadingRooms
 from penstock.ingress.pages.batch_pages import BatchPages, BatchRooms
 from penstock.ingress.pages.file_pages import DAY_SECONDS, FilePages
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 from penstock.intake.request_reader import RequestReader
 from penstock.jobs.submission import JobDesk
 from penstock.queue.batch_output import BatchWriter, Keeping
@@ -28,7 +28,7 @@ class BatchNeeds(msgspec.Struct, frozen=True):
 class BatchParts:
     """`files` and `batches` are pages; a worker runs the loop of `intake`."""
 
-    def __init__(self, needs: BatchNeeds, settings: Settings, clock: Clock) -> None:
+    def __init__(self, needs: BatchNeeds, settings: IngressSettings, clock: Clock) -> None:
         store, reader, desk = needs.store, needs.reader, needs.desk
         files = Files(store, needs.objects, clock)
         keeping = Keeping(

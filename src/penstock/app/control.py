@@ -1,4 +1,4 @@
-"""Control: the loops that one process of a cell runs."""
+"""The loops that the leading `penstock control` of a cell runs."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ from penstock.app.job_rooms import desk_rooms
 from penstock.clock import Clock
 from penstock.config import Config
 from penstock.errors import StoreUnavailable
-from penstock.events import Telling
+from penstock.events import EventLoops
 from penstock.fleet.reaper import Reaper
 from penstock.ingress.pages.subscription_pages import failure_numbers
 from penstock.jobs.flex_upkeep import FlexUpkeep
@@ -23,7 +23,7 @@ _CONTROL_LOCK = "control"
 logger = logging.getLogger(__name__)
 
 
-class Control:
+class ControlLoops:
     """One leader among any number of these: it gives up what is lost, and drops what is old."""
 
     def __init__(self, config: Config, store: Store, clock: Clock) -> None:
@@ -32,7 +32,7 @@ class Control:
         self._reaper = Reaper(store, clock, config.fleet)
         self._retention = Retention(store, clock, config.metering)
         self._lost_leases = LostLeases(store, config.admission)
-        self._telling = Telling(store, clock, config.events, config.webhooks, failure_numbers)
+        self._telling = EventLoops(store, clock, config.events, config.webhooks, failure_numbers)
         self._objects = Objects(config.store)
         rooms = desk_rooms(store, self._objects, config)
         desk = JobDesk(rooms, config.admission, clock)

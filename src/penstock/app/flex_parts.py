@@ -8,7 +8,7 @@ from penstock.ingress.jobs.job_waits import JobWaits
 from penstock.ingress.jobs.queue_answers import QueueAnswers
 from penstock.ingress.jobs.queue_endpoint import QueueEndpoint
 from penstock.ingress.pages.job_pages import JobPages
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 from penstock.intake.request_reader import RequestReader
 from penstock.jobs.submission import DeskRooms, JobDesk
 
@@ -22,7 +22,7 @@ class FlexParts:
         desk: JobDesk,
         reader: RequestReader,
         catalogue: Catalogue,
-        settings: Settings,
+        settings: IngressSettings,
         clock: Clock,
     ) -> None:
         lookup = JobLookup(rooms.store, rooms.queue)

@@ -36,7 +36,7 @@ from penstock.serving.explanation import Explainer
 from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.probing import Prober
 from penstock.serving.request_path import Meters, RequestPath, Stages
-from penstock.signals import CellKey, Exchange, Reach, open_table, worker_identity
+from penstock.signals import CellKey, GossipLoops, Reach, open_table, worker_identity
 from penstock.store import Objects, Store
 from penstock.telemetry.counters import Metrics
 from penstock.telemetry.log_writer import LogWriter
@@ -75,7 +75,7 @@ class GatewayRooms:
         self.prober = Prober(self.router, self.clients, clock)
         self.reach = Reach(config.signals, config.fleet.host or socket.gethostname())
         # Begins when the cell's key is known.
-        self.exchange: Exchange | None = None
+        self.exchange: GossipLoops | None = None
 
     def _build_metering(self) -> None:
         """What counts: limits, the journal and its drain, metrics, the request log."""
@@ -145,10 +145,10 @@ class GatewayRooms:
             subscriptions=SubscriptionPages(reader, book),
         )
 
-    def open_exchange(self) -> Exchange:
+    def open_exchange(self) -> GossipLoops:
         """The exchange of loads with other workers; the keys must be loaded."""
         cell = CellKey(self.keys.cell_mark(), self.keys.signal_key())
-        self.exchange = Exchange(
+        self.exchange = GossipLoops(
             self.identity, cell, self.config.signals, self.clock, self.router, self.table
         )
         return self.exchange

@@ -21,7 +21,7 @@ from penstock.signals import (
     Announcer,
     CellKey,
     Engines,
-    KeeperExchange,
+    KeeperGossipLoops,
     Reach,
     keeper_identity,
 )
@@ -78,12 +78,12 @@ def announcing(
             station.take_name(keeper_id)
         cell = await _cell_key(config, store)
         who, how = keeper_identity(keeper_id), config.signals
-        line: Announcer | KeeperExchange
+        line: Announcer | KeeperGossipLoops
         if station is None:
             line = Announcer(who, cell, how, clock, engines)
         else:
             told = station.told(engines)
-            line = KeeperExchange(who, cell, how, clock, station.router, told)
+            line = KeeperGossipLoops(who, cell, how, clock, station.router, told)
         roster = RosterMirror(store, clock, config.fleet)
         async with asyncio.TaskGroup() as group:
             group.create_task(roster.run())
@@ -95,7 +95,7 @@ def announcing(
 
 
 async def _watch_hosts(
-    config: Config, roster: RosterMirror, clock: Clock, line: Announcer | KeeperExchange
+    config: Config, roster: RosterMirror, clock: Clock, line: Announcer | KeeperGossipLoops
 ) -> None:
     """Log when the roster has a host that this keeper's signals do not reach, until cancelled."""
     reach = Reach(config.signals, config.fleet.host or socket.gethostname())

@@ -13,24 +13,24 @@ import msgspec
 from penstock import admission, metering, policy, routing
 from penstock.catalogue import Catalogue
 from penstock.clock import Clock, TimerWheel, new_id
-from penstock.engine.settings import Settings as EngineSettings
+from penstock.engine.settings import EngineSettings
 from penstock.errors import InvalidRequest, StoreUnavailable
 from penstock.jobs.large_values import LargeValues
 from penstock.jobs.submission import JobDesk
 from penstock.metering.journal_folder import claim_folder
 from penstock.puller.complete import CompletionRooms
-from penstock.puller.counts import Counts
+from penstock.puller.counts import PullerCounts
 from penstock.puller.job_book import JobBook
 from penstock.puller.loop import Engines, Puller
 from penstock.puller.runner import Runner
-from penstock.puller.settings import Settings
+from penstock.puller.settings import PullerSettings
 from penstock.queue import Queue
 from penstock.records.model import ModelId
 from penstock.records.replica import Replica, ReplicaId
 from penstock.records.signal import EngineClaim
 from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.request_path import RequestPath, Stages
-from penstock.serving.settings import Settings as ServingSettings
+from penstock.serving.settings import ServingSettings
 from penstock.store import Store
 
 _FOLLOW_SECONDS = 0.2
@@ -41,12 +41,12 @@ logger = logging.getLogger(__name__)
 class StationSettings(msgspec.Struct, frozen=True):
     """Those of the rooms that a job passes through."""
 
-    puller: Settings
-    admission: admission.Settings
+    puller: PullerSettings
+    admission: admission.AdmissionSettings
     engine: EngineSettings
-    metering: metering.Settings
-    policy: policy.Settings
-    routing: routing.Settings
+    metering: metering.MeteringSettings
+    policy: policy.PolicySettings
+    routing: routing.RoutingSettings
     serving: ServingSettings
 
 
@@ -83,7 +83,7 @@ class Station:
         self.router = routing.Router(_OwnReplicas(engines), bounded)
         self.puller: Puller | None = None
         # Of all pullers there were.
-        self.counts = Counts()
+        self.counts = PullerCounts()
 
     def take_name(self, keeper: str) -> None:
         self._keeper = keeper

@@ -7,6 +7,6 @@ quietly. This room knows how an engine is started (a recipe), and starts none.
 from penstock.catalogue.entry_error import CatalogueError
 from penstock.catalogue.models import Catalogue, load_catalogue
 from penstock.catalogue.recipes import fill
-from penstock.catalogue.settings import Settings
+from penstock.catalogue.settings import CatalogueSettings
 
-__all__ = ["Catalogue", "CatalogueError", "Settings", "fill", "load_catalogue"]
+__all__ = ["Catalogue", "CatalogueError", "CatalogueSettings", "fill", "load_catalogue"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from penstock.catalogue.entry import read_entry
 from penstock.catalogue.entry_error import CatalogueError
 from penstock.catalogue.names import DEFAULT_NAME, fault_in
-from penstock.catalogue.settings import Settings
+from penstock.catalogue.settings import CatalogueSettings
 from penstock.errors import MalformedModel, UnknownModel
 from penstock.records.model import Model, ModelId
 
@@ -51,7 +51,7 @@ class Catalogue:
         return model
 
 
-def load_catalogue(settings: Settings) -> Catalogue:
+def load_catalogue(settings: CatalogueSettings) -> Catalogue:
     """Built-in entries, then the operator's: one with the id of a built-in entry replaces it."""
     entries = _read_folder(BUILTIN_FOLDER, settings)
     if settings.folder:
@@ -70,7 +70,7 @@ def load_catalogue(settings: Settings) -> Catalogue:
     )
 
 
-def _read_folder(folder: Path, settings: Settings) -> dict[ModelId, tuple[Model, str]]:
+def _read_folder(folder: Path, settings: CatalogueSettings) -> dict[ModelId, tuple[Model, str]]:
     # Names with a leading dot are left by editors and by mounted volumes.
     paths = sorted(path for path in folder.glob("*.toml") if not path.name.startswith("."))
     if len(paths) > settings.entries_max:

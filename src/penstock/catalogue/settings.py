@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CatalogueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where entries come from, and which of them is the default."""
 
     # Folder with your own entries (`*.toml`, one model each); empty means only the built-in ones.

@@ -33,7 +33,7 @@ from penstock.cli.output import error_console
 from penstock.cli.up import command as up
 from penstock.cli.usage import command as usage
 from penstock.telemetry import log
-from penstock.telemetry.settings import Settings as TelemetrySettings
+from penstock.telemetry.settings import TelemetrySettings
 
 
 class _Commands(TyperGroup):

@@ -4,7 +4,7 @@ import asyncio
 
 import typer
 
-from penstock.app.control import Control
+from penstock.app.control import ControlLoops
 from penstock.cli.options import ParentOption, invocation
 from penstock.cli.parent_watch import end_with_parent
 from penstock.cli.postgres import require_dsn
@@ -31,7 +31,7 @@ async def _run(config: Config, parent_pid: int) -> None:
     await store.open()
     try:
         async with asyncio.TaskGroup() as group:
-            running = group.create_task(Control(config, store, SystemClock()).run())
+            running = group.create_task(ControlLoops(config, store, SystemClock()).run())
             await signals.asked.wait()
             running.cancel()
     finally:

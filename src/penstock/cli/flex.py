@@ -20,7 +20,7 @@ app = typer.Typer(help="Pause, resume and limit flex work, and see how it does."
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="The model's id or alias.")]
 
 
-class Shown(msgspec.Struct, frozen=True):
+class ShownControl(msgspec.Struct, frozen=True):
     """One model's flex work."""
 
     model: ModelId
@@ -74,13 +74,13 @@ def show(
     """Show every model's flex work: what waits and runs, and what is paused or limited."""
     config = invocation(context).load().config
 
-    async def run() -> list[Shown]:
+    async def run() -> list[ShownControl]:
         async with opened(config, state) as store, store.transaction() as transaction:
             queue = Queue(config.queue)
             controls = await queue.controls(transaction)
             stats = await queue.stats(transaction)
         return [
-            Shown(model, controls.get(model, FlexControl()), stats.get(model))
+            ShownControl(model, controls.get(model, FlexControl()), stats.get(model))
             for model in sorted(controls.keys() | stats.keys())
         ]
 
@@ -101,7 +101,7 @@ def _change(
     model = known_models(config, state).find(name).id
     control = asyncio.run(_set(config, state, model, fields))
     if json:
-        print_json(Shown(model, control, None))
+        print_json(ShownControl(model, control, None))
         return
     said = "[yellow]paused[/]" if control.is_paused else "[green]runs[/]"
     most = "" if control.in_flight_max is None else f", at most {control.in_flight_max} a replica"
@@ -119,7 +119,7 @@ async def _set(
     return control
 
 
-def _cells(shown: Shown) -> tuple[str, ...]:
+def _cells(shown: ShownControl) -> tuple[str, ...]:
     control, stats = shown.control, shown.stats
     most = "" if control.in_flight_max is None else str(control.in_flight_max)
     head = (shown.model, "paused" if control.is_paused else "runs", most)

@@ -15,7 +15,7 @@ from penstock.cli.exit_codes import KNOWN, CommandFailed, code_of, line_of
 from penstock.cli.parent_watch import end_with_parent
 from penstock.config import export, load
 from penstock.ingress.server import make_run_folder, remove_run_folder, run_gateway
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 from penstock.telemetry import log
 
 _FAILED = "The gateway could not start; the log says why."
@@ -42,7 +42,7 @@ def _start() -> None:
     _serve(config.ingress)
 
 
-def _serve(settings: Settings) -> None:
+def _serve(settings: IngressSettings) -> None:
     is_ours = not settings.run_folder
     folder = make_run_folder() if is_ours else Path(settings.run_folder)
     folder.mkdir(parents=True, exist_ok=True)

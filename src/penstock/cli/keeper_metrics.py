@@ -10,7 +10,7 @@ from penstock.app.station import Station
 from penstock.clock import Clock
 from penstock.fleet.gpu_use import Gpus
 from penstock.fleet.reconcile import Keeper
-from penstock.fleet.settings import Settings
+from penstock.fleet.settings import FleetSettings
 from penstock.records.replica import ReplicaId
 from penstock.records.signal import EngineClaim
 from penstock.telemetry.keeper_metrics import EngineRow, KeeperSnapshot, render_keeper
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 async def serve_metrics(
-    settings: Settings,
+    settings: FleetSettings,
     kept: Keeper,
     station: Station | None,
     clock: Clock,

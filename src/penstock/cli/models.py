@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from penstock.catalogue import CatalogueError, load_catalogue
 from penstock.catalogue.entry import read_entry
-from penstock.catalogue.settings import Settings
+from penstock.catalogue.settings import CatalogueSettings
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.options import JsonOption, invocation
 from penstock.cli.output import console, error_console, print_json, print_table
@@ -84,7 +84,7 @@ def check(
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _problems(settings: Settings) -> list[str]:
+def _problems(settings: CatalogueSettings) -> list[str]:
     problems = []
     for path in sorted(Path(settings.folder).expanduser().glob("*.toml")):
         try:

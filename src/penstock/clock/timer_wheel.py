@@ -19,8 +19,6 @@ logger = logging.getLogger(__name__)
 class Timer:
     """A deadline that may be moved freely; `fire` is called once, at the first tick after it."""
 
-    __slots__ = ("_deadline", "_wheel", "fire", "is_armed", "looked_at_from", "slot")
-
     # Where the wheel has it: in this slot, whose tick is right for deadlines from here on.
     slot: int
     looked_at_from: float

@@ -29,7 +29,7 @@ _BAD_FRAMING: Final = (httptools.HttpParserError, httptools.HttpParserUpgrade)
 _NO_PARSER: Final = httptools.HttpResponseParser(object())
 
 
-class State(enum.Enum):
+class FramingState(enum.Enum):
     """Where in an answer the next byte belongs."""
 
     HEAD = "head"
@@ -48,13 +48,13 @@ class State(enum.Enum):
 
 
 # Bound once: compiled code looks a member up in its class each time, for every chunk.
-_HEAD: Final = State.HEAD
-_SIZED: Final = State.SIZED
-_UNTIL_CLOSE: Final = State.UNTIL_CLOSE
-_CHUNK_START: Final = State.CHUNK_START
-_CHUNK: Final = State.CHUNK
-_COMPLETE: Final = State.COMPLETE
-_STOPPED: Final = State.STOPPED
+_HEAD: Final = FramingState.HEAD
+_SIZED: Final = FramingState.SIZED
+_UNTIL_CLOSE: Final = FramingState.UNTIL_CLOSE
+_CHUNK_START: Final = FramingState.CHUNK_START
+_CHUNK: Final = FramingState.CHUNK
+_COMPLETE: Final = FramingState.COMPLETE
+_STOPPED: Final = FramingState.STOPPED
 
 
 class Receiver:
@@ -62,8 +62,6 @@ class Receiver:
 
     A class and not a Protocol: so compiled code calls it directly, for every chunk.
     """
-
-    __slots__ = ()
 
     def on_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         raise NotImplementedError
@@ -86,11 +84,6 @@ class AnswerFraming:
 
     A receiver is told heads and bodies here; the connection tells it the ends of reads and answers.
     """
-
-    __slots__ = (
-        "_head_bytes", "_head_bytes_max", "_headers", "_known", "_parser", "_receiver", "_state",
-        "has_begun", "is_reusable",
-    )  # fmt: skip
 
     def __init__(self, head_bytes_max: int) -> None:
         self._parser = httptools.HttpResponseParser(self)
@@ -266,7 +259,7 @@ class AnswerFraming:
         return sum(len(name) + len(value) + _AROUND_HEADER for name, value in self._headers)
 
 
-def _body_state(headers: Headers) -> State:
+def _body_state(headers: Headers) -> FramingState:
     state = _UNTIL_CLOSE
     for name, value in headers:
         if name == b"transfer-encoding":

@@ -9,8 +9,6 @@ class AnswerStream:
     A class and not a Protocol: so compiled code calls it directly, for every chunk.
     """
 
-    __slots__ = ("has_error", "is_done")
-
     def __init__(self) -> None:
         # The engine said that this is the end; or that it failed, in the stream itself.
         self.is_done = False

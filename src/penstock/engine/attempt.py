@@ -16,7 +16,7 @@ from penstock.engine.answer_stream import AnswerStream
 from penstock.engine.connection import Connection
 from penstock.engine.output_estimate import OutputEstimate
 from penstock.engine.refusal import error_for
-from penstock.engine.settings import Settings
+from penstock.engine.settings import EngineSettings
 from penstock.engine.sink import Sink
 from penstock.errors import DeadlinePassed, EngineFailed, EngineLost, Error, ReplicaUnreachable
 from penstock.records.request import Api
@@ -29,15 +29,10 @@ if TYPE_CHECKING:
     from penstock.records.usage import Usage
 
 
-class Line:
+class AttemptLimits:
     """What all attempts at one replica share: how long they may take, their clock, a count."""
 
-    __slots__ = (
-        "answer_bytes_max", "between_bytes_seconds", "first_byte_seconds", "monotonic", "reads",
-        "total_seconds", "wheel",
-    )  # fmt: skip
-
-    def __init__(self, settings: Settings, wheel: TimerWheel, clock: Clock) -> None:
+    def __init__(self, settings: EngineSettings, wheel: TimerWheel, clock: Clock) -> None:
         self.first_byte_seconds = settings.first_byte_seconds
         self.between_bytes_seconds = settings.between_bytes_seconds
         self.total_seconds = settings.total_seconds
@@ -51,20 +46,13 @@ class Line:
 class Attempt(Receiver):
     """The receiving side of one try. It ends once, with None or with an error."""
 
-    __slots__ = (
-        "_all", "_api", "_begins", "_body", "_connection", "_done", "_ends_at", "_error",
-        "_estimate", "_is_event_stream", "_line", "_ready", "_sink", "_size", "_status", "_stream",
-        "_tally", "_timer", "first_data_at", "is_over", "load", "on_first_data", "usage",
-        "was_answered",
-    )  # fmt: skip
-
     # Both are made by `start`: a connection that never opens must leave no timer behind.
     _timer: Timer
     _done: "asyncio.Future[None]"
 
     def __init__(
         self,
-        line: Line,
+        line: AttemptLimits,
         api: Api,
         sink: Sink,
         tally: Tally,

@@ -33,10 +33,6 @@ class IdleCallback:
 class Connection(asyncio.Protocol):
     """`is_usable` is false once the peer or we closed it; a usable idle one may be pooled."""
 
-    __slots__ = (
-        "_framing", "_is_paused", "_on_idle", "_receiver", "_transport", "idle_since", "is_usable",
-    )  # fmt: skip
-
     def __init__(self, on_idle: IdleCallback, head_bytes_max: int) -> None:
         self._on_idle = on_idle
         self._framing = AnswerFraming(head_bytes_max)

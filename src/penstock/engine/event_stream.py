@@ -74,20 +74,12 @@ def _index_of_choice(event: bytes) -> int:
 class Fingerprint:
     """A replica's constant `system_fingerprint`, learned from its first answer."""
 
-    __slots__ = ("raw",)
-
     def __init__(self) -> None:
         self.raw: bytes | None = None
 
 
 class EventStream(AnswerStream):
     """Feed it the answer's bytes in any pieces; it gives back whole events, cut as asked."""
-
-    __slots__ = (
-        "_before_choices", "_by_choice", "_choices", "_estimate", "_event_bytes_max",
-        "_fingerprint", "_held", "_keeps_all", "_only", "_tail", "_total", "_usage_bytes",
-        "_wants_usage",
-    )  # fmt: skip
 
     def __init__(
         self,

@@ -33,8 +33,6 @@ _OPENING_EVENTS: Final = 3
 class NamedEvents(AnswerStream):
     """Feed it the answer's bytes in any pieces; it gives back whole events as they came."""
 
-    __slots__ = ("_estimate", "_event_bytes_max", "_held", "_tail", "_usage")
-
     # What the engine says before it has read the prompt, with the line that each begins with. It
     # is held back: until the model itself is heard another replica may be tried.
     _opening: ClassVar[tuple[bytes, ...]] = ()
@@ -90,8 +88,6 @@ class NamedEvents(AnswerStream):
 class ResponsesEvents(NamedEvents):
     """OpenAI's Responses: the last event repeats the whole answer, and has the usage in it."""
 
-    __slots__ = ()
-
     _opening: ClassVar = (
         b"event: response.created\n",
         b"event: response.queued\n",
@@ -109,8 +105,6 @@ class ResponsesEvents(NamedEvents):
 
 class MessagesEvents(NamedEvents):
     """Anthropic's Messages: the usage comes before the end, the prompt's tokens at the start."""
-
-    __slots__ = ()
 
     _telling: ClassVar = (_START, _DELTA, _STOP, b"event: error\n")
 

@@ -15,10 +15,6 @@ class OutputEstimate:
     text counts too, with one token for every 8 characters, up to `output_tokens_max`.
     """
 
-    __slots__ = (
-        "_cached_tokens", "_characters", "_events", "_output_tokens_max", "_prompt_tokens",
-    )  # fmt: skip
-
     def __init__(self, prompt_tokens: int, cached_tokens: int, output_tokens_max: int) -> None:
         self._prompt_tokens = prompt_tokens
         self._cached_tokens = cached_tokens

@@ -6,14 +6,14 @@ from urllib.parse import urlsplit
 
 from penstock.clock import Clock
 from penstock.engine.connection import Connection, IdleCallback
-from penstock.engine.settings import Settings
+from penstock.engine.settings import EngineSettings
 from penstock.errors import ReplicaUnreachable
 
 
 class ConnectionPool(IdleCallback):
     """Bounded by `idle_connections_max`; how many are in use is bounded by admission."""
 
-    def __init__(self, url: str, settings: Settings, clock: Clock) -> None:
+    def __init__(self, url: str, settings: EngineSettings, clock: Clock) -> None:
         parts = urlsplit(url)
         assert parts.hostname is not None
         self._host = parts.hostname
@@ -92,5 +92,5 @@ class ConnectionPool(IdleCallback):
         self._idle.clear()
 
 
-def _tls_context(settings: Settings) -> ssl.SSLContext:
+def _tls_context(settings: EngineSettings) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=settings.ca_file or None)

@@ -10,7 +10,7 @@ from msgspec import Raw
 from penstock.clock import Clock, TimerWheel
 from penstock.engine.answer_framing import Receiver
 from penstock.engine.answer_stream import AnswerStream
-from penstock.engine.attempt import Attempt, Line
+from penstock.engine.attempt import Attempt, AttemptLimits
 from penstock.engine.connection import Connection
 from penstock.engine.dialects import vllm
 from penstock.engine.dialects.vllm_calls import CALLS
@@ -19,7 +19,7 @@ from penstock.engine.load_header import read_load
 from penstock.engine.named_events import MessagesEvents, NamedEvents, ResponsesEvents
 from penstock.engine.output_estimate import OutputEstimate
 from penstock.engine.pool import ConnectionPool
-from penstock.engine.settings import Settings
+from penstock.engine.settings import EngineSettings
 from penstock.engine.sink import Sink
 from penstock.errors import Error, ReplicaUnreachable
 from penstock.records.engine_load import EngineLoad
@@ -42,7 +42,7 @@ class ReplicaClient:
     """Connections to one replica, and what was learned from its answers."""
 
     def __init__(
-        self, replica: Replica, settings: Settings, wheel: TimerWheel, clock: Clock
+        self, replica: Replica, settings: EngineSettings, wheel: TimerWheel, clock: Clock
     ) -> None:
         self.replica = replica
         self._settings = settings
@@ -63,7 +63,7 @@ class ReplicaClient:
         }
         # By itself: the hash of an enum's member is a call into the interpreter.
         self._chat_start = self._starts[Api.CHAT]
-        self._line = Line(settings, wheel, clock)
+        self._line = AttemptLimits(settings, wheel, clock)
         self._in_flight = 0
         self._reads_seen = -1
         self._silent_since = 0.0

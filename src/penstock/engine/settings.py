@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Timeouts, pool and sizes of upstream connections."""
 
     # How long a TCP (and TLS) connection to an engine may take to open.

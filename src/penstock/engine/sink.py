@@ -12,8 +12,6 @@ from penstock.records.usage import Usage
 class Sink:
     """One answer's way out. A class and not a Protocol: so compiled code calls it directly."""
 
-    __slots__ = ()
-
     @property
     def is_full(self) -> bool:
         """Whether the reader is behind by more than its buffer."""

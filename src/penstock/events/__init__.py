@@ -1,4 +1,4 @@
-"""Telling accounts what became of their work: webhooks, subscriptions, and a stream of events.
+"""Publishes what became of accounts' work: webhooks, subscriptions, and a stream of events.
 
 Promises: an event that was committed is in the log once, and is sent at least once to everyone who
 asked for it, with one id; a reader of the log misses none and gets none twice. It decides nothing
@@ -7,11 +7,11 @@ about jobs: what happened is written into the outbox by the queue.
 
 from penstock.events.endpoints import Endpoint, EndpointBook, EndpointChange, NewEndpoint
 from penstock.events.event import Event, Shape, openai_body
-from penstock.events.event_loops import Telling
+from penstock.events.event_loops import EventLoops
 from penstock.events.feed import Feed, Reader
 from penstock.events.figures import DeliveryFigures, read_figures
 from penstock.events.sender import Sender
-from penstock.events.settings import Settings, WebhookSettings
+from penstock.events.settings import EventsSettings, WebhookSettings
 
 __all__ = [
     "DeliveryFigures",
@@ -19,13 +19,13 @@ __all__ = [
     "EndpointBook",
     "EndpointChange",
     "Event",
+    "EventLoops",
+    "EventsSettings",
     "Feed",
     "NewEndpoint",
     "Reader",
     "Sender",
-    "Settings",
     "Shape",
-    "Telling",
     "WebhookSettings",
     "openai_body",
     "read_figures",

@@ -13,7 +13,7 @@ from penstock.clock import Clock
 from penstock.errors import StoreUnavailable
 from penstock.events import deliveries
 from penstock.events.backoff import retry_seconds
-from penstock.events.deliveries import Claim, Delivery
+from penstock.events.deliveries import DeliveryClaim, WebhookDelivery
 from penstock.events.sender import Sender, Sent
 from penstock.events.settings import WebhookSettings
 from penstock.events.signatures import signed_headers
@@ -47,12 +47,14 @@ class Deliverer:
                 if not claimed:
                     await asyncio.sleep(self._settings.poll_seconds)
 
-    async def _claim(self) -> list[Delivery]:
+    async def _claim(self) -> list[WebhookDelivery]:
         settings = self._settings
         free = settings.at_once_max - self._in_flight.total()
         if free <= 0:
             return []
-        want = Claim(free, settings.endpoint_at_once_max, settings.lease_seconds, self._in_flight)
+        want = DeliveryClaim(
+            free, settings.endpoint_at_once_max, settings.lease_seconds, self._in_flight
+        )
         try:
             async with self._store.transaction() as transaction:
                 return await deliveries.claim(transaction, want)
@@ -63,7 +65,7 @@ class Deliverer:
             logger.exception("webhooks were not claimed", extra={"action": "webhooks_failed"})
         return []
 
-    async def _deliver(self, delivery: Delivery) -> None:
+    async def _deliver(self, delivery: WebhookDelivery) -> None:
         try:
             headers = signed_headers(delivery.event, delivery.body, delivery.secrets, self._now())
             sent = await self._sender.post(delivery.account, delivery.url, headers, delivery.body)
@@ -79,7 +81,7 @@ class Deliverer:
             if not self._in_flight[delivery.endpoint]:
                 del self._in_flight[delivery.endpoint]
 
-    async def _note(self, delivery: Delivery, sent: Sent) -> None:
+    async def _note(self, delivery: WebhookDelivery, sent: Sent) -> None:
         problem = sent.problem or f"status {sent.status}"
         # Spreads retries; it protects nothing.
         chance = random.random()  # noqa: S311 - see above
@@ -96,7 +98,7 @@ class Deliverer:
             else:
                 await deliveries.retry(transaction, delivery, problem, pause)
 
-    def _warn(self, phrase: str, delivery: Delivery, problem: str) -> None:
+    def _warn(self, phrase: str, delivery: WebhookDelivery, problem: str) -> None:
         logger.warning(
             phrase,
             extra={

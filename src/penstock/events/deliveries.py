@@ -61,7 +61,7 @@ class NewDelivery(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class Delivery(msgspec.Struct, frozen=True):
+class WebhookDelivery(msgspec.Struct, frozen=True):
     """One that is claimed: `attempts` counts this try."""
 
     id: int
@@ -74,7 +74,7 @@ class Delivery(msgspec.Struct, frozen=True):
     account: str
 
 
-class Claim(msgspec.Struct, frozen=True):
+class DeliveryClaim(msgspec.Struct, frozen=True):
     """How many at most, how many for one endpoint, and what is in flight to each already."""
 
     count: int
@@ -96,7 +96,7 @@ async def add_deliveries(transaction: Transaction, deliveries: Sequence[NewDeliv
     )
 
 
-async def claim(transaction: Transaction, want: Claim) -> list[Delivery]:
+async def claim(transaction: Transaction, want: DeliveryClaim) -> list[WebhookDelivery]:
     """Those that have been due the longest."""
     rows = await transaction.fetch(
         _CLAIM,
@@ -111,7 +111,7 @@ async def claim(transaction: Transaction, want: Claim) -> list[Delivery]:
         ),
     )
     return [
-        Delivery(
+        WebhookDelivery(
             id=row[0],
             endpoint=str(row[1]),
             event=row[2],
@@ -125,14 +125,14 @@ async def claim(transaction: Transaction, want: Claim) -> list[Delivery]:
     ]
 
 
-async def end(transaction: Transaction, delivery: Delivery, outcome: str) -> None:
+async def end(transaction: Transaction, delivery: WebhookDelivery, outcome: str) -> None:
     """Delivered, or given up: nothing more will be sent."""
     await transaction.execute("delete from deliveries where id = %s", (delivery.id,))
     await transaction.execute(_COUNT, (outcome, 1))
 
 
 async def retry(
-    transaction: Transaction, delivery: Delivery, problem: str, after_seconds: float
+    transaction: Transaction, delivery: WebhookDelivery, problem: str, after_seconds: float
 ) -> None:
     """Try again later, unless somebody else has begun the next try already."""
     await transaction.execute(
@@ -143,7 +143,7 @@ async def retry(
     await transaction.execute(_COUNT, (RETRIED, 1))
 
 
-async def disable(transaction: Transaction, delivery: Delivery, reason: str) -> None:
+async def disable(transaction: Transaction, delivery: WebhookDelivery, reason: str) -> None:
     """The endpoint wants no more: nothing is sent to it until its account enables it again."""
     await transaction.execute(
         "update webhook_endpoints set is_enabled = false, disabled_reason = %s, modified_at = now()"

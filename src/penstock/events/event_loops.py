@@ -8,18 +8,18 @@ from penstock.events.event import FailureNumbers
 from penstock.events.relay import Relay
 from penstock.events.retention import EventRetention
 from penstock.events.sender import Sender
-from penstock.events.settings import Settings, WebhookSettings
+from penstock.events.settings import EventsSettings, WebhookSettings
 from penstock.store import Store
 
 
-class Telling:
+class EventLoops:
     """Runs while its process leads; what it had begun is taken up by the next that does."""
 
     def __init__(
         self,
         store: Store,
         clock: Clock,
-        settings: Settings,
+        settings: EventsSettings,
         webhooks: WebhookSettings,
         numbers: FailureNumbers,
     ) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from penstock.admission import Places
+from penstock.admission import ConcurrencySlots
 from penstock.errors import StoreUnavailable
 from penstock.events.event import Event
-from penstock.events.settings import Settings
+from penstock.events.settings import EventsSettings
 from penstock.records.account import AccountId
 from penstock.store import Store
 from penstock.store.pool import Row
@@ -87,11 +87,11 @@ class Reader:
 class Feed:
     """Run once per gateway worker."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: EventsSettings) -> None:
         self._store = store
         self._settings = settings
         self._readers: set[Reader] = set()
-        self._places = Places(
+        self._places = ConcurrencySlots(
             "event streams", settings.streams_max, settings.streams_per_account_max
         )
         self._position: int | None = None

@@ -22,7 +22,7 @@ from penstock.events.event import (
     openai_body,
     workers_ai_body,
 )
-from penstock.events.settings import Settings
+from penstock.events.settings import EventsSettings
 from penstock.queue import outbox
 from penstock.store import Store, Transaction
 
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 class Relay:
     """A look every `relay_seconds`; no pause while there is more than one transaction takes."""
 
-    def __init__(self, store: Store, settings: Settings, numbers: FailureNumbers) -> None:
+    def __init__(self, store: Store, settings: EventsSettings, numbers: FailureNumbers) -> None:
         self._store = store
         self._settings = settings
         self._numbers = numbers
@@ -94,7 +94,7 @@ def _body(event: Event, endpoint: Endpoint, numbers: FailureNumbers) -> bytes:
     return openai_body(event)
 
 
-async def _log(transaction: Transaction, taken: Sequence[outbox.Event]) -> list[Event]:
+async def _log(transaction: Transaction, taken: Sequence[outbox.OutboxEvent]) -> list[Event]:
     row = await transaction.fetch_one(_NUMBER, (len(taken),))
     assert row is not None, "event_head has lost its row"
     first = int(row[0]) - len(taken) + 1

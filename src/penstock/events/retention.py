@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Final, LiteralString
 
 from penstock.errors import StoreUnavailable
-from penstock.events.settings import Settings, WebhookSettings
+from penstock.events.settings import EventsSettings, WebhookSettings
 from penstock.store import Store
 
 _LOOK_SECONDS: Final = 60.0
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 class EventRetention:
     """Once a minute, in the leading control process."""
 
-    def __init__(self, store: Store, settings: Settings, webhooks: WebhookSettings) -> None:
+    def __init__(self, store: Store, settings: EventsSettings, webhooks: WebhookSettings) -> None:
         self._store = store
         self._keep_events = timedelta(hours=settings.keep_hours)
         self._keep_deliveries = timedelta(hours=webhooks.keep_hours)

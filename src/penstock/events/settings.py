@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class EventsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The log of what happened to an account's work, and `GET /v1/events`, which reads it."""
 
     # How often control looks for new events.

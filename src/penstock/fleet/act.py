@@ -11,8 +11,8 @@ from typing import assert_never
 
 from penstock.clock import Clock
 from penstock.errors import Error, GenerationStale
-from penstock.fleet.known import Known, KnownReplica
-from penstock.fleet.plan import Action, Drain, Forget, MarkReady, Start, Stop
+from penstock.fleet.known import Known, WatchedReplica
+from penstock.fleet.plan import Action, DrainReplica, Forget, MarkReady, StartReplica, StopReplica
 from penstock.fleet.providers import Provider
 from penstock.fleet.replica_files import StateFolder
 from penstock.records.replica import Replica, ReplicaState
@@ -40,7 +40,7 @@ class Actor:
 
     async def act(self, action: Action, host: str) -> None:
         """Do it. Raises GenerationStale when it was planned for another generation."""
-        if isinstance(action, Start):
+        if isinstance(action, StartReplica):
             await self._start(action, host)
             return
         entry = self._known.replicas.get(action.replica)
@@ -50,18 +50,18 @@ class Actor:
             case MarkReady():
                 entry.detail = ""
                 await self._move(entry, ReplicaState.READY)
-            case Drain():
+            case DrainReplica():
                 entry.detail = action.reason
                 entry.is_failed = action.is_failure
                 await self._move(entry, ReplicaState.DRAINING)
-            case Stop():
+            case StopReplica():
                 await self._stop(entry, action)
             case Forget():
                 await self._forget(entry, action)
             case _:
                 assert_never(action)
 
-    async def _start(self, action: Start, host: str) -> None:
+    async def _start(self, action: StartReplica, host: str) -> None:
         want = action.want
         replica = Replica(
             id=action.replica,
@@ -75,7 +75,7 @@ class Actor:
             host=host,
             has_priority=want.has_priority,
         )
-        entry = KnownReplica(replica, want.name, want.provider, self._clock.monotonic())
+        entry = WatchedReplica(replica, want.name, want.provider, self._clock.monotonic())
         self._known.replicas[replica.id] = entry
         try:
             await self._providers[want.provider].start(replica.id, want)
@@ -85,12 +85,12 @@ class Actor:
         await self._note(entry)
         _log.info("replica started", extra=_fields("replica_started", entry))
 
-    async def _move(self, entry: KnownReplica, state: ReplicaState) -> None:
+    async def _move(self, entry: WatchedReplica, state: ReplicaState) -> None:
         entry.move(state, self._clock.monotonic())
         await self._note(entry)
         _log.info("replica moved", extra=_fields("replica_moved", entry))
 
-    async def _stop(self, entry: KnownReplica, action: Stop) -> None:
+    async def _stop(self, entry: WatchedReplica, action: StopReplica) -> None:
         try:
             await self._providers[entry.provider].stop(action.replica)
         except (OSError, Error) as failure:
@@ -98,7 +98,7 @@ class Actor:
             extra = _fields("replica_stop_failed", entry) | {"reason": str(failure)}
             _log.warning("replica not stopped", extra=extra)
 
-    async def _forget(self, entry: KnownReplica, action: Forget) -> None:
+    async def _forget(self, entry: WatchedReplica, action: Forget) -> None:
         entry.detail = action.reason
         entry.move(ReplicaState.GONE, self._clock.monotonic())
         if action.failures is not None:
@@ -107,12 +107,12 @@ class Actor:
         await asyncio.to_thread(self._folder.retire, action.replica, kept=self._ended_kept)
         _log.info("replica gone", extra=_fields("replica_gone", entry))
 
-    async def _note(self, entry: KnownReplica) -> None:
+    async def _note(self, entry: WatchedReplica) -> None:
         mark = entry.mark(self._clock.now())
         await asyncio.to_thread(self._folder.write_mark, entry.replica.id, mark)
 
 
-def _fields(action: str, entry: KnownReplica) -> dict[str, object]:
+def _fields(action: str, entry: WatchedReplica) -> dict[str, object]:
     replica = entry.replica
     return {
         "action": action,

@@ -11,8 +11,8 @@ from penstock.clock import Clock
 from penstock.errors import ReplicaUnreachable
 from penstock.fleet.engine_metrics import EngineMetrics, PrefillRate, read_metrics
 from penstock.fleet.health import EngineProbe
-from penstock.fleet.known import Known, KnownReplica
-from penstock.fleet.settings import Settings
+from penstock.fleet.known import Known, WatchedReplica
+from penstock.fleet.settings import FleetSettings
 from penstock.records.replica import ReplicaId, ReplicaState
 from penstock.records.signal import EngineClaim
 
@@ -26,7 +26,9 @@ _RATE_MAX = 1e9
 class EngineLoads:
     """Keep `run` running; `claims` has what the ready engines said last."""
 
-    def __init__(self, known: Known, probe: EngineProbe, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self, known: Known, probe: EngineProbe, settings: FleetSettings, clock: Clock
+    ) -> None:
         self._known = known
         self._probe = probe
         self._interval = settings.load_seconds
@@ -65,14 +67,14 @@ class EngineLoads:
             if replica in ready and reading.at >= oldest
         ]
 
-    def _ready(self) -> dict[ReplicaId, KnownReplica]:
+    def _ready(self) -> dict[ReplicaId, WatchedReplica]:
         return {
             replica: entry
             for replica, entry in self._known.replicas.items()
             if entry.replica.state is ReplicaState.READY
         }
 
-    async def _read(self, entry: KnownReplica) -> None:
+    async def _read(self, entry: WatchedReplica) -> None:
         page: bytes | None = None
         try:
             page = await self._probe.metrics(entry.replica.url, self._timeout)

@@ -14,13 +14,13 @@ import msgspec
 
 from penstock.errors import ReplicaUnreachable
 from penstock.fleet.engine_metrics import read_metrics
-from penstock.fleet.settings import Settings
+from penstock.fleet.settings import FleetSettings
 
 _HEADERS_MAX = 100
 _FAILURES = (OSError, TimeoutError, ValueError, EOFError, asyncio.LimitOverrunError)
 
 
-class Answer(NamedTuple):
+class ProbeAnswer(NamedTuple):
     """A status and a whole body."""
 
     status: int
@@ -39,7 +39,11 @@ class EngineProbe:
     """Asks engines by base URL. `api_keys` is base URL to key, "*" for all others."""
 
     def __init__(
-        self, settings: Settings, *, api_keys: Mapping[str, str] | None = None, ca_file: str = ""
+        self,
+        settings: FleetSettings,
+        *,
+        api_keys: Mapping[str, str] | None = None,
+        ca_file: str = "",
     ) -> None:
         self._timeout = settings.health_timeout_seconds
         self._bytes_max = settings.health_bytes_max
@@ -78,7 +82,7 @@ class EngineProbe:
         answer = await self._get(url, "/metrics", timeout_seconds)
         return answer.body if answer.status == 200 else None
 
-    async def _get(self, url: str, path: str, timeout_seconds: float | None = None) -> Answer:
+    async def _get(self, url: str, path: str, timeout_seconds: float | None = None) -> ProbeAnswer:
         try:
             async with asyncio.timeout(timeout_seconds or self._timeout):
                 return await self._exchange(url, path)
@@ -86,7 +90,7 @@ class EngineProbe:
             reason = str(failure) or type(failure).__name__
             raise ReplicaUnreachable(f"{url}{path}: {reason}") from None
 
-    async def _exchange(self, url: str, path: str) -> Answer:
+    async def _exchange(self, url: str, path: str) -> ProbeAnswer:
         parts = urlsplit(url)
         is_tls = parts.scheme == "https"
         reader, writer = await asyncio.open_connection(
@@ -113,7 +117,7 @@ class EngineProbe:
         return self._tls
 
 
-async def _read_answer(reader: asyncio.StreamReader, bytes_max: int) -> Answer:
+async def _read_answer(reader: asyncio.StreamReader, bytes_max: int) -> ProbeAnswer:
     version, _, rest = (await reader.readuntil(b"\r\n")).partition(b" ")
     if not version.startswith(b"HTTP/1."):
         raise ValueError("that is not an HTTP server")
@@ -128,15 +132,15 @@ async def _read_answer(reader: asyncio.StreamReader, bytes_max: int) -> Answer:
     else:
         raise ValueError("too many headers")
     if b"chunked" in headers.get(b"transfer-encoding", b""):
-        return Answer(status, await _read_chunks(reader, bytes_max))
+        return ProbeAnswer(status, await _read_chunks(reader, bytes_max))
     length = headers.get(b"content-length")
     if length is not None:
-        return Answer(status, await _read_exactly(reader, int(length), bytes_max))
+        return ProbeAnswer(status, await _read_exactly(reader, int(length), bytes_max))
     body = await reader.read(bytes_max)
     while block := await reader.read(65536):
         body += block
         _check_size(len(body), bytes_max)
-    return Answer(status, body)
+    return ProbeAnswer(status, body)
 
 
 async def _read_chunks(reader: asyncio.StreamReader, bytes_max: int) -> bytes:

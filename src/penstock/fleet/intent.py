@@ -24,7 +24,7 @@ class Want(msgspec.Struct, frozen=True):
     start_seconds_max: float | None = None
 
 
-class Limits(msgspec.Struct, frozen=True):
+class IntentLimits(msgspec.Struct, frozen=True):
     """The part of the settings that decisions need."""
 
     restart_first_seconds: float = 1.0
@@ -40,7 +40,7 @@ class Intent(msgspec.Struct, frozen=True):
     """All that this keeper wants now. `drains` are replicas that someone asked to be drained."""
 
     wants: tuple[Want, ...] = ()
-    limits: Limits = Limits()
+    limits: IntentLimits = IntentLimits()
     drains: frozenset[ReplicaId] = frozenset()
     is_stopping: bool = False
 
@@ -86,7 +86,7 @@ class Failures(msgspec.Struct, frozen=True):
     last_at: float
 
 
-class Observation(msgspec.Struct, frozen=True):
+class FleetObservation(msgspec.Struct, frozen=True):
     """Everything seen in one look. `unknown` are providers that could not be asked."""
 
     replicas: tuple[Observed, ...] = ()

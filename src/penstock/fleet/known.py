@@ -8,7 +8,7 @@ from penstock.fleet.states import check_move
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
 
 
-class KnownReplica(msgspec.Struct):
+class WatchedReplica(msgspec.Struct):
     """One replica. Times are monotonic; `replica` is replaced whole, never changed."""
 
     replica: Replica
@@ -69,8 +69,8 @@ class Known:
 
     def __init__(self, unwritten_max: int) -> None:
         self._unwritten_max = unwritten_max
-        self.replicas: dict[ReplicaId, KnownReplica] = {}
-        self.ended: dict[ReplicaId, KnownReplica] = {}
+        self.replicas: dict[ReplicaId, WatchedReplica] = {}
+        self.ended: dict[ReplicaId, WatchedReplica] = {}
         self.failures: dict[str, Failures] = {}
         self.drains: set[ReplicaId] = set()
 

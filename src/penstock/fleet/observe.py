@@ -13,11 +13,11 @@ import msgspec
 from penstock.clock import Clock
 from penstock.errors import Error, ReplicaUnreachable
 from penstock.fleet.health import EngineProbe
-from penstock.fleet.intent import Observation, Observed, Phase, Want
-from penstock.fleet.known import Known, KnownReplica
-from penstock.fleet.providers import Provider, Seen
+from penstock.fleet.intent import FleetObservation, Observed, Phase, Want
+from penstock.fleet.known import Known, WatchedReplica
+from penstock.fleet.providers import Provider, SeenProcess
 from penstock.fleet.replica_files import Mark, StateFolder
-from penstock.fleet.settings import Settings
+from penstock.fleet.settings import FleetSettings
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
 
 _log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class Observer:
         folder: StateFolder,
         clock: Clock,
         *,
-        settings: Settings,
+        settings: FleetSettings,
     ) -> None:
         self._providers = providers
         self._wants = {want.name: want for want in wants}
@@ -44,7 +44,7 @@ class Observer:
         self._settings = settings
         self._unknown: frozenset[str] = frozenset()
 
-    async def observe(self, known: Known, host: str) -> Observation:
+    async def observe(self, known: Known, host: str) -> FleetObservation:
         seen = await self._ask_providers()
         for name, list_ in seen.items():
             for one in list_:
@@ -61,14 +61,14 @@ class Observer:
             await self._picture(entry, by_id.get(replica), phases.get(replica))
             for replica, entry in known.replicas.items()
         ]
-        return Observation(
+        return FleetObservation(
             replicas=tuple(pictures),
             unknown=self._unknown,
             failures=dict(known.failures),
         )
 
-    async def _ask_providers(self) -> dict[str, tuple[Seen, ...]]:
-        seen: dict[str, tuple[Seen, ...]] = {}
+    async def _ask_providers(self) -> dict[str, tuple[SeenProcess, ...]]:
+        seen: dict[str, tuple[SeenProcess, ...]] = {}
         for name, provider in self._providers.items():
             try:
                 seen[name] = await provider.observe()
@@ -78,7 +78,7 @@ class Observer:
         self._unknown = frozenset(self._providers) - frozenset(seen)
         return seen
 
-    async def _adopt(self, seen: Seen, provider: str, host: str) -> KnownReplica:
+    async def _adopt(self, seen: SeenProcess, provider: str, host: str) -> WatchedReplica:
         mark = await asyncio.to_thread(self._folder.read_mark, seen.id)
         mark = mark or Mark(ReplicaState.STARTING, seen.generation, self._clock.now())
         want = self._wants.get(seen.want)
@@ -97,7 +97,7 @@ class Observer:
         # Wall time went into the file; a clock that was set back must not give a negative age.
         age = max(0.0, self._clock.now() - mark.changed_at)
         since = self._clock.monotonic() - age
-        known = KnownReplica(replica, seen.want, provider, since, detail=mark.detail)
+        known = WatchedReplica(replica, seen.want, provider, since, detail=mark.detail)
         known.ready_since = since if mark.state is ReplicaState.READY else None
         adopted = msgspec.structs.replace(mark, generation=replica.generation)
         await asyncio.to_thread(self._folder.write_mark, seen.id, adopted)
@@ -106,7 +106,10 @@ class Observer:
         return known
 
     async def _ask_engines(
-        self, known: Known, by_id: Mapping[ReplicaId, Seen], phases: Mapping[ReplicaId, Phase]
+        self,
+        known: Known,
+        by_id: Mapping[ReplicaId, SeenProcess],
+        phases: Mapping[ReplicaId, Phase],
     ) -> None:
         async with asyncio.TaskGroup() as group:
             for replica, phase in phases.items():
@@ -122,13 +125,13 @@ class Observer:
                 elif self._is_due(entry):
                     group.create_task(self._ask(entry))
 
-    def _is_due(self, entry: KnownReplica) -> bool:
+    def _is_due(self, entry: WatchedReplica) -> bool:
         if entry.replica.state is not ReplicaState.READY or entry.asked_at is None:
             return True
         waited = self._clock.monotonic() - entry.asked_at
         return waited >= self._settings.health_interval_seconds
 
-    async def _ask(self, entry: KnownReplica) -> None:
+    async def _ask(self, entry: WatchedReplica) -> None:
         url = entry.replica.url
         is_well = await self._probe.is_healthy(url)
         if is_well and entry.replica.state is ReplicaState.STARTING:
@@ -137,7 +140,7 @@ class Observer:
             entry.running = await self._probe.running(url) if is_well else None
         self._note(entry, is_well=is_well)
 
-    def _note(self, entry: KnownReplica, *, is_well: bool) -> None:
+    def _note(self, entry: WatchedReplica, *, is_well: bool) -> None:
         entry.asked_at = self._clock.monotonic()
         entry.is_healthy = is_well
         if is_well:
@@ -145,7 +148,7 @@ class Observer:
         elif entry.silent_since is None:
             entry.silent_since = entry.asked_at
 
-    async def _learn_name(self, entry: KnownReplica) -> bool:
+    async def _learn_name(self, entry: WatchedReplica) -> bool:
         """A recipe says what its engine serves; a server of someone else must be asked."""
         want = self._wants.get(entry.want)
         expected = want.served_name if want else ""
@@ -162,7 +165,7 @@ class Observer:
         return bool(name)
 
     async def _picture(
-        self, entry: KnownReplica, seen: Seen | None, phase: Phase | None
+        self, entry: WatchedReplica, seen: SeenProcess | None, phase: Phase | None
     ) -> Observed:
         if phase is Phase.ENDED and entry.replica.state is not ReplicaState.DRAINING:
             entry.detail = (seen.detail if seen else "") or entry.detail or "nothing is left of it"

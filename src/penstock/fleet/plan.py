@@ -9,11 +9,19 @@ from collections.abc import Iterator
 
 import msgspec
 
-from penstock.fleet.intent import Failures, Intent, Limits, Observation, Observed, Phase, Want
+from penstock.fleet.intent import (
+    Failures,
+    FleetObservation,
+    Intent,
+    IntentLimits,
+    Observed,
+    Phase,
+    Want,
+)
 from penstock.records.replica import ReplicaId, ReplicaState
 
 
-class Start(msgspec.Struct, frozen=True):
+class StartReplica(msgspec.Struct, frozen=True):
     """Make a new replica under a new id."""
 
     replica: ReplicaId
@@ -28,7 +36,7 @@ class MarkReady(msgspec.Struct, frozen=True):
     generation: int
 
 
-class Drain(msgspec.Struct, frozen=True):
+class DrainReplica(msgspec.Struct, frozen=True):
     """Take it off the roster; what it runs may finish."""
 
     replica: ReplicaId
@@ -37,7 +45,7 @@ class Drain(msgspec.Struct, frozen=True):
     is_failure: bool = False
 
 
-class Stop(msgspec.Struct, frozen=True):
+class StopReplica(msgspec.Struct, frozen=True):
     """End it. Asked again each time until it has ended, so carrying it out must be idempotent."""
 
     replica: ReplicaId
@@ -54,11 +62,11 @@ class Forget(msgspec.Struct, frozen=True):
     failures: Failures | None = None
 
 
-Action = Start | MarkReady | Drain | Stop | Forget
+Action = StartReplica | MarkReady | DrainReplica | StopReplica | Forget
 
 
 def plan(
-    intent: Intent, observation: Observation, now: float, ids: Iterator[ReplicaId]
+    intent: Intent, observation: FleetObservation, now: float, ids: Iterator[ReplicaId]
 ) -> list[Action]:
     """The actions that bring what is seen closer to what is wanted."""
     actions: list[Action] = []
@@ -79,7 +87,7 @@ def plan(
     return actions
 
 
-def pause_seconds(failures: int, limits: Limits) -> float:
+def pause_seconds(failures: int, limits: IntentLimits) -> float:
     """How long to wait before the start that follows this many failures in a row."""
     if failures <= 0:
         return 0.0
@@ -89,7 +97,7 @@ def pause_seconds(failures: int, limits: Limits) -> float:
     return min(grown, limits.restart_seconds_max)
 
 
-def _surplus(intent: Intent, observation: Observation) -> dict[ReplicaId, str]:
+def _surplus(intent: Intent, observation: FleetObservation) -> dict[ReplicaId, str]:
     """Replicas that shall not be, with the reason. The newest go first, unready before ready."""
     reasons: dict[ReplicaId, str] = {}
     left = {want.name: want.count for want in intent.wants}
@@ -131,20 +139,20 @@ def _unwanted(intent: Intent, replica: Observed) -> str:
     return ""
 
 
-def _let_go(replica: Observed, reason: str, limits: Limits, now: float) -> list[Action]:
+def _let_go(replica: Observed, reason: str, limits: IntentLimits, now: float) -> list[Action]:
     """Off the roster first, then finish, then stop."""
     key = (replica.id, replica.generation)
     match replica.state:
         case ReplicaState.STARTING:
             # It never took a request, so there is nothing to wait for.
-            return [Drain(*key, reason), Stop(*key, reason)]
+            return [DrainReplica(*key, reason), StopReplica(*key, reason)]
         case ReplicaState.READY:
-            return [Drain(*key, reason)]
+            return [DrainReplica(*key, reason)]
         case _:
-            return [Stop(*key, reason)] if _is_drained(replica, limits, now) else []
+            return [StopReplica(*key, reason)] if _is_drained(replica, limits, now) else []
 
 
-def _is_drained(replica: Observed, limits: Limits, now: float) -> bool:
+def _is_drained(replica: Observed, limits: IntentLimits, now: float) -> bool:
     if now - replica.since >= limits.drain_seconds or _is_silent(replica, limits, now):
         return True
     if replica.running != 0:
@@ -157,7 +165,9 @@ def _is_drained(replica: Observed, limits: Limits, now: float) -> bool:
     )
 
 
-def _look_after(replica: Observed, want: Want | None, limits: Limits, now: float) -> list[Action]:
+def _look_after(
+    replica: Observed, want: Want | None, limits: IntentLimits, now: float
+) -> list[Action]:
     key = (replica.id, replica.generation)
     if replica.state is ReplicaState.STARTING:
         if replica.is_healthy:
@@ -165,19 +175,19 @@ def _look_after(replica: Observed, want: Want | None, limits: Limits, now: float
         slowest = want.start_seconds_max if want is not None else None
         if slowest is not None and now - replica.since > slowest:
             reason = f"not ready after {slowest:.0f} s"
-            return [Drain(*key, reason, is_failure=True), Stop(*key, reason)]
+            return [DrainReplica(*key, reason, is_failure=True), StopReplica(*key, reason)]
     elif replica.state is ReplicaState.READY and _is_silent(replica, limits, now):
         reason = f"no health for {limits.unhealthy_seconds:.0f} s"
-        return [Drain(*key, reason, is_failure=True)]
+        return [DrainReplica(*key, reason, is_failure=True)]
     return []
 
 
-def _is_silent(replica: Observed, limits: Limits, now: float) -> bool:
+def _is_silent(replica: Observed, limits: IntentLimits, now: float) -> bool:
     silent = replica.silent_since
     return silent is not None and now - silent >= limits.unhealthy_seconds
 
 
-def _forget(replica: Observed, before: Failures | None, limits: Limits, now: float) -> Forget:
+def _forget(replica: Observed, before: Failures | None, limits: IntentLimits, now: float) -> Forget:
     reason = replica.detail or "ended"
     if replica.state is ReplicaState.DRAINING and not replica.is_failed:
         return Forget(replica.id, replica.generation, reason)
@@ -190,7 +200,7 @@ def _forget(replica: Observed, before: Failures | None, limits: Limits, now: flo
 
 
 def _starts(
-    intent: Intent, observation: Observation, now: float, ids: Iterator[ReplicaId]
+    intent: Intent, observation: FleetObservation, now: float, ids: Iterator[ReplicaId]
 ) -> list[Action]:
     starts: list[Action] = []
     for want in intent.wants:
@@ -204,5 +214,5 @@ def _starts(
         # A replica that has just ended is forgotten in this same plan and replaced in the next,
         # when its failure counts.
         present = sum(1 for replica in observation.replicas if replica.want == want.name)
-        starts += [Start(next(ids), 1, want) for _ in range(want.count - present)]
+        starts += [StartReplica(next(ids), 1, want) for _ in range(want.count - present)]
     return starts

@@ -8,7 +8,7 @@ import logging
 
 from penstock.clock import Clock
 from penstock.errors import GenerationStale
-from penstock.fleet.known import Known, KnownReplica
+from penstock.fleet.known import Known, WatchedReplica
 from penstock.fleet.roster import RosterTable
 from penstock.records.replica import ReplicaState
 
@@ -40,7 +40,7 @@ class Publisher:
                 await self._write(entry)
         await self._beat()
 
-    async def _write(self, entry: KnownReplica) -> None:
+    async def _write(self, entry: WatchedReplica) -> None:
         # Taken once: the reconcile loop may move the replica while we wait for Postgres.
         replica = entry.replica
         try:
@@ -65,7 +65,7 @@ class Publisher:
             if entry.replica.id in lost and entry.replica.state is not ReplicaState.GONE:
                 self._supersede(entry)
 
-    def _supersede(self, entry: KnownReplica) -> None:
+    def _supersede(self, entry: WatchedReplica) -> None:
         entry.is_superseded = True
         extra = {"action": "replica_superseded", "replica": entry.replica.id}
         _log.warning("replica superseded", extra=extra)

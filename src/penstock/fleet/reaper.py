@@ -10,7 +10,7 @@ import logging
 from penstock.clock import Clock
 from penstock.errors import StoreUnavailable
 from penstock.fleet.roster import give_up
-from penstock.fleet.settings import Settings
+from penstock.fleet.settings import FleetSettings
 from penstock.store.pool import Store
 
 _log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ _DELETE = """
 class Reaper:
     """One look per `reap_seconds`."""
 
-    def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
+    def __init__(self, store: Store, clock: Clock, settings: FleetSettings) -> None:
         self._store = store
         self._clock = clock
         self._interval = settings.reap_seconds

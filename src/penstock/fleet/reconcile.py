@@ -20,15 +20,15 @@ from penstock.fleet.act import Actor
 from penstock.fleet.engine_load import EngineLoads
 from penstock.fleet.health import EngineProbe
 from penstock.fleet.intent import Intent
-from penstock.fleet.known import Known, KnownReplica
+from penstock.fleet.known import Known, WatchedReplica
 from penstock.fleet.observe import Observer
-from penstock.fleet.plan import Stop, plan
+from penstock.fleet.plan import StopReplica, plan
 from penstock.fleet.progress import OnProgress, ReplicaProgress
 from penstock.fleet.providers import Provider, attach, process
 from penstock.fleet.publish import Publisher
 from penstock.fleet.replica_files import StateFolder
 from penstock.fleet.roster import RosterTable
-from penstock.fleet.settings import Settings
+from penstock.fleet.settings import FleetSettings
 from penstock.fleet.waiting import wait_for_event
 from penstock.fleet.wants import limits_of, recipes_of, wants_of
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
@@ -48,7 +48,7 @@ class Keeper:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: FleetSettings,
         catalogue: Catalogue,
         store: Store,
         clock: Clock,
@@ -149,7 +149,7 @@ class Keeper:
         )
         seen = dict(self._known.replicas)
         for action in plan(intent, observation, self._clock.monotonic(), self._ids):
-            if not isinstance(action, Stop):
+            if not isinstance(action, StopReplica):
                 self._has_changed.set()
             try:
                 await self._actor.act(action, self._host)
@@ -231,7 +231,7 @@ class Keeper:
             await wait_for_event(self._has_changed, self._settings.heartbeat_seconds)
 
     async def _report(
-        self, entries: dict[ReplicaId, KnownReplica], before: dict[ReplicaId, ReplicaState]
+        self, entries: dict[ReplicaId, WatchedReplica], before: dict[ReplicaId, ReplicaState]
     ) -> None:
         if self._on_progress is None:
             return

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from penstock.clock import Clock
 from penstock.errors import GenerationStale, StoreUnavailable
-from penstock.fleet.settings import Settings
+from penstock.fleet.settings import FleetSettings
 from penstock.records.model import ModelId
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
 from penstock.store.pool import Store, Transaction
@@ -120,7 +120,7 @@ async def give_up(tx: Transaction, ids: list[ReplicaId], detail: str) -> int:
 class RosterMirror:
     """A gateway's copy of the roster. `ready` costs one lookup."""
 
-    def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
+    def __init__(self, store: Store, clock: Clock, settings: FleetSettings) -> None:
         self._store = store
         self._clock = clock
         self._poll_seconds = settings.roster_poll_seconds

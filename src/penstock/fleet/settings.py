@@ -37,7 +37,7 @@ class WantedReplicas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("an attached server is one replica: write one entry for each")
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class FleetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The fleet room's part of the configuration."""
 
     # What this keeper runs; a keeper without entries runs nothing.

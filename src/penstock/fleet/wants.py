@@ -1,12 +1,12 @@
 """From settings and catalogue to what the planner wants. Wrong entries are refused at the start."""
 
 from penstock.catalogue import Catalogue, fill
-from penstock.fleet.intent import Limits, Want
-from penstock.fleet.settings import Settings, WantedReplicas
+from penstock.fleet.intent import IntentLimits, Want
+from penstock.fleet.settings import FleetSettings, WantedReplicas
 from penstock.records.model import Model, ModelId, Recipe
 
 
-def wants_of(settings: Settings, catalogue: Catalogue) -> tuple[Want, ...]:
+def wants_of(settings: FleetSettings, catalogue: Catalogue) -> tuple[Want, ...]:
     """One want per model that is launched and per server that is attached; equal entries add up."""
     wants: dict[str, Want] = {}
     for entry in settings.replicas:
@@ -19,7 +19,7 @@ def wants_of(settings: Settings, catalogue: Catalogue) -> tuple[Want, ...]:
     return tuple(wants.values())
 
 
-def recipes_of(settings: Settings, catalogue: Catalogue) -> dict[ModelId, Recipe]:
+def recipes_of(settings: FleetSettings, catalogue: Catalogue) -> dict[ModelId, Recipe]:
     """The recipes of what is launched, each tried once: CatalogueError says what one lacks."""
     recipes: dict[ModelId, Recipe] = {}
     for entry in settings.replicas:
@@ -30,8 +30,8 @@ def recipes_of(settings: Settings, catalogue: Catalogue) -> dict[ModelId, Recipe
     return recipes
 
 
-def limits_of(settings: Settings) -> Limits:
-    return Limits(
+def limits_of(settings: FleetSettings) -> IntentLimits:
+    return IntentLimits(
         restart_first_seconds=settings.restart_first_seconds,
         restart_factor=settings.restart_factor,
         restart_seconds_max=settings.restart_seconds_max,

@@ -14,10 +14,10 @@ from uvicorn.supervisors import Multiprocess
 
 from penstock.ingress.http.client_protocol import ClientProtocol
 from penstock.ingress.metrics_page import MetricsServer
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 
 
-def run_gateway(application: str, settings: Settings, run_folder: Path) -> None:
+def run_gateway(application: str, settings: IngressSettings, run_folder: Path) -> None:
     """Serve until SIGTERM: then stop accepting, finish streams for `drain_seconds`, and close.
 
     `application` names the factory that each worker calls. A worker that dies is started again.

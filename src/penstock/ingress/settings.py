@@ -8,7 +8,7 @@ from msgspec import Meta
 from penstock.intake.settings import IntakeSettings
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class IngressSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Listening, limits on clients, and what is allowed from elsewhere."""
 
     # The address to listen on.

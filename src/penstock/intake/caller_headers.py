@@ -28,12 +28,6 @@ _sha256: Final = hashlib.sha256
 class CallerHeaders:
     """By name; the last one of a name counts. What may be wrong is refused when it is asked for."""
 
-    __slots__ = (
-        "_by_name", "_caller_request_id", "_client_retry", "_cost_cap", "_rejects_if_busy",
-        "_secret_sha256", "_session", "_session_label", "_wants_cost", "_workflow",
-        "_workflow_in_metadata", "has_preference",
-    )  # fmt: skip
-
     def __init__(self, headers: list[tuple[bytes, bytes]]) -> None:
         by_name: dict[bytes, bytes] = {}
         has_more = False

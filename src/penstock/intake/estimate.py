@@ -20,8 +20,6 @@ _USD_MAX: Final = 10**6
 class Estimate:
     """Tokens that a budget reserves. `max_tokens` is what one choice may have."""
 
-    __slots__ = ("choices", "max_tokens", "prompt_tokens")
-
     def __init__(self, prompt_tokens: int, max_tokens: int, choices: int) -> None:
         self.prompt_tokens = prompt_tokens
         self.max_tokens = max_tokens

@@ -14,17 +14,6 @@ KEYS_MAX: Final = 4096
 class CachedGrant:
     """A key's grant for a model. True for these very objects: a change makes new ones of them."""
 
-    __slots__ = (
-        "account",
-        "account_in_path",
-        "grant",
-        "image_tokens",
-        "key",
-        "model",
-        "root",
-        "seed",
-    )
-
     def __init__(
         self, key: Key, account: Account, model: Model, account_in_path: str | None, grant: Grant
     ) -> None:

@@ -36,19 +36,6 @@ class Delivery(Enum):
 class OpenedRequest:
     """What is known before the prompt itself is read. `delivery` is None for what is wanted now."""
 
-    __slots__ = (
-        "account",
-        "api",
-        "body_bytes",
-        "delivery",
-        "fields",
-        "grant",
-        "granted",
-        "model",
-        "parsed",
-        "route",
-    )  # fmt: skip
-
     def __init__(
         self,
         route: RequestRoute,

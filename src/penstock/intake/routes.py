@@ -44,8 +44,6 @@ class RequestRoute:
     On `/ai/run` the model and the body decide which API it is.
     """
 
-    __slots__ = ("account", "api", "is_run", "model", "query", "surface")
-
     def __init__(
         self,
         surface: Surface,

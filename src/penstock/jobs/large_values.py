@@ -12,10 +12,10 @@ from typing import Protocol
 
 from penstock.records.account import AccountId
 from penstock.records.job import JobId
-from penstock.serving.settings import Settings
+from penstock.serving.settings import ServingSettings
 
 
-class Objects(Protocol):
+class ObjectStore(Protocol):
     """The port that the store satisfies: whole values by name."""
 
     async def put(self, name: str, data: bytes) -> None: ...
@@ -28,7 +28,7 @@ class Objects(Protocol):
 class LargeValues:
     """Decides what is large, and puts and gets it."""
 
-    def __init__(self, objects: Objects, settings: Settings) -> None:
+    def __init__(self, objects: ObjectStore, settings: ServingSettings) -> None:
         self._objects = objects
         self._above_bytes = settings.objects_above_bytes
         self._at_once = asyncio.Semaphore(settings.objects_at_once)

@@ -64,7 +64,7 @@ class DeskRooms(msgspec.Struct, frozen=True):
 class JobDesk:
     """For ingress, control and puller alike. Holds nothing itself."""
 
-    def __init__(self, rooms: DeskRooms, limits: admission.Settings, clock: Clock) -> None:
+    def __init__(self, rooms: DeskRooms, limits: admission.AdmissionSettings, clock: Clock) -> None:
         self._store = rooms.store
         self._queue = rooms.queue
         self._batches = rooms.batches

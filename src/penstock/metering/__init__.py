@@ -12,9 +12,20 @@ from penstock.metering.meter import Meter, Metering
 from penstock.metering.prices import PriceBook, usd, usd_bytes
 from penstock.metering.refusals import Refusals
 from penstock.metering.retention import Retention
-from penstock.metering.settings import Settings
+from penstock.metering.settings import MeteringSettings
 
 __all__ = [
-    "Drain", "JobCharge", "Journal", "Ledger", "Meter", "Metering", "PriceBook", "Refusals",
-    "Retention", "Settings", "charge", "usd", "usd_bytes",
+    "Drain",
+    "JobCharge",
+    "Journal",
+    "Ledger",
+    "Meter",
+    "Metering",
+    "MeteringSettings",
+    "PriceBook",
+    "Refusals",
+    "Retention",
+    "charge",
+    "usd",
+    "usd_bytes",
 ]  # fmt: skip

@@ -16,8 +16,6 @@ ESTIMATED: Final = "estimated"
 class Bill:
     """Usage as the ledger has it, and its charge. Nobody changes it."""
 
-    __slots__ = ("charge_nanousd", "is_cached_estimated", "reason", "usage")
-
     def __init__(
         self,
         usage: Usage | None = None,

@@ -22,7 +22,7 @@ from penstock.metering.journal import (
 from penstock.metering.journal_reader import JournalReader, Row
 from penstock.metering.ledger import Ledger
 from penstock.metering.refusals import Refusals
-from penstock.metering.settings import Settings
+from penstock.metering.settings import MeteringSettings
 from penstock.metering.unwritable import put_aside
 
 # Gives a dead worker's leases back; what its journal claims is in Postgres by then.
@@ -42,7 +42,7 @@ class Drain:
         journal: Journal,
         ledger: Ledger,
         refusals: Refusals,
-        settings: Settings,
+        settings: MeteringSettings,
         release: Release,
     ) -> None:
         self._journal = journal

@@ -16,7 +16,7 @@ from typing import Final
 
 from penstock.errors import JournalFull
 from penstock.metering.journal_format import CLOSE_BYTES_MAX, CLOSED, HEADER_BYTES, OPENED, frame
-from penstock.metering.settings import Settings
+from penstock.metering.settings import MeteringSettings
 from penstock.metering.usage_slots import UsageSlots
 
 SEGMENT: Final = "{:08d}.journal"
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 class Journal:
     """A folder named for its worker, beside a lock that is held while the worker lives."""
 
-    def __init__(self, folder: Path, holder: str, settings: Settings) -> None:
+    def __init__(self, folder: Path, holder: str, settings: MeteringSettings) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder / holder
         self._settings = settings

@@ -71,8 +71,6 @@ def opening(
 class _Payer:
     """Account, key, model, tier and price as text: the same for most requests of a key."""
 
-    __slots__ = ("account", "price", "text", "tier")
-
     def __init__(self, account: str, tier: Tier, price: Price, text: bytes) -> None:
         self.account = account
         self.tier = tier

@@ -58,11 +58,6 @@ class Metering:
 class Meter(Tally):
     """One attempt's count, in the journal."""
 
-    __slots__ = (
-        "_began", "_cached_expected", "_first_at", "_is_closed", "_journal", "_monotonic",
-        "_request", "_slot",
-    )  # fmt: skip
-
     def __init__(
         self,
         journal: Journal,
@@ -135,8 +130,6 @@ class JobMeter(Meter):
 
     The line with the charge goes into `RequestEnd.charged_line`.
     """
-
-    __slots__ = ("_end", "_opened")
 
     def keep(self, opened: bytes, end: RequestEnd) -> None:
         self._opened = opened

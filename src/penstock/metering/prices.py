@@ -34,8 +34,6 @@ class PriceBook:
 class _Row:
     """The prices of all tiers from `start` on."""
 
-    __slots__ = ("batch", "flex", "now", "start")
-
     def __init__(self, start: float, now: Price, flex: Price, batch: Price) -> None:
         self.start = start
         self.now = now

@@ -7,7 +7,7 @@ from typing import Final, LiteralString
 
 from penstock.clock import Clock
 from penstock.errors import StoreUnavailable
-from penstock.metering.settings import Settings
+from penstock.metering.settings import MeteringSettings
 from penstock.store import Store
 
 _LOOK_SECONDS: Final = 3600.0
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 class Retention:
     """Once an hour, in the leading control process. What is dropped here is gone."""
 
-    def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
+    def __init__(self, store: Store, clock: Clock, settings: MeteringSettings) -> None:
         self._store = store
         self._clock = clock
         self._settings = settings

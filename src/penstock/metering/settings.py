@@ -8,7 +8,7 @@ from msgspec import Meta
 from penstock.metering.journal_format import CLOSE_BYTES_MAX
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class MeteringSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a gateway writes down before and after each attempt, and what becomes of it."""
 
     # Where the workers keep their journals; on a local disk that outlives the process.

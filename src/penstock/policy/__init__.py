@@ -9,13 +9,13 @@ from penstock.policy.authorize import authorize
 from penstock.policy.cell_secret import cell_mark, read_cell_secret, signal_key
 from penstock.policy.key_mirror import KeyMirror
 from penstock.policy.keys import KeyBook
-from penstock.policy.settings import Settings
+from penstock.policy.settings import PolicySettings
 
 __all__ = [
     "AccountBook",
     "KeyBook",
     "KeyMirror",
-    "Settings",
+    "PolicySettings",
     "authorize",
     "cell_mark",
     "read_cell_secret",

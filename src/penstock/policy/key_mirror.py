@@ -14,7 +14,7 @@ from penstock.clock import Clock
 from penstock.policy.cell_secret import account_salt, cell_mark, read_cell_secret, signal_key
 from penstock.policy.changes import read_accounts, read_keys, read_revision
 from penstock.policy.key_table import KeyTable
-from penstock.policy.settings import Settings
+from penstock.policy.settings import PolicySettings
 from penstock.records.account import Key, KeyId
 from penstock.store import Store, Transaction
 
@@ -27,7 +27,7 @@ _FIRST_RETRY_SECONDS = 0.1
 class KeyMirror:
     """`load` once, then keep `run` running; `find` and `look_up` answer from then on."""
 
-    def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
+    def __init__(self, store: Store, clock: Clock, settings: PolicySettings) -> None:
         self.refresh_failures = 0
         self._store = store
         self._clock = clock

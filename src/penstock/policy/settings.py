@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class PolicySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Revocation is seen within 5 s everywhere, so a refresh comes at least every 4 s."""
 
     # How often each gateway asks Postgres for changed keys and accounts.

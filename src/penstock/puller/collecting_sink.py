@@ -10,8 +10,6 @@ from penstock.serving.shaping import Shaper
 class CollectingSink(Sink):
     """Jobs are not streamed, so that it is never pushed to."""
 
-    __slots__ = ("_shaper", "answer")
-
     def __init__(self, shaper: Shaper) -> None:
         self._shaper = shaper
         self.answer = b""

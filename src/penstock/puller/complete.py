@@ -22,7 +22,7 @@ from penstock.store import Store
 logger = logging.getLogger(__name__)
 
 
-class Completion(msgspec.Struct, frozen=True):
+class JobCompletion(msgspec.Struct, frozen=True):
     """A job that was run, what the path said of it, and its answer or why there is none."""
 
     job: ClaimedJob
@@ -60,7 +60,7 @@ class CompletionRooms(msgspec.Struct, frozen=True):
     values: LargeValues
 
 
-async def complete(rooms: CompletionRooms, completions: Sequence[Completion]) -> Finished:
+async def complete(rooms: CompletionRooms, completions: Sequence[JobCompletion]) -> Finished:
     """End jobs, many at once; says which of them were still ours to end.
 
     StoreUnavailable leaves open whether they were ended: call it again with the same.
@@ -86,7 +86,7 @@ async def complete(rooms: CompletionRooms, completions: Sequence[Completion]) ->
     )
 
 
-async def _complete(rooms: CompletionRooms, completions: Sequence[Completion]) -> Finished:
+async def _complete(rooms: CompletionRooms, completions: Sequence[JobCompletion]) -> Finished:
     ends = await _ends(rooms.values, completions)
     answered = [each for each in completions if each.failure is None]
     await rooms.ledger.make_days([each.run.charged_line for each in answered])
@@ -127,7 +127,7 @@ async def _forget_lost(rooms: CompletionRooms, finished: Finished, ends: Sequenc
         logger.warning("lost results are kept", extra={"action": "lost_results_kept"})
 
 
-async def _ends(values: LargeValues, completions: Sequence[Completion]) -> list[JobEnd]:
+async def _ends(values: LargeValues, completions: Sequence[JobCompletion]) -> list[JobEnd]:
     """What the queue is told, once large results are uploaded."""
     names = [values.name_for(each.job.account, each.job.id, each.result) for each in completions]
     uploads = {name: each.result for name, each in zip(names, completions, strict=True) if name}

@@ -5,7 +5,7 @@ import msgspec
 from penstock.records.usage import Usage
 
 
-class Counts(msgspec.Struct):
+class PullerCounts(msgspec.Struct):
     """Jobs since the start."""
 
     started: int = 0

@@ -12,10 +12,10 @@ from typing import Protocol
 
 from penstock.clock import Clock
 from penstock.errors import StoreUnavailable
-from penstock.puller.counts import Counts
+from penstock.puller.counts import PullerCounts
 from penstock.puller.ended_job import EndedJob
 from penstock.puller.pulled_job import PulledJob
-from penstock.puller.settings import Settings
+from penstock.puller.settings import PullerSettings
 
 logger = logging.getLogger(__name__)
 
@@ -34,9 +34,9 @@ class EndingWriter:
     def __init__(
         self,
         book: EndingBook,
-        settings: Settings,
+        settings: PullerSettings,
         clock: Clock,
-        counts: Counts,
+        counts: PullerCounts,
         on_written: Callable[[PulledJob], None],
     ) -> None:
         self._book = book

@@ -19,7 +19,7 @@ _NOT_BEGUN = (JournalFull, NoReplica, StoreUnavailable)
 _REPLICA_FAILED = (EngineLost, NoReplica, OutOfCapacity, ReplicaUnreachable)
 
 
-class Verdict(StrEnum):
+class FailureVerdict(StrEnum):
     """What to write about the job."""
 
     FAIL = "fail"
@@ -28,13 +28,13 @@ class Verdict(StrEnum):
     DEFER = "defer"
 
 
-def judge(failure: Error) -> Verdict:
+def judge(failure: Error) -> FailureVerdict:
     """The caller's fault is final; ours is tried again, and is no attempt if nothing began."""
     if isinstance(failure, Refused):
-        return Verdict.FAIL
+        return FailureVerdict.FAIL
     if isinstance(failure, _NOT_BEGUN):
-        return Verdict.DEFER
-    return Verdict.RETRY
+        return FailureVerdict.DEFER
+    return FailureVerdict.RETRY
 
 
 def is_replica_at_fault(failure: Error) -> bool:

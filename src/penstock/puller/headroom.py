@@ -9,10 +9,10 @@ import math
 
 import msgspec
 
-from penstock.puller.settings import Settings
+from penstock.puller.settings import PullerSettings
 
 
-class Observation(msgspec.Struct, frozen=True, kw_only=True):
+class HeadroomObservation(msgspec.Struct, frozen=True, kw_only=True):
     """One replica, as its keeper sees it now. Tokens are uncached prompt tokens."""
 
     slots: int
@@ -53,7 +53,7 @@ class Headroom:
 
     __slots__ = ("_cut_at", "_last_at", "_live_at", "_settings", "allowed")
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: PullerSettings) -> None:
         self._settings = settings
         # Jobs that the feedback allows; a float, for it grows by fractions.
         self.allowed = 1.0
@@ -61,7 +61,7 @@ class Headroom:
         self._cut_at = -math.inf
         self._live_at = -math.inf
 
-    def look(self, seen: Observation, now: float) -> Room:
+    def look(self, seen: HeadroomObservation, now: float) -> Room:
         """Take one observation in, and say what it allows."""
         if seen.live:
             self._live_at = now
@@ -80,7 +80,7 @@ class Headroom:
         return Room(start=max(0, start), start_aged=0 if start > 0 else aged)
 
     def _feed_back(
-        self, seen: Observation, now: float, *, is_crowded: bool, is_reading: bool
+        self, seen: HeadroomObservation, now: float, *, is_crowded: bool, is_reading: bool
     ) -> None:
         settings = self._settings
         elapsed = 0.0 if self._last_at is None else max(0.0, now - self._last_at)
@@ -96,7 +96,7 @@ class Headroom:
             grown = self.allowed + elapsed * settings.growth_share_per_second * seen.slots
             self.allowed = min(grown, float(seen.slots))
 
-    def _is_crowded(self, seen: Observation) -> bool:
+    def _is_crowded(self, seen: HeadroomObservation) -> bool:
         """Whether somebody waits inside the engine, is late, or the KV cache is nearly full."""
         settings = self._settings
         is_waiting = seen.waiting > seen.flex_unbegun
@@ -105,7 +105,7 @@ class Headroom:
         is_late = seen.live_unread_tokens > 0 and seen.live_head_seconds > late
         return is_waiting or is_late or seen.kv_use > settings.kv_use_max
 
-    def _most(self, seen: Observation) -> int:
+    def _most(self, seen: HeadroomObservation) -> int:
         """The most jobs beside what is wanted now, with slots left free for more of that."""
         free = slots_of(self._settings.slots_free_share, seen.slots)
         most = max(0, seen.slots - free - seen.live - seen.flex_reserved)
@@ -113,14 +113,14 @@ class Headroom:
             return most
         return min(most, max(0, seen.in_flight_max - seen.flex_reserved))
 
-    def _aged(self, seen: Observation) -> int:
+    def _aged(self, seen: HeadroomObservation) -> int:
         """Old jobs go on, whatever is wanted now; an operator's limit holds for them too."""
         reserved = min(slots_of(self._settings.reserved_share, seen.slots), seen.slots)
         if seen.in_flight_max is not None:
             reserved = min(reserved, seen.in_flight_max)
         return max(0, reserved - seen.flex)
 
-    def _unread_room(self, seen: Observation, now: float) -> int:
+    def _unread_room(self, seen: HeadroomObservation, now: float) -> int:
         """Jobs whose prompts may be sent to be read beside those that are being read."""
         settings = self._settings
         is_quiet = now - self._live_at >= settings.quiet_seconds

@@ -8,11 +8,11 @@ import msgspec
 from penstock.clock import Clock
 from penstock.errors import JobCancelled, LeaseLost
 from penstock.jobs.submission import JobDesk
-from penstock.puller.complete import Completion, CompletionRooms, complete
-from penstock.puller.counts import Counts
+from penstock.puller.complete import CompletionRooms, JobCompletion, complete
+from penstock.puller.counts import PullerCounts
 from penstock.puller.ended_job import EndedJob, Ending
 from penstock.puller.failure_verdict import as_job_failure
-from penstock.puller.settings import Settings
+from penstock.puller.settings import PullerSettings
 from penstock.queue import Claim, FlexControl, Renewed
 from penstock.records.job import ClaimedJob, JobId
 from penstock.records.model import ModelId
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 _FINAL = (Ending.SUCCEEDED, Ending.FAILED, Ending.CANCELLED)
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class WantedJobs(msgspec.Struct, frozen=True):
     """What one replica has room for."""
 
     model: ModelId
@@ -40,8 +40,8 @@ class JobBook:
         rooms: CompletionRooms,
         desk: JobDesk,
         keeper: str,
-        settings: Settings,
-        counts: Counts,
+        settings: PullerSettings,
+        counts: PullerCounts,
         clock: Clock,
     ) -> None:
         self.counts = counts
@@ -52,7 +52,7 @@ class JobBook:
         self._defer_seconds = settings.defer_seconds
         self._clock = clock
 
-    async def claim(self, wanted: Wanted) -> list[ClaimedJob]:
+    async def claim(self, wanted: WantedJobs) -> list[ClaimedJob]:
         claim = Claim(
             wanted.model,
             wanted.count,
@@ -134,10 +134,10 @@ def _held(ended: Sequence[EndedJob]) -> list[tuple[JobId, int]]:
     return [(each.job.claimed.id, each.job.claimed.epoch) for each in ended]
 
 
-def _completion(ended: EndedJob) -> Completion:
+def _completion(ended: EndedJob) -> JobCompletion:
     failure = ended.failure
     if ended.ending is Ending.CANCELLED:
         failure = as_job_failure(JobCancelled())
-    return Completion(
+    return JobCompletion(
         ended.job.claimed, ended.facts or RequestEnd(), result=ended.answer, failure=failure
     )

@@ -3,9 +3,9 @@
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from penstock.puller.headroom import Headroom, Observation, Room
+from penstock.puller.headroom import Headroom, HeadroomObservation, Room
 from penstock.puller.pulled_job import PulledJob
-from penstock.puller.settings import Settings
+from penstock.puller.settings import PullerSettings
 from penstock.queue import FlexControl
 from penstock.records.replica import Replica
 from penstock.records.signal import EngineClaim
@@ -26,7 +26,7 @@ _RECENT_SECONDS = 1.5
 class Lane:
     """Jobs run at one replica. It starts and stops nothing itself."""
 
-    def __init__(self, replica: Replica, settings: Settings) -> None:
+    def __init__(self, replica: Replica, settings: PullerSettings) -> None:
         self.replica = replica
         self.headroom = Headroom(settings)
         self.jobs: dict[JobId, PulledJob] = {}
@@ -95,14 +95,14 @@ class Lane:
 
     def _observe(
         self, known: KnownReplica, claim: EngineClaim, control: FlexControl, now: float
-    ) -> Observation:
+    ) -> HeadroomObservation:
         claims = known.claims
         flex = len(self.jobs)
         unbegun = self.unbegun(now)
         # Of gateways that are not heard, by the engine's own word.
         unheard = claim.running + claim.waiting - claims.in_flight - self._most_lately(flex, now)
         began = max(claims.head_at, claims.progress_at)
-        return Observation(
+        return HeadroomObservation(
             slots=self.replica.slots_live,
             live=claims.in_flight + max(0, unheard),
             live_unread_tokens=claims.outstanding,

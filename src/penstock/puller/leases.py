@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from penstock.clock import Clock
 from penstock.errors import StoreUnavailable
-from penstock.puller.counts import Counts
+from penstock.puller.counts import PullerCounts
 from penstock.puller.job_book import JobBook
-from penstock.puller.pulled_job import PulledJob, Stop
-from penstock.puller.settings import Settings
+from penstock.puller.pulled_job import PulledJob, StopReason
+from penstock.puller.settings import PullerSettings
 
 if TYPE_CHECKING:
     from penstock.records.job import JobId
@@ -26,7 +26,9 @@ _PARTS = 3
 class Leases:
     """Jobs from their claim until what is to be said of them is written."""
 
-    def __init__(self, book: JobBook, settings: Settings, clock: Clock, counts: Counts) -> None:
+    def __init__(
+        self, book: JobBook, settings: PullerSettings, clock: Clock, counts: PullerCounts
+    ) -> None:
         self._book = book
         self._seconds = settings.lease_seconds
         self._clock = clock
@@ -66,12 +68,12 @@ class Leases:
                 job.lease_until = until
             elif job.claimed.id in renewed.cancelled:
                 job.lease_until = until
-                job.end(Stop.CANCELLED)
+                job.end(StopReason.CANCELLED)
             elif not job.is_ending:
                 self._lose(job)
 
     def _lose(self, job: PulledJob) -> None:
         self._counts.lost += 1
         self.remove(job)
-        job.end(Stop.LOST)
+        job.end(StopReason.LOST)
         logger.info("job lease lost", extra={"action": "lease_lost", "job": job.claimed.id})

@@ -15,14 +15,19 @@ from penstock.clock import Clock
 from penstock.errors import Error, InternalError, StoreUnavailable
 from penstock.puller.ended_job import EndedJob, Ending
 from penstock.puller.ending_writer import EndingWriter
-from penstock.puller.failure_verdict import Verdict, as_job_failure, is_replica_at_fault, judge
+from penstock.puller.failure_verdict import (
+    FailureVerdict,
+    as_job_failure,
+    is_replica_at_fault,
+    judge,
+)
 from penstock.puller.headroom import Room
-from penstock.puller.job_book import JobBook, Wanted
+from penstock.puller.job_book import JobBook, WantedJobs
 from penstock.puller.lane import Lane
 from penstock.puller.leases import Leases
-from penstock.puller.pulled_job import PulledJob, Stop
+from penstock.puller.pulled_job import PulledJob, StopReason
 from penstock.puller.runner import Runner
-from penstock.puller.settings import Settings
+from penstock.puller.settings import PullerSettings
 from penstock.records.replica import Replica, ReplicaId
 from penstock.records.signal import EngineClaim
 from penstock.routing import Router
@@ -52,7 +57,7 @@ class Puller:
         router: Router,
         runner: Runner,
         book: JobBook,
-        settings: Settings,
+        settings: PullerSettings,
         clock: Clock,
     ) -> None:
         self.counts = book.counts
@@ -148,12 +153,12 @@ class Puller:
 
     def _give_back(self, lane: Lane, count: int, now: float) -> None:
         for job in lane.unbegun(now)[:count]:
-            job.end(Stop.GIVE_BACK)
+            job.end(StopReason.GIVE_BACK)
 
     async def _claim(self, lane: Lane, room: Room, jobs: asyncio.TaskGroup) -> None:
         is_aged = not room.start
         count = min(room.start or room.start_aged, self._settings.claim_max)
-        wanted = Wanted(lane.replica.model, count, lane.warm, is_aged=is_aged)
+        wanted = WantedJobs(lane.replica.model, count, lane.warm, is_aged=is_aged)
         lease_until = self._clock.monotonic() + self._settings.lease_seconds
         claimed: list[ClaimedJob] = []
         try:
@@ -211,9 +216,9 @@ class Puller:
 
     def _stopped(self, job: PulledJob) -> EndedJob | None:
         match job.stop:
-            case Stop.CANCELLED:
+            case StopReason.CANCELLED:
                 return EndedJob(job, Ending.CANCELLED)
-            case Stop.LOST:
+            case StopReason.LOST:
                 return None
             case _:
                 return EndedJob(job, Ending.GIVEN_BACK)
@@ -222,9 +227,9 @@ class Puller:
         if is_replica_at_fault(failure):
             lane.note_failure(self._clock.monotonic())
         ending = {
-            Verdict.FAIL: Ending.FAILED,
-            Verdict.RETRY: Ending.RETRY,
-            Verdict.DEFER: Ending.DEFERRED,
+            FailureVerdict.FAIL: Ending.FAILED,
+            FailureVerdict.RETRY: Ending.RETRY,
+            FailureVerdict.DEFER: Ending.DEFERRED,
         }[judge(failure)]
         return EndedJob(job, ending, failure=as_job_failure(failure))
 
@@ -238,7 +243,7 @@ class Puller:
                 await self._is_idle.wait()
         for lane in self.lanes.values():
             for job in list(lane.jobs.values()):
-                job.end(Stop.GIVE_BACK)
+                job.end(StopReason.GIVE_BACK)
 
     async def _read_controls(self) -> None:
         while True:

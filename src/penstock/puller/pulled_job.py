@@ -6,7 +6,7 @@ from typing import Protocol
 from penstock.records.job import ClaimedJob
 
 
-class Stop(StrEnum):
+class StopReason(StrEnum):
     """Why a job that runs is stopped by us."""
 
     # It cannot have begun, and its slot is wanted now; or this keeper ends.
@@ -39,7 +39,7 @@ class PulledJob:
         self.begins_at = 0.0
         # It has left the engine, and how it ended is being written.
         self.is_ending = False
-        self.stop: Stop | None = None
+        self.stop: StopReason | None = None
         self.task: Run | None = None
 
     @property
@@ -47,8 +47,8 @@ class PulledJob:
         """Of its prompt, at most."""
         return max(1, self.claimed.ticket.prompt_tokens_estimate)
 
-    def end(self, why: Stop) -> None:
-        """Stop it at the engine. The first reason stands."""
+    def end(self, why: StopReason) -> None:
+        """Stop the job at the engine. The first reason stands."""
         if self.stop is None and self.task is not None and not self.is_ending:
             self.stop = why
             self.task.cancel()

@@ -9,7 +9,7 @@ Seconds = Annotated[float, Meta(ge=0.01, le=86400)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class PullerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """With the defaults an idle engine is full of flex work within two seconds."""
 
     # Whether this keeper pulls flex work for its replicas.

@@ -13,8 +13,8 @@ from penstock.queue.job_queries import JobQuery
 from penstock.queue.jobs import Queue
 from penstock.queue.leases import Renewed
 from penstock.queue.measuring import FlexStats
-from penstock.queue.outbox import Event, NewEvent
-from penstock.queue.settings import Settings
+from penstock.queue.outbox import NewEvent, OutboxEvent
+from penstock.queue.settings import QueueSettings
 from penstock.queue.states import TRANSITIONS
 from penstock.queue.submitting import Submitted
 from penstock.queue.sweeping import Swept
@@ -26,17 +26,17 @@ __all__ = [
     "Cancelled",
     "CancelledBatch",
     "Claim",
-    "Event",
     "Finished",
     "FlexControl",
     "FlexStats",
     "JobQuery",
     "NewBatch",
     "NewEvent",
+    "OutboxEvent",
     "Queue",
+    "QueueSettings",
     "Renewed",
     "Retried",
-    "Settings",
     "Submitted",
     "Swept",
 ]

@@ -24,7 +24,7 @@ from penstock.store.pool import Row
 _QUERIES: Final = read_queries("books.sql")
 
 
-class EndedJob(msgspec.Struct, frozen=True):
+class FinishedJob(msgspec.Struct, frozen=True):
     """What a job's end moves elsewhere."""
 
     id: JobId
@@ -50,13 +50,13 @@ class EndedJob(msgspec.Struct, frozen=True):
         return 0.0 if self.used is None else (self.used - self.tokens) / self.weight
 
 
-def ended_from(rows: Iterable[Row]) -> list[EndedJob]:
+def ended_from(rows: Iterable[Row]) -> list[FinishedJob]:
     """Records out of the statement `ended`; rows of jobs that go on are among them, by state."""
-    return [msgspec.convert(row, EndedJob, strict=False) for row in map(_by_name, rows)]
+    return [msgspec.convert(row, FinishedJob, strict=False) for row in map(_by_name, rows)]
 
 
 async def close_books(
-    tx: Transaction, ended: Sequence[EndedJob], *, pull_back: bool = False
+    tx: Transaction, ended: Sequence[FinishedJob], *, pull_back: bool = False
 ) -> None:
     """Enter what has ended. `pull_back`: these never ran, so their account's tag goes back."""
     if not ended:
@@ -69,7 +69,7 @@ async def close_books(
     await outbox.add(tx, [_event(job) for job in ended if job.batch is None])
 
 
-def released(ended: Iterable[EndedJob]) -> tuple[Released, ...]:
+def released(ended: Iterable[FinishedJob]) -> tuple[Released, ...]:
     """What these jobs held of their limits."""
     return tuple(
         Released(
@@ -87,10 +87,10 @@ def released(ended: Iterable[EndedJob]) -> tuple[Released, ...]:
 
 
 def _by_name(row: Row) -> dict[str, object]:
-    return dict(zip(EndedJob.__struct_fields__, row, strict=True))
+    return dict(zip(FinishedJob.__struct_fields__, row, strict=True))
 
 
-def _tags(ended: Sequence[EndedJob]) -> tuple[list[object], ...]:
+def _tags(ended: Sequence[FinishedJob]) -> tuple[list[object], ...]:
     jobs: Counter[tuple[str, int, str]] = Counter()
     corrections: dict[tuple[str, int, str], float] = defaultdict(float)
     for job in ended:
@@ -106,7 +106,7 @@ def _tags(ended: Sequence[EndedJob]) -> tuple[list[object], ...]:
     )
 
 
-def _batch_counts(ended: Sequence[EndedJob]) -> tuple[list[object], ...]:
+def _batch_counts(ended: Sequence[FinishedJob]) -> tuple[list[object], ...]:
     counts: dict[BatchId, Counter[JobState]] = defaultdict(Counter)
     for job in ended:
         assert job.batch is not None
@@ -117,7 +117,7 @@ def _batch_counts(ended: Sequence[EndedJob]) -> tuple[list[object], ...]:
     return (list(counts), *by_state)
 
 
-def _event(job: EndedJob) -> NewEvent:
+def _event(job: FinishedJob) -> NewEvent:
     data: outbox.Data = {"id": job.id, "model": job.model, "state": job.state.value}
     if job.failure_code is not None:
         data["code"] = job.failure_code

@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.queue.queries import read_queries
 from penstock.queue.rows import claimed_from, signed
-from penstock.queue.settings import Settings
+from penstock.queue.settings import QueueSettings
 from penstock.records.job import ClaimedJob
 from penstock.records.model import ModelId
 from penstock.store import Transaction
@@ -31,7 +31,7 @@ class Claim(msgspec.Struct, frozen=True):
     aged_only: bool = False
 
 
-async def claim(tx: Transaction, want: Claim, settings: Settings) -> list[ClaimedJob]:
+async def claim(tx: Transaction, want: Claim, settings: QueueSettings) -> list[ClaimedJob]:
     """The next jobs, at most as many as wanted; none when nothing waits."""
     if want.count < 1:
         return []
@@ -48,7 +48,7 @@ async def wake(tx: Transaction, limit: int) -> int:
     return await tx.execute(_QUERIES["wake"], (limit,))
 
 
-async def _claim_next(tx: Transaction, want: Claim, settings: Settings) -> list[ClaimedJob]:
+async def _claim_next(tx: Transaction, want: Claim, settings: QueueSettings) -> list[ClaimedJob]:
     look_ahead = settings.look_ahead_jobs if want.warm else 0
     rows = await tx.fetch(
         _QUERIES["ahead"] + _QUERIES["take"],
@@ -57,7 +57,7 @@ async def _claim_next(tx: Transaction, want: Claim, settings: Settings) -> list[
     return [claimed_from(row) for row in rows]
 
 
-async def _claim_aged(tx: Transaction, want: Claim, settings: Settings) -> list[ClaimedJob]:
+async def _claim_aged(tx: Transaction, want: Claim, settings: QueueSettings) -> list[ClaimedJob]:
     age = settings.flex_wait_target_seconds
     if await tx.fetch_one(_QUERIES["has_aged"], (want.model, age)) == (False,):
         return []
@@ -80,7 +80,7 @@ async def _claim_aged(tx: Transaction, want: Claim, settings: Settings) -> list[
     return [claimed_from(row) for row in rows]
 
 
-def _taking(want: Claim, settings: Settings) -> tuple[object, ...]:
+def _taking(want: Claim, settings: QueueSettings) -> tuple[object, ...]:
     return (
         [signed(opening) for opening in want.warm],
         settings.flex_wait_target_seconds,

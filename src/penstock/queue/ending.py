@@ -11,10 +11,10 @@ import msgspec
 
 from penstock.errors import Error, JobCancelled, LeaseLost
 from penstock.queue import job_queries
-from penstock.queue.after_job_end import EndedJob, close_books, ended_from, released
+from penstock.queue.after_job_end import FinishedJob, close_books, ended_from, released
 from penstock.queue.back_off import pause_seconds
 from penstock.queue.queries import read_queries
-from penstock.queue.settings import Settings
+from penstock.queue.settings import QueueSettings
 from penstock.records.account import AccountId
 from penstock.records.job import BatchId, Job, JobEnd, JobFailure, JobId, JobState, Released
 from penstock.store import Transaction
@@ -63,7 +63,7 @@ async def finish(tx: Transaction, ends: Sequence[JobEnd]) -> Finished:
 
 
 async def retry(
-    tx: Transaction, held: tuple[JobId, int], failure: JobFailure, settings: Settings
+    tx: Transaction, held: tuple[JobId, int], failure: JobFailure, settings: QueueSettings
 ) -> Retried:
     """Queue it again after a pause that grows, while attempts and time are left."""
     row = await tx.fetch_one(_QUERIES["held"], held)
@@ -118,7 +118,7 @@ def told(error: type[Error]) -> tuple[str, str, int]:
     return error.code, error().message, error.status
 
 
-async def _finish(tx: Transaction, ends: Sequence[JobEnd]) -> list[EndedJob]:
+async def _finish(tx: Transaction, ends: Sequence[JobEnd]) -> list[FinishedJob]:
     rows = await tx.fetch(
         _QUERIES["finish"] + _QUERIES["ended"], (*_columns(ends), *told(JobCancelled))
     )

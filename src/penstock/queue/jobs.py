@@ -22,7 +22,7 @@ from penstock.queue.ending import Cancelled, CancelledBatch, Finished, Retried
 from penstock.queue.job_queries import JobQuery
 from penstock.queue.leases import Renewed
 from penstock.queue.measuring import FlexStats
-from penstock.queue.settings import Settings
+from penstock.queue.settings import QueueSettings
 from penstock.queue.submitting import Submitted
 from penstock.queue.sweeping import Swept
 from penstock.records.account import AccountId
@@ -46,7 +46,7 @@ Held = tuple[JobId, int]
 class Queue:
     """Everything that changes or reads jobs. Batches have a door of their own."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: QueueSettings) -> None:
         self.settings = settings
 
     async def submit(

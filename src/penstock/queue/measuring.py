@@ -11,7 +11,7 @@ import msgspec
 from penstock.queue.job_queries import position
 from penstock.queue.queries import read_queries
 from penstock.queue.rates import blend, wait_seconds
-from penstock.queue.settings import Settings
+from penstock.queue.settings import QueueSettings
 from penstock.records.job import JobId
 from penstock.records.model import ModelId
 from penstock.store import Transaction
@@ -49,7 +49,7 @@ class _Counted(msgspec.Struct, frozen=True):
     started_soon: float | None
 
 
-async def measure(tx: Transaction, settings: Settings) -> None:
+async def measure(tx: Transaction, settings: QueueSettings) -> None:
     """Count, average, write."""
     rows = await tx.fetch(_QUERIES["count"])
     counts = [_Counted(*row) for row in rows]

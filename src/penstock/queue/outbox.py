@@ -36,7 +36,7 @@ class NewEvent(msgspec.Struct, frozen=True):
     data: Data
 
 
-class Event(msgspec.Struct, frozen=True):
+class OutboxEvent(msgspec.Struct, frozen=True):
     """Something that happened. Ids sort by time, as far as clocks agree."""
 
     id: str
@@ -62,7 +62,7 @@ async def add(tx: Transaction, events: Sequence[NewEvent]) -> None:
     )
 
 
-async def take(tx: Transaction, limit: int) -> list[Event]:
+async def take(tx: Transaction, limit: int) -> list[OutboxEvent]:
     """Remove the oldest events; whoever takes them owns them when this transaction commits."""
     rows = await tx.fetch(_TAKE, (limit,))
-    return sorted((Event(*row) for row in rows), key=lambda event: event.id)
+    return sorted((OutboxEvent(*row) for row in rows), key=lambda event: event.id)

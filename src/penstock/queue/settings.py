@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What an account may queue, and what becomes of jobs that fail, wait too long or ended."""
 
     # How many jobs an account may have waiting and running; more are answered 429 (code 3036).

@@ -10,11 +10,11 @@ from typing import Final
 import msgspec
 
 from penstock.errors import EngineLost, JobCancelled, JobExpired
-from penstock.queue.after_job_end import EndedJob, close_books, ended_from, released
+from penstock.queue.after_job_end import FinishedJob, close_books, ended_from, released
 from penstock.queue.claims import wake
 from penstock.queue.ending import told
 from penstock.queue.queries import read_queries
-from penstock.queue.settings import Settings
+from penstock.queue.settings import QueueSettings
 from penstock.records.job import JobId, JobState, Released
 from penstock.store import Transaction
 
@@ -51,7 +51,7 @@ class Swept(msgspec.Struct, frozen=True):
     is_full: bool
 
 
-async def sweep(tx: Transaction, settings: Settings) -> Swept:
+async def sweep(tx: Transaction, settings: QueueSettings) -> Swept:
     """One round over all kinds."""
     limit = settings.sweep_jobs_max
     lapsed = await _take_lapsed(tx, settings)
@@ -70,13 +70,13 @@ async def sweep(tx: Transaction, settings: Settings) -> Swept:
     )
 
 
-async def find_old(tx: Transaction, settings: Settings) -> dict[JobId, list[str]]:
+async def find_old(tx: Transaction, settings: QueueSettings) -> dict[JobId, list[str]]:
     """Jobs that are kept no longer, with the objects that belong to them."""
     rows = await tx.fetch(_OLD_JOBS, (settings.results_kept_seconds, settings.delete_jobs_max))
     return {JobId(id): [name for name in names if name] for id, *names in rows}
 
 
-async def delete(tx: Transaction, jobs: Collection[JobId], settings: Settings) -> None:
+async def delete(tx: Transaction, jobs: Collection[JobId], settings: QueueSettings) -> None:
     """Delete jobs that have ended, then batches that have none left."""
     await tx.execute(
         "delete from jobs where id = any (%s::uuid[]) and finished_at is not null", (list(jobs),)
@@ -85,7 +85,7 @@ async def delete(tx: Transaction, jobs: Collection[JobId], settings: Settings) -
     await tx.execute(_DELETE_BATCHES, (kept, limit))
 
 
-async def _take_lapsed(tx: Transaction, settings: Settings) -> list[EndedJob]:
+async def _take_lapsed(tx: Transaction, settings: QueueSettings) -> list[FinishedJob]:
     """Jobs whose keeper was not heard of: tried again at once, the lease was pause enough."""
     ends = {
         JobState.CANCELLED: told(JobCancelled),
@@ -112,7 +112,7 @@ async def _take_lapsed(tx: Transaction, settings: Settings) -> list[EndedJob]:
     return lapsed
 
 
-async def _expire(tx: Transaction, limit: int) -> list[EndedJob]:
+async def _expire(tx: Transaction, limit: int) -> list[FinishedJob]:
     """Jobs that were never begun in time: as with a cancel, their account's tag goes back."""
     rows = await tx.fetch(_QUERIES["past_deadline"] + _QUERIES["ended"], (limit, *told(JobExpired)))
     late = ended_from(rows)

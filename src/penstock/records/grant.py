@@ -6,8 +6,6 @@ from penstock.records.account import AccountId, KeyId
 class Grant:
     """Who pays, and by which key."""
 
-    __slots__ = ("account", "cache_salt", "is_affinity_strict", "key", "on_outage_refuse")
-
     def __init__(
         self,
         account: AccountId,

@@ -9,11 +9,6 @@ class HostLoad:
     Never changed once made: where nothing has happened, a reader is given the same one again.
     """
 
-    __slots__ = (
-        "decoding", "head_at", "head_tokens", "in_flight", "outstanding", "progress_at",
-        "prompt_tokens",
-    )  # fmt: skip
-
     def __init__(  # noqa: PLR0913, PLR0917 - the fields of a record
         self,
         outstanding: float = 0.0,

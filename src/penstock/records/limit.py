@@ -41,10 +41,6 @@ class Limit:
     `value` names the key, workflow or session; "*" is each one by itself, "" the whole account.
     """
 
-    __slots__ = (
-        "account", "amount", "header", "id", "is_hard", "measure", "period", "scope", "value",
-    )  # fmt: skip
-
     def __init__(  # noqa: PLR0913, PLR0917 - the fields of a record
         self,
         id: int,
@@ -80,8 +76,6 @@ class Limit:
 
 class Standing:
     """What is left of a limit for one value, as far as this gateway knows, and until when."""
-
-    __slots__ = ("left", "limit", "resets_at")
 
     def __init__(self, limit: Limit, left: int, resets_at: float) -> None:
         self.limit = limit

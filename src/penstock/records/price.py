@@ -20,12 +20,6 @@ class Price:
     Three prices in nano-dollars per million tokens, and a multiplier in basis points.
     """
 
-    __slots__ = (
-        "cached_input_nanousd_per_mtok", "cached_rest", "cached_whole", "input_nanousd_per_mtok",
-        "input_rest", "input_whole", "multiplier_bp", "output_nanousd_per_mtok", "output_rest",
-        "output_whole",
-    )  # fmt: skip
-
     def __init__(
         self,
         input_nanousd_per_mtok: int = 0,

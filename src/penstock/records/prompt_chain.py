@@ -10,8 +10,6 @@ LINKS_MAX: Final = 1024
 class PromptChain:
     """Link 0 is account, model and tools; link i + 1 is message i. Equal links, equal prefixes."""
 
-    __slots__ = ("earlier", "has_system", "links", "opening", "size", "sizes")
-
     def __init__(
         self,
         links: tuple[int, ...] = (),

@@ -40,11 +40,6 @@ class RequestLabels:
     these five yet: turns and contracts will.
     """
 
-    __slots__ = (
-        "caller_request_id", "client_retry", "contract", "model_asked", "parent_id",
-        "prompt_family", "purpose", "session", "task", "workflow",
-    )  # fmt: skip
-
     def __init__(  # noqa: PLR0913 - the fields of a record
         self,
         *,
@@ -75,11 +70,6 @@ class RequestLabels:
 class RequestTerms:
     """What a request costs at most, and when it is refused. `asked_at` is the time in its id."""
 
-    __slots__ = (
-        "asked_at", "on_outage_refuse", "output_tokens_max", "price", "prompt_tokens_estimate",
-        "reject_if_busy", "tier",
-    )  # fmt: skip
-
     def __init__(  # noqa: PLR0913 - the fields of a record
         self,
         *,
@@ -105,11 +95,6 @@ class RequestTerms:
 class RequestPrompt:
     """What is sent to an engine. `body` is the caller's JSON object, name to raw value."""
 
-    __slots__ = (
-        "body", "cache_salt", "chain", "choices", "is_stream", "wants_continuous_usage",
-        "wants_usage",
-    )  # fmt: skip
-
     def __init__(  # noqa: PLR0913 - the fields of a record
         self,
         *,
@@ -132,10 +117,6 @@ class RequestPrompt:
 
 class RequestPlacement:
     """Which replica may run a request, and how soon. The puller sets the last two of a job."""
-
-    __slots__ = (
-        "attempt_base", "engine_priority", "is_affinity_strict", "only_replica", "session_key",
-    )  # fmt: skip
 
     def __init__(
         self,
@@ -160,8 +141,6 @@ class RequestPlacement:
 
 class InferenceRequest:
     """What every stage of the path sees: who asks for which model, and four parts of the rest."""
-
-    __slots__ = ("account", "api", "id", "key", "labels", "model", "placement", "prompt", "terms")
 
     def __init__(  # noqa: PLR0913 - the fields of a record
         self,
@@ -199,13 +178,6 @@ class Outcome(StrEnum):
 
 class RequestEnd:
     """The facts of one finished request: filled in along the path, logged once, counted once."""
-
-    __slots__ = (
-        "attempts", "cache_break", "cached_expected", "charge_nanousd", "charged_line",
-        "error_code", "first_token_seconds", "outcome", "replica", "session_moved",
-        "standings", "status", "streamed_seconds", "tokens", "total_seconds", "usage",
-        "waited_seconds", "warnings",
-    )  # fmt: skip
 
     def __init__(  # noqa: PLR0913 - the fields of a record
         self,

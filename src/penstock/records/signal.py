@@ -61,7 +61,7 @@ class SentPrompt(msgspec.Struct, frozen=True, array_like=True):
     is_counted: bool = False
 
 
-class Batch(msgspec.Struct, frozen=True, array_like=True):
+class SignalBatch(msgspec.Struct, frozen=True, array_like=True):
     """The prompts sent since the batch before; repeated in the next two messages."""
 
     # The number of the message that carried it first.
@@ -93,7 +93,7 @@ class Signal(msgspec.Struct, frozen=True, array_like=True):
     # Senders with the same host share a table of loads and do not add each other's claims.
     host: Name
     loads: list[LoadClaim] = []
-    batches: list[Batch] = []
+    batches: list[SignalBatch] = []
     engines: list[EngineClaim] = []
     # The sender ends: its silence is no failure.
     is_last: bool = False

@@ -11,8 +11,6 @@ class Tally:
     of an answer, it is told before the bytes go to the caller.
     """
 
-    __slots__ = ("charge_nanousd",)
-
     def __init__(self) -> None:
         self.charge_nanousd = 0
 

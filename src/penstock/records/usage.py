@@ -9,8 +9,6 @@ class Usage:
     `is_estimated` marks counts that the gateway estimated because the engine did not report them.
     """
 
-    __slots__ = ("cached_tokens", "completion_tokens", "is_estimated", "prompt_tokens")
-
     def __init__(
         self,
         prompt_tokens: int,

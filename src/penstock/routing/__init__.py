@@ -2,7 +2,7 @@
 
 from penstock.routing.choice import Weighed
 from penstock.routing.route import Route
-from penstock.routing.router import Roster, Router, Told
-from penstock.routing.settings import Settings
+from penstock.routing.router import LoadChanges, Roster, Router
+from penstock.routing.settings import RoutingSettings
 
-__all__ = ["Roster", "Route", "Router", "Settings", "Told", "Weighed"]
+__all__ = ["LoadChanges", "Roster", "Route", "Router", "RoutingSettings", "Weighed"]

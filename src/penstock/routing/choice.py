@@ -13,16 +13,14 @@ from penstock.routing.known_replica import KnownReplica
 from penstock.routing.model_fleet import ModelFleet
 from penstock.routing.pick import Terms, Weighing, choose, costs, terms
 from penstock.routing.prefix.index import PrefixMatch
-from penstock.routing.settings import Settings
+from penstock.routing.settings import RoutingSettings
 
 # An earlier turn counts as known at the session's home when so much of it is.
 _KNOWN_SHARE: Final = 0.9
 
 
-class Choice:
+class ReplicaChoice:
     """Where to, and what is expected of it."""
-
-    __slots__ = ("cached", "is_guess", "known", "prompt_tokens")
 
     def __init__(
         self, known: KnownReplica, prompt_tokens: int, cached: int, *, is_guess: bool = False
@@ -44,10 +42,6 @@ class Weighed(NamedTuple):
 
 class Question:
     """A request, and the replicas it may be sent to."""
-
-    __slots__ = (
-        "barred", "chain", "fleet", "last", "model", "now", "peers", "request", "session_key",
-    )  # fmt: skip
 
     def __init__(  # noqa: PLR0913 - the fields of a record
         self,
@@ -91,7 +85,7 @@ class Chooser:
     """Reads what is known, and changes none of it."""
 
     def __init__(
-        self, knowledge: Knowledge, settings: Settings, table: HostTable | None = None
+        self, knowledge: Knowledge, settings: RoutingSettings, table: HostTable | None = None
     ) -> None:
         self._knowledge = knowledge
         self._table = table
@@ -102,14 +96,16 @@ class Chooser:
         self._block_tokens = settings.block_tokens
         self._weighed_max = settings.weighed_replicas_max
 
-    def choose(self, question: Question) -> Choice | None:
+    def choose(self, question: Question) -> ReplicaChoice | None:
         """The best replica, or None when all are barred."""
         chain, last = question.chain, question.last
         match = self._knowledge.index.look(chain.links, chain.sizes)
         tokens = self._prompt_tokens(question, match)
         by_replica = match.by_replica
         if last is not None and self._stays(question.request, last, tokens):
-            return Choice(last, tokens, min(by_replica.get(last.prefixes.number, 0), tokens - 1))
+            return ReplicaChoice(
+                last, tokens, min(by_replica.get(last.prefixes.number, 0), tokens - 1)
+            )
         home, guess = self._home(question, match, tokens)
         candidates = self._candidates(question, match, home)
         if not candidates:
@@ -124,7 +120,9 @@ class Chooser:
         if len(candidates) > 1:
             weights = costs(self._weighing(question, tokens), candidates, cached)
             at = self._pick(question, candidates, weights, home)
-        return Choice(candidates[at], tokens, min(cached[at], tokens - 1), is_guess=at == guessed)
+        return ReplicaChoice(
+            candidates[at], tokens, min(cached[at], tokens - 1), is_guess=at == guessed
+        )
 
     def weigh(self, question: Question) -> list[Weighed]:
         """Every candidate with the parts of its cost, cheapest first: why `choose` chose."""

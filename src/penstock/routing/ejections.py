@@ -9,8 +9,6 @@ from penstock.records.replica import ReplicaId
 class Ejections:
     """`due` says whom to probe; only `restore` brings a replica back."""
 
-    __slots__ = ("_first_wait", "_next_probe", "interval", "version")
-
     def __init__(self, *, first_wait_seconds: float, interval_seconds: float) -> None:
         self._first_wait = first_wait_seconds
         # The seconds between two probes of one replica.

@@ -17,8 +17,6 @@ _POINTS: Final = 32
 class HomeRing:
     """Rebuilt when the replicas of a model change; a look costs one bisection."""
 
-    __slots__ = ("_owners", "_points")
-
     def __init__(self, replicas: Iterable[ReplicaId]) -> None:
         # The number is in what is hashed: as a seed it would give short names the same points.
         owners = {

@@ -13,7 +13,7 @@ from penstock.routing.prefix.index import PrefixIndex
 from penstock.routing.prompt_size import PromptSizes
 from penstock.routing.route import Route
 from penstock.routing.sessions import Sessions
-from penstock.routing.settings import Settings
+from penstock.routing.settings import RoutingSettings
 
 # Replicas are numbered in sixteen bits; 0 is nobody.
 _NUMBERS_MAX: Final = 2**16 - 1
@@ -26,7 +26,7 @@ _FIRST_UNCACHED: Final = 2000.0
 class Knowledge:
     """Every step of a request teaches it; nothing here decides."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: RoutingSettings) -> None:
         self._settings = settings
         self._replicas: dict[ReplicaId, KnownReplica] = {}
         self._free_numbers: list[int] = []

@@ -7,7 +7,7 @@ from penstock.records.host_load import HostLoad
 from penstock.records.replica import Replica
 from penstock.records.signal import EngineClaim
 from penstock.routing.outstanding import Outstanding
-from penstock.routing.peer_loads import Claims, Trials
+from penstock.routing.peer_loads import PeerLoads, Trials
 from penstock.routing.prefix.index import ReplicaPrefixes
 from penstock.routing.route import Route
 
@@ -26,8 +26,6 @@ NO_LOAD: Final = HostLoad()
 class Unheard:
     """What an engine has from gateways that do not tell: requests, and what is known of them."""
 
-    __slots__ = ("decoding", "requests", "tokens", "waiting_tokens")
-
     def __init__(
         self, requests: int = 0, decoding: int = 0, tokens: int = 0, waiting_tokens: float = 0.0
     ) -> None:
@@ -40,8 +38,6 @@ class Unheard:
 
 class EngineFigures:
     """An engine's own word, and when it was heard."""
-
-    __slots__ = ("at", "requests", "unheard")
 
     def __init__(self, at: float, requests: int, unheard: Unheard) -> None:
         self.at = at
@@ -56,13 +52,6 @@ _NO_FIGURES: Final = EngineFigures(float("-inf"), 0, NOTHING_UNHEARD)
 class KnownReplica:
     """Times are monotonic seconds, passed in. Read for every candidate of every request."""
 
-    __slots__ = (
-        "_claimed_at", "_is_on_trial", "_is_rate_told", "_sent_at", "_tokens", "_trusted_again_at",
-        "_work", "claims", "engine", "flex_in_flight", "host_load", "id", "is_doubted", "keeper",
-        "keeper_work", "kv_tokens", "model", "others_decoding", "others_in_flight",
-        "others_tokens", "own", "prefixes", "replica", "seconds_per_token", "slots_live",
-    )  # fmt: skip
-
     def __init__(
         self, replica: Replica, prefixes: ReplicaPrefixes, kv_tokens: int, rate: float
     ) -> None:
@@ -70,7 +59,7 @@ class KnownReplica:
         self.prefixes = prefixes
         self.kv_tokens = kv_tokens
         self.own = Outstanding()
-        self.claims = Claims()
+        self.claims = PeerLoads()
         # What the other workers of this host have there, as of the last look at their table.
         self.host_load = NO_LOAD
         # Requests and prompt tokens that no gateway sent, such as flex work, by its keeper.

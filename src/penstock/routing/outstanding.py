@@ -16,11 +16,6 @@ class Outstanding:
     Plain numbers, kept as they change: a choice reads them for every candidate.
     """
 
-    __slots__ = (
-        "_settles_at", "_waiting", "decoding", "head_at", "head_tokens", "in_flight", "progress_at",
-        "prompt_tokens", "queued_tokens", "unstreamed",
-    )  # fmt: skip
-
     def __init__(self) -> None:
         # Before this `settle` has nothing to do.
         self._settles_at = 0.0

@@ -8,13 +8,8 @@ from penstock.records.signal import LoadClaim
 _REQUESTS_A_TRIAL: Final = 32
 
 
-class Claims:
+class PeerLoads:
     """The sums over all other hosts' workers. A sender's new claim takes the place of its last."""
-
-    __slots__ = (
-        "_by_sender", "_head_sender", "_moment", "decoding", "head_at", "head_tokens", "in_flight",
-        "outstanding", "progress_at", "prompt_tokens",
-    )  # fmt: skip
 
     def __init__(self) -> None:
         # outstanding, in flight, decoding, prompt tokens, and when that was so.
@@ -81,8 +76,6 @@ class Trials:
 
     Bounded over all replicas: where the claims are true, each trial is a request that waits long.
     """
-
-    __slots__ = ("_at", "_interval", "_requests")
 
     def __init__(self, interval_seconds: float) -> None:
         self._interval = interval_seconds

@@ -26,8 +26,6 @@ DECODING_TOKENS: Final = 16
 class Weighing:
     """What all candidates for a request are weighed by."""
 
-    __slots__ = ("harm_weight", "now", "pace", "prompt_tokens")
-
     def __init__(self, prompt_tokens: int, pace: float, harm_weight: float, now: float) -> None:
         self.prompt_tokens = prompt_tokens
         # Seconds for a token, as the mean of the fleet.

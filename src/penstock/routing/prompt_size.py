@@ -12,8 +12,6 @@ _FIRST_BYTES: Final = 50_000.0
 class _Sums:
     """Tokens, and the bytes that they were."""
 
-    __slots__ = ("size", "tokens")
-
     def __init__(self, tokens: float, size: float) -> None:
         self.tokens = tokens
         self.size = size

@@ -7,12 +7,6 @@ from penstock.records.replica import Replica
 class Route:
     """Made by `Router.pick`, and handed back to it at every step."""
 
-    __slots__ = (
-        "cache_break", "chain", "expected_cached", "expected_seconds", "is_guess", "is_stream",
-        "is_waiting", "moved", "new_from", "prompt_tokens", "replica", "replica_id", "sent_at",
-        "session", "uncached",
-    )  # fmt: skip
-
     def __init__(  # noqa: PLR0913 - the fields of a record
         self,
         replica: Replica,

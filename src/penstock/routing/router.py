@@ -14,7 +14,7 @@ from penstock.records.replica import Replica, ReplicaId, ReplicaState
 from penstock.records.request import InferenceRequest
 from penstock.records.signal import LoadClaim, PeerState, SentPrompt, Signal
 from penstock.records.usage import Usage
-from penstock.routing.choice import Choice, Chooser, Question, Weighed
+from penstock.routing.choice import Chooser, Question, ReplicaChoice, Weighed
 from penstock.routing.ejections import Ejections
 from penstock.routing.gossip import Gossip
 from penstock.routing.knowledge import Knowledge
@@ -22,7 +22,7 @@ from penstock.routing.known_replica import KnownReplica
 from penstock.routing.model_fleet import ModelFleet
 from penstock.routing.route import Route
 from penstock.routing.sessions import Session, first_change
-from penstock.routing.settings import Settings
+from penstock.routing.settings import RoutingSettings
 
 # How old may be what `tick` sorts out when a choice is made by it.
 _TICK_AGE_SECONDS: Final = 0.04
@@ -36,7 +36,7 @@ class Roster(Protocol):
     def find(self, replica: ReplicaId) -> Replica | None: ...
 
 
-class Told(NamedTuple):
+class LoadChanges(NamedTuple):
     """What this worker tells the others."""
 
     loads: list[LoadClaim]
@@ -47,7 +47,11 @@ class Router:
     """Picks a replica, and learns from every step of every request."""
 
     def __init__(
-        self, roster: Roster, settings: Settings, table: HostTable | None = None, host: str = ""
+        self,
+        roster: Roster,
+        settings: RoutingSettings,
+        table: HostTable | None = None,
+        host: str = "",
     ) -> None:
         self._roster = roster
         self._table = table
@@ -145,9 +149,9 @@ class Router:
 
     # What gateways tell each other
 
-    def tell(self, now: float) -> Told:
+    def tell(self, now: float) -> LoadChanges:
         """What is under way here, and the prompts that were sent since the last time."""
-        return Told(self.gossip.loads(now), self.gossip.take_sent())
+        return LoadChanges(self.gossip.loads(now), self.gossip.take_sent())
 
     def hear(self, signal: Signal, sent: Sequence[SentPrompt], now: float) -> None:
         """A peer's or a keeper's message; `sent` are its prompts that are news."""
@@ -213,7 +217,7 @@ class Router:
             request, model, fleet=fleet, last=last, barred=barred, peers=self._peers, now=now
         )
 
-    def _choose_anyway(self, asked: Question, excluded: Collection[ReplicaId]) -> Choice:
+    def _choose_anyway(self, asked: Question, excluded: Collection[ReplicaId]) -> ReplicaChoice:
         """When nobody was left: among those that failed the session, then among the ejected."""
         choice = None
         if len(asked.barred) > len(excluded):

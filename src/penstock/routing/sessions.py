@@ -15,8 +15,6 @@ _SHORT: Final = 2**31 - 1
 class LastPrompt:
     """The lowest bits of a prompt's links, four bytes each, and its first user message."""
 
-    __slots__ = ("links", "opening")
-
     def __init__(self, links: "array[int]", opening: int) -> None:
         self.links = links
         self.opening = opening
@@ -24,8 +22,6 @@ class LastPrompt:
 
 class Session:
     """What is remembered of one session."""
-
-    __slots__ = ("failed", "failed_at", "prompts", "replica")
 
     def __init__(self, replica: ReplicaId) -> None:
         self.replica = replica

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class RoutingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a replica is chosen, what is remembered, and how those that failed are left out."""
 
     # Two costs are a near-tie within this share: a session then stays where it is.

@@ -7,7 +7,7 @@ import msgspec
 
 from penstock.records.request import InferenceRequest
 from penstock.records.signal import PeerState
-from penstock.routing import Route, Router, Settings, Weighed
+from penstock.routing import Route, Router, RoutingSettings, Weighed
 from penstock.routing.pick import choose
 from penstock.wire.resources.routing import Candidate, RoutingAnswer
 
@@ -27,7 +27,9 @@ _REASONS: Final = {
 class Explainer:
     """`peers` says whether the other gateway workers are heard."""
 
-    def __init__(self, router: Router, settings: Settings, peers: Callable[[], PeerState]) -> None:
+    def __init__(
+        self, router: Router, settings: RoutingSettings, peers: Callable[[], PeerState]
+    ) -> None:
         self._router = router
         self._settings = settings
         self._peers = peers

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from penstock.clock import Clock, TimerWheel
 from penstock.engine.replica import ReplicaClient
-from penstock.engine.settings import Settings
+from penstock.engine.settings import EngineSettings
 from penstock.records.engine_load import EngineLoad
 from penstock.records.replica import Replica, ReplicaId
 
@@ -12,7 +12,7 @@ from penstock.records.replica import Replica, ReplicaId
 class FleetClients:
     """Bounded by the roster: `keep_only` is called whenever that changes."""
 
-    def __init__(self, settings: Settings, wheel: TimerWheel, clock: Clock) -> None:
+    def __init__(self, settings: EngineSettings, wheel: TimerWheel, clock: Clock) -> None:
         self._settings = settings
         self._wheel = wheel
         self._clock = clock

@@ -37,7 +37,7 @@ from penstock.routing import Route, Router
 from penstock.serving.ejecting import eject
 from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.retry_budget import RetryBudget
-from penstock.serving.settings import Settings
+from penstock.serving.settings import ServingSettings
 
 
 class Meters(Protocol):
@@ -71,7 +71,7 @@ class Stages(NamedTuple):
 class RequestPath:
     """Admission, routing, the engine and metering, joined."""
 
-    def __init__(self, stages: Stages, settings: Settings, clock: Clock) -> None:
+    def __init__(self, stages: Stages, settings: ServingSettings, clock: Clock) -> None:
         self._limits = stages.limits
         self._gate = stages.gate
         self._router = stages.router

@@ -1,6 +1,6 @@
 """A budget for retries, so that a sick fleet is not buried under repeated requests. Pure."""
 
-from penstock.serving.settings import Settings
+from penstock.serving.settings import ServingSettings
 
 _WINDOW_SECONDS = 10.0
 
@@ -8,9 +8,7 @@ _WINDOW_SECONDS = 10.0
 class RetryBudget:
     """Allows `retry_share_max` of the requests of the current ten seconds, and a small burst."""
 
-    __slots__ = ("_requests", "_retries", "_settings", "_window_start")
-
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ServingSettings) -> None:
         self._settings = settings
         self._window_start = 0.0
         self._requests = 0

@@ -2,11 +2,11 @@
 
 from penstock.records.signal import PeerState
 from penstock.routing import Router
-from penstock.signals import Exchange
+from penstock.signals import GossipLoops
 from penstock.telemetry.metrics import Gauges
 
 
-def count_routing(gauges: Gauges, router: Router, exchange: Exchange | None) -> None:
+def count_routing(gauges: Gauges, router: Router, exchange: GossipLoops | None) -> None:
     """Add them to `gauges`. Without an exchange this worker has not begun to speak."""
     knowledge, ejections = router.knowledge, router.ejections
     gauges.sums |= {

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ServingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When a request is tried again on another replica, and where jobs' large values are kept."""
 
     # How often one request may be tried again, on connect errors, resets and 503 only.

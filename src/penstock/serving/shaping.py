@@ -21,8 +21,6 @@ class Shaper:
     rest back; `end` returns what it still holds when the stream is complete.
     """
 
-    __slots__ = ()
-
     def events(self, events: bytes) -> bytes:
         """Shape the next events of a stream."""
         return events
@@ -38,8 +36,6 @@ class Shaper:
 
 class Steps(Shaper):
     """Two shapers, the second on what the first returns. Either may be made of steps itself."""
-
-    __slots__ = ("_first", "_second")
 
     def __init__(self, first: Shaper, second: Shaper) -> None:
         self._first = first
@@ -60,8 +56,6 @@ class Steps(Shaper):
 class RenamedReasoning(Shaper):
     """Renames `reasoning` to `reasoning_content`, for models whose catalogue entry says so."""
 
-    __slots__ = ()
-
     def events(self, events: bytes) -> bytes:
         return events.replace(_REASONING, _REASONING_CONTENT)
 
@@ -71,8 +65,6 @@ class RenamedReasoning(Shaper):
 
 class Tee(Shaper):
     """Gives a copy of everything that passes to `keep`, such as what stores a response."""
-
-    __slots__ = ("_keep",)
 
     def __init__(self, keep: Callable[[bytes], None]) -> None:
         self._keep = keep
@@ -91,8 +83,6 @@ class Joiner(Shaper):
 
     `find_end` says where in some events the one is that ends a stream.
     """
-
-    __slots__ = ("_end_mark", "_find_end")
 
     def __init__(self, find_end: Callable[[bytes], int]) -> None:
         self._find_end = find_end

@@ -19,7 +19,7 @@ class Drop(StrEnum):
     NOT_SENT = "not_sent"
 
 
-class Counts:
+class SignalCounts:
     """One worker's or keeper's. Only ever grows."""
 
     def __init__(self) -> None:

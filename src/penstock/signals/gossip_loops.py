@@ -12,12 +12,12 @@ import msgspec
 
 from penstock.clock import Clock
 from penstock.records.signal import EngineClaim, LoadClaim, PeerState, SentPrompt, Signal
-from penstock.signals.counts import Counts, Drop
+from penstock.signals.counts import Drop, SignalCounts
 from penstock.signals.envelope import Envelope
 from penstock.signals.identity import Identity
 from penstock.signals.load_table import LoadTable
 from penstock.signals.peers import Peers
-from penstock.signals.settings import Settings
+from penstock.signals.settings import SignalsSettings
 from penstock.signals.speaker import Speaker
 from penstock.signals.transports import make_transports
 
@@ -38,7 +38,7 @@ class CellKey(msgspec.Struct, frozen=True):
         return f"CellKey({self.mark!r})"
 
 
-class Told(Protocol):
+class LoadAnnouncement(Protocol):
     """What a worker has under way, and what it sent since it was asked last."""
 
     @property
@@ -51,7 +51,7 @@ class Told(Protocol):
 class Voice(Protocol):
     """Knows what to say. Routing satisfies it."""
 
-    def tell(self, now: float) -> Told: ...
+    def tell(self, now: float) -> LoadAnnouncement: ...
 
 
 class Ear(Protocol):
@@ -64,15 +64,17 @@ class Ear(Protocol):
     def note_peers(self, state: PeerState) -> None: ...
 
 
-class Router(Voice, Ear, Protocol):
+class LoadRouter(Voice, Ear, Protocol):
     """Both."""
 
 
 class _Line:
     """One sender's messages, on all its transports."""
 
-    def __init__(self, identity: Identity, cell: CellKey, settings: Settings, clock: Clock) -> None:
-        self.counts = Counts()
+    def __init__(
+        self, identity: Identity, cell: CellKey, settings: SignalsSettings, clock: Clock
+    ) -> None:
+        self.counts = SignalCounts()
         self.envelope = Envelope(cell.key, settings.message_bytes_max)
         self.speaker = Speaker(identity, self.envelope, clock, self.counts)
         self._interval = settings.interval_seconds
@@ -105,16 +107,16 @@ class _Line:
                 self.send(self.speaker.say_last())
 
 
-class Exchange:
+class GossipLoops:
     """A gateway worker's part: tells what the router tells, and tells the router what it hears."""
 
     def __init__(
         self,
         identity: Identity,
         cell: CellKey,
-        settings: Settings,
+        settings: SignalsSettings,
         clock: Clock,
-        router: Router,
+        router: LoadRouter,
         table: LoadTable | None = None,
     ) -> None:
         self._line = _Line(identity, cell, settings, clock)
@@ -179,7 +181,7 @@ class Exchange:
             logger.info("peers changed", extra=extra)
 
 
-class KeeperExchange(Exchange):
+class KeeperGossipLoops(GossipLoops):
     """The part of a keeper that pulls flex work, and so must hear what is wanted now.
 
     What it runs is told with its engines, and never as a load: a gateway's request waits for no
@@ -190,9 +192,9 @@ class KeeperExchange(Exchange):
         self,
         identity: Identity,
         cell: CellKey,
-        settings: Settings,
+        settings: SignalsSettings,
         clock: Clock,
-        router: Router,
+        router: LoadRouter,
         engines: Engines,
     ) -> None:
         super().__init__(identity, cell, settings, clock, router)
@@ -212,7 +214,7 @@ class Announcer:
         self,
         identity: Identity,
         cell: CellKey,
-        settings: Settings,
+        settings: SignalsSettings,
         clock: Clock,
         engines: Engines,
     ) -> None:

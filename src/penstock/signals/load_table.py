@@ -15,7 +15,7 @@ from typing import Final
 from penstock.records.host_load import HostLoad, HostTable
 from penstock.records.replica import ReplicaId
 from penstock.signals.row_directory import NO_ROW, RowDirectory
-from penstock.signals.settings import Settings
+from penstock.signals.settings import SignalsSettings
 from penstock.signals.table_file import SLOT_WORDS, Form, TableFile
 
 # Rows are said to be in use so many times in the time after which they would be given away.
@@ -27,7 +27,7 @@ _SLOT: Final = struct.Struct("<7d")
 logger = logging.getLogger(__name__)
 
 
-def open_table(settings: Settings, now: float) -> "LoadTable | None":
+def open_table(settings: SignalsSettings, now: float) -> "LoadTable | None":
     """This worker's place in the host's table; None, and said, if it must do without."""
     if settings.transport == "off":
         return None
@@ -43,8 +43,6 @@ def open_table(settings: Settings, now: float) -> "LoadTable | None":
 class _Seen:
     """Where the other workers' slots of a replica are, what was in them, and the sum of that."""
 
-    __slots__ = ("data", "load", "span")
-
     def __init__(self, span: slice) -> None:
         self.span = span
         self.data = b""
@@ -54,7 +52,7 @@ class _Seen:
 class LoadTable(HostTable):
     """One worker's column. `beat` several times a second, or the others will not count it."""
 
-    def __init__(self, file: TableFile, settings: Settings, now: float) -> None:
+    def __init__(self, file: TableFile, settings: SignalsSettings, now: float) -> None:
         self.host = file.host
         self.column = file.column
         # How often a replica had no row, or a sum of slots was no sum of loads.

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from penstock.signals.counts import Counts, Drop
-from penstock.signals.settings import Settings
+from penstock.signals.counts import Drop, SignalCounts
+from penstock.signals.settings import SignalsSettings
 
 # Messages that are read before others get their turn in the loop.
 _READ_AT_ONCE: Final = 64
@@ -26,7 +26,9 @@ logger = logging.getLogger(__name__)
 class LocalSockets:
     """Tells everybody whose socket is in the folder. `cell` keeps other installations' apart."""
 
-    def __init__(self, settings: Settings, cell: str, sender: int, counts: Counts) -> None:
+    def __init__(
+        self, settings: SignalsSettings, cell: str, sender: int, counts: SignalCounts
+    ) -> None:
         self.is_up = False
         self._folder = Path(settings.folder)
         self._path = self._folder / f"{cell:.8}-{sender:016x}.sock"

@@ -18,13 +18,13 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-from penstock.signals.counts import Counts, Drop
-from penstock.signals.settings import Settings
+from penstock.signals.counts import Drop, SignalCounts
+from penstock.signals.settings import SignalsSettings
 
 logger = logging.getLogger(__name__)
 
 
-async def find_problem(settings: Settings) -> str:
+async def find_problem(settings: SignalsSettings) -> str:
     """Connect and disconnect, within `nats_connect_seconds`: what went wrong, or empty."""
     client = Client()
     causes: list[Exception] = []
@@ -46,7 +46,7 @@ async def find_problem(settings: Settings) -> str:
 class NatsLine:
     """One connection at a time. `is_up` while it stands."""
 
-    def __init__(self, settings: Settings, mark: str, counts: Counts) -> None:
+    def __init__(self, settings: SignalsSettings, mark: str, counts: SignalCounts) -> None:
         self.is_up = False
         self._settings = settings
         # A hash of the cell's mark: a subject is seen by whoever may look at the server.
@@ -123,7 +123,7 @@ class NatsLine:
         self._is_missed = True
 
 
-def _options(settings: Settings) -> dict[str, Any]:
+def _options(settings: SignalsSettings) -> dict[str, Any]:
     options: dict[str, Any] = {
         "servers": [url.strip() for url in settings.nats_url.split(",")],
         "error_cb": _ignore,
@@ -152,7 +152,7 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _tls(settings: Settings) -> ssl.SSLContext:
+def _tls(settings: SignalsSettings) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=settings.nats_ca_file or None)
     if settings.nats_certificate_file:
         context.load_cert_chain(settings.nats_certificate_file)

@@ -8,7 +8,7 @@ import enum
 
 from penstock.records.signal import PeerState, SentPrompt, Signal
 from penstock.signals.counts import Drop
-from penstock.signals.settings import Settings
+from penstock.signals.settings import SignalsSettings
 
 
 class _Standing(enum.Enum):
@@ -31,7 +31,7 @@ class _Peer:
 class Peers:
     """Everybody but `own` whose messages arrive here; at most `peers_max` of them."""
 
-    def __init__(self, own: int, settings: Settings) -> None:
+    def __init__(self, own: int, settings: SignalsSettings) -> None:
         self._own = own
         self._silence_seconds = settings.silence_seconds
         self._memory_seconds = settings.memory_seconds

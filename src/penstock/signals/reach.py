@@ -4,7 +4,7 @@ import logging
 from collections.abc import Collection
 from typing import Final
 
-from penstock.signals.settings import Settings
+from penstock.signals.settings import SignalsSettings
 
 # A connection that is made within this time was never a problem.
 _STEADY_SECONDS: Final = 3.0
@@ -13,7 +13,7 @@ ADVICE: Final = 'Set signals.transport = "nats" and signals.nats_url on every ho
 logger = logging.getLogger(__name__)
 
 
-def reach_problem(settings: Settings, hosts: int, *, is_up: bool) -> str:
+def reach_problem(settings: SignalsSettings, hosts: int, *, is_up: bool) -> str:
     """Why the hosts do not hear each other; empty if they do, or if there is only one.
 
     `is_up`: whether the transport that reaches furthest is connected.
@@ -28,7 +28,7 @@ def reach_problem(settings: Settings, hosts: int, *, is_up: bool) -> str:
 class Reach:
     """Logs once for each change; `problem` is what holds now, empty if all is well."""
 
-    def __init__(self, settings: Settings, own_host: str) -> None:
+    def __init__(self, settings: SignalsSettings, own_host: str) -> None:
         self._settings = settings
         self._own_host = own_host
         self._seen = ""

@@ -12,7 +12,7 @@ _PATH_BYTES_MAX: Final = 107
 _NAME_BYTES: Final = len("/01234567-0123456789abcdef.sock")
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class SignalsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """With the defaults the workers of one host hear each other; several hosts need NATS."""
 
     # `local`: workers of one host; `nats`: several hosts; `off`: each routes as if all were silent.

@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from penstock.clock import Clock
-from penstock.records.signal import Batch, EngineClaim, LoadClaim, SentPrompt, Signal
-from penstock.signals.counts import Counts
+from penstock.records.signal import EngineClaim, LoadClaim, SentPrompt, Signal, SignalBatch
+from penstock.signals.counts import SignalCounts
 from penstock.signals.envelope import Envelope
 from penstock.signals.identity import Identity
 
@@ -25,14 +25,14 @@ class Speaker:
     """`say` returns the next message, sealed. Numbers grow across restarts: they are wall time."""
 
     def __init__(
-        self, identity: Identity, envelope: Envelope, clock: Clock, counts: Counts
+        self, identity: Identity, envelope: Envelope, clock: Clock, counts: SignalCounts
     ) -> None:
         self._identity = identity
         self._envelope = envelope
         self._clock = clock
         self._counts = counts
         self._number = 0
-        self._batches: deque[Batch] = deque(maxlen=_TIMES)
+        self._batches: deque[SignalBatch] = deque(maxlen=_TIMES)
         # How many messages more repeat the batches of those before.
         self._repeating = _TIMES
 
@@ -57,8 +57,8 @@ class Speaker:
         """Whether all have the last message. After one that some may lack, the next repeat."""
         self._repeating = max(0, self._repeating - 1) if is_sure else _TIMES
 
-    def _next_batches(self, number: int, sent: Sequence[SentPrompt]) -> list[Batch]:
-        self._batches.appendleft(Batch(number, list(sent)))
+    def _next_batches(self, number: int, sent: Sequence[SentPrompt]) -> list[SignalBatch]:
+        self._batches.appendleft(SignalBatch(number, list(sent)))
         told = self._batches if self._repeating else [self._batches[0]]
         return [batch for batch in told if batch.sent]
 
@@ -71,7 +71,7 @@ class Speaker:
         number: int,
         *,
         loads: list[LoadClaim] | None = None,
-        batches: list[Batch] | None = None,
+        batches: list[SignalBatch] | None = None,
         engines: list[EngineClaim] | None = None,
         is_last: bool = False,
     ) -> Signal:
@@ -112,18 +112,18 @@ def _shorter(signal: Signal) -> Signal:
     )
 
 
-def _halved(batch: Batch) -> list[Batch]:
+def _halved(batch: SignalBatch) -> list[SignalBatch]:
     """The newer half of the prompts; of a single one, which is long, the first half of its links.
 
     The first links of a prompt are a prompt too, and the part of it that others share.
     """
     sent = batch.sent
     if len(sent) > 1:
-        return [Batch(batch.number, sent[len(sent) // 2 :])]
+        return [SignalBatch(batch.number, sent[len(sent) // 2 :])]
     half = len(sent[0].links) // 2
     if not half:
         return []
     prompt = msgspec.structs.replace(
         sent[0], links=sent[0].links[:half], tokens=sent[0].tokens[:half]
     )
-    return [Batch(batch.number, [prompt])]
+    return [SignalBatch(batch.number, [prompt])]

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from penstock.signals.counts import Counts
+from penstock.signals.counts import SignalCounts
 from penstock.signals.local import LocalSockets
-from penstock.signals.settings import Settings
+from penstock.signals.settings import SignalsSettings
 
 
 class Transport(Protocol):
@@ -22,7 +22,7 @@ class Transport(Protocol):
 
 
 def make_transports(
-    settings: Settings, mark: str, sender: int, counts: Counts
+    settings: SignalsSettings, mark: str, sender: int, counts: SignalCounts
 ) -> tuple[Transport, ...]:
     """The one that reaches furthest comes last.
 

@@ -8,13 +8,13 @@ from penstock.store.migrate import migrate, pending
 from penstock.store.objects import Objects
 from penstock.store.pool import Store, Transaction
 from penstock.store.queries import read_queries
-from penstock.store.settings import Settings
+from penstock.store.settings import StoreSettings
 
 __all__ = [
     "HeldLock",
     "Objects",
-    "Settings",
     "Store",
+    "StoreSettings",
     "Transaction",
     "migrate",
     "pending",

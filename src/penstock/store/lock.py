@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import psycopg
 
 from penstock.store.connection import Connection, naming_failures, severed_after
-from penstock.store.settings import Settings
+from penstock.store.settings import StoreSettings
 
 
 class HeldLock:
@@ -36,7 +36,7 @@ class HeldLock:
 
 
 @asynccontextmanager
-async def hold(dsn: str, name: str, settings: Settings) -> AsyncIterator[HeldLock]:
+async def hold(dsn: str, name: str, settings: StoreSettings) -> AsyncIterator[HeldLock]:
     """Wait for the lock, hold it for the block, let it go. StoreUnavailable if Postgres is away."""
     with naming_failures():
         connection = await psycopg.AsyncConnection.connect(dsn, autocommit=True)

@@ -15,7 +15,7 @@ from obstore.exceptions import BaseError
 from obstore.store import LocalStore, S3Store
 
 from penstock.errors import NotFound, StoreUnavailable
-from penstock.store.settings import Settings
+from penstock.store.settings import StoreSettings
 
 if TYPE_CHECKING:
     from obstore.store import S3Config
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 class ObjectClient:
     """What `Objects` does, method by method. Made at once, whether S3 answers or not."""
 
-    def __init__(self, settings: Settings, folder: Path | None) -> None:
+    def __init__(self, settings: StoreSettings, folder: Path | None) -> None:
         self._settings = settings
         self._folder = folder
         self._store: LocalStore | S3Store
@@ -88,7 +88,7 @@ class ObjectClient:
                 await asyncio.to_thread(_clear, self._folder / name)
 
 
-def _bucket(settings: Settings) -> S3Store:
+def _bucket(settings: StoreSettings) -> S3Store:
     url = urlsplit(settings.objects_url)
     seconds = timedelta(seconds=settings.objects_seconds)
     config: S3Config = {"region": settings.objects_region}

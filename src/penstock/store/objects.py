@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import InvalidRequest, StoreUnavailable
-from penstock.store.settings import Settings
+from penstock.store.settings import StoreSettings
 
 if TYPE_CHECKING:
     from penstock.store.object_client import ObjectClient
@@ -21,7 +21,7 @@ _FILE: Final = "file:"
 class Objects:
     """Whole values by name. Names are `{account}/{owner}/{what}`, so that accounts stay apart."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: StoreSettings) -> None:
         self._settings = settings
         self._client: ObjectClient | None = None
         self._is_open = False

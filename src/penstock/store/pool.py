@@ -16,7 +16,7 @@ from penstock.errors import StoreUnavailable
 from penstock.store.connection import Connection, complete_dsn, naming_failures, severed_after
 from penstock.store.copying import PieceWriter, in_pieces
 from penstock.store.lock import HeldLock, hold
-from penstock.store.settings import Settings
+from penstock.store.settings import StoreSettings
 
 Row = tuple[Any, ...]
 
@@ -57,7 +57,7 @@ class Transaction:
 class Store:
     """A process's connections to one Postgres."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: StoreSettings) -> None:
         assert settings.dsn, "the store needs a dsn; an empty one is for `penstock up` to fill in"
         self._settings = settings
         self._dsn = complete_dsn(settings.dsn, connect_seconds=settings.connect_seconds)

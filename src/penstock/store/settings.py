@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Every wait has an end; it is one of these."""
 
     # Where Postgres is (a libpq URI or key=value string); empty means the embedded one.

@@ -16,13 +16,11 @@ from penstock.telemetry.metrics import (
     Row,
     Snapshot,
 )
-from penstock.telemetry.session_growth import Turns
+from penstock.telemetry.session_growth import SessionGrowth
 
 
 class Buckets:
     """A histogram: counts per bucket (the last one is everything above), and the sum."""
-
-    __slots__ = ("_bounds", "counts", "sum")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = bounds
@@ -45,12 +43,6 @@ class Buckets:
 
 class ModelCounters:
     """The numbers of one model and account."""
-
-    __slots__ = (
-        "account", "cached_tokens", "charged_nanousd", "client_retries", "errors", "first_token",
-        "in_flight", "model", "outcomes", "output_token", "output_tokens", "prompt_tokens",
-        "retries", "turn_growth", "turn_tokens",
-    )  # fmt: skip
 
     def __init__(self, model: str, account: str) -> None:
         self.model = model
@@ -91,8 +83,6 @@ class ModelCounters:
 
 class LabelCounters:
     """The numbers of one of an account's own labels: a workflow, or a prompt family."""
-
-    __slots__ = ("account", "cached_tokens", "first_token", "label", "prompt_tokens")
 
     def __init__(self, account: str, label: str) -> None:
         self.account = account
@@ -150,7 +140,7 @@ class Metrics:
         self._label_pairs_max = label_pairs_max
         self.workflows = Labels(label_pairs_max, labels_per_account_max)
         self.families = Labels(label_pairs_max, labels_per_account_max)
-        self.turns = Turns(label_pairs_max)
+        self.turns = SessionGrowth(label_pairs_max)
 
     def of(self, model: str, account: str) -> ModelCounters:
         counters = self._counters.get((model, account))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from penstock.telemetry.log_writer import LogWriter, standard_error
-from penstock.telemetry.settings import Settings
+from penstock.telemetry.settings import TelemetrySettings
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "color_message"}
 
@@ -15,19 +15,19 @@ _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime
 _FLUSH_SECONDS = 1.0
 
 
-def set_up(settings: Settings) -> None:
+def set_up(settings: TelemetrySettings) -> None:
     """Send all log lines of this process to standard error, for commands that end soon."""
     _install(logging.StreamHandler(sys.stderr), settings)
 
 
-def set_up_service(settings: Settings) -> LogWriter:
+def set_up_service(settings: TelemetrySettings) -> LogWriter:
     """Send all log lines to standard error by a thread, for processes that must never block."""
     writer = LogWriter(standard_error(), settings.log_buffer_bytes)
     _install(WrittenLines(writer), settings)
     return writer
 
 
-def _install(handler: logging.Handler, settings: Settings) -> None:
+def _install(handler: logging.Handler, settings: TelemetrySettings) -> None:
     handler.setFormatter(JsonLines() if settings.log_format == "json" else TextLines())
     root = logging.getLogger()
     for before in root.handlers:

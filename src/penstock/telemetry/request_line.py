@@ -99,8 +99,6 @@ class RequestLines:
 class _Field:
     """A field whose values come again and again: each is encoded once, and kept for a while."""
 
-    __slots__ = ("_known", "_name")
-
     def __init__(self, name: bytes) -> None:
         self._name = name
         self._known: dict[str, bytes] = {}

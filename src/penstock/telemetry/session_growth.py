@@ -1,7 +1,7 @@
 """How a session's prompt grows from turn to turn. Remembers the last turn of recent sessions."""
 
 
-class Turns:
+class SessionGrowth:
     """The prompt tokens of each session's last turn, of about so many sessions.
 
     In two halves: when the newer one is full it becomes the older one, and what was in that and was

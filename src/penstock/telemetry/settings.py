@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TelemetrySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Log and metrics."""
 
     # The least level that is logged.

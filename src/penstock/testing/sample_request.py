@@ -12,11 +12,12 @@ from penstock.records.request import (
     RequestTerms,
 )
 
-_PARTS = {
-    "labels": RequestLabels,
-    "terms": RequestTerms,
-    "prompt": RequestPrompt,
-    "placement": RequestPlacement,
+# One of each part, to know its fields by.
+_PARTS: dict[str, Any] = {
+    "labels": RequestLabels(),
+    "terms": RequestTerms(),
+    "prompt": RequestPrompt(body={}, is_stream=False, cache_salt=""),
+    "placement": RequestPlacement(),
 }
 
 
@@ -24,7 +25,7 @@ def sample_request(**fields: Any) -> InferenceRequest:  # noqa: ANN401 - the rec
     """A request with these fields, each in its part; a model must be among them."""
     given: dict[str, Any] = {"body": {}, "is_stream": False, "cache_salt": "", **fields}
     parts = {
-        name: part(**{field: given.pop(field) for field in dir(part) if field in given})
+        name: type(part)(**{field: given.pop(field) for field in dir(part) if field in given})
         for name, part in _PARTS.items()
     }
     names = {"id": RequestId("1"), "account": AccountId("a"), "key": KeyId("k"), **given}

@@ -7,22 +7,22 @@ import msgspec
 from penstock.records.request import Api
 from penstock.records.usage import Usage
 from penstock.wire.usage_shapes import (
-    Answer,
+    CountedAnswer,
+    CountedMessage,
+    CountedMessagesUsage,
+    CountedResponse,
+    CountedResponsesUsage,
     DeltaEvent,
     Details,
-    Message,
     MessageStart,
-    MessagesUsage,
-    Response,
     ResponseEvent,
-    ResponsesUsage,
     WireUsage,
 )
 
 _usage_decoder: Final = msgspec.json.Decoder(WireUsage)
-_answer_decoder: Final = msgspec.json.Decoder(Answer)
-_message_decoder: Final = msgspec.json.Decoder(Message)
-_response_decoder: Final = msgspec.json.Decoder(Response)
+_answer_decoder: Final = msgspec.json.Decoder(CountedAnswer)
+_message_decoder: Final = msgspec.json.Decoder(CountedMessage)
+_response_decoder: Final = msgspec.json.Decoder(CountedResponse)
 _response_event_decoder: Final = msgspec.json.Decoder(ResponseEvent)
 _message_start_decoder: Final = msgspec.json.Decoder(MessageStart)
 _delta_decoder: Final = msgspec.json.Decoder(DeltaEvent)
@@ -109,11 +109,11 @@ def _counts(
     return Usage(prompt, completion, cached, is_estimated=is_estimated)
 
 
-def _counts_of_response(wire: ResponsesUsage) -> Usage:
+def _counts_of_response(wire: CountedResponsesUsage) -> Usage:
     return _counts(wire.input_tokens, wire.output_tokens, wire.input_tokens_details)
 
 
-def _counts_of_message(wire: MessagesUsage) -> Usage:
+def _counts_of_message(wire: CountedMessagesUsage) -> Usage:
     cached = wire.cache_read_input_tokens
     prompt = wire.input_tokens + (wire.cache_creation_input_tokens or 0) + (cached or 0)
     return Usage(prompt, wire.output_tokens, cached)

@@ -96,8 +96,6 @@ def write_fields(fields: Fields) -> bytes:
 class Field(Generic[T]):
     """A field that we read ourselves, strictly: vLLM takes `stream: 1`, we answer 400."""
 
-    __slots__ = ("_decoder", "_default", "name")
-
     def __init__(self, name: str, decoder: msgspec.json.Decoder[T], default: T) -> None:
         self.name = name
         self._decoder = decoder

@@ -31,7 +31,7 @@ class WireUsage(msgspec.Struct, omit_defaults=True, gc=False):
     is_estimated: bool = msgspec.field(default=False, name="penstock_estimated")
 
 
-class ResponsesUsage(msgspec.Struct, gc=False):
+class CountedResponsesUsage(msgspec.Struct, gc=False):
     """Responses' names for the same."""
 
     input_tokens: _Count = 0
@@ -39,7 +39,7 @@ class ResponsesUsage(msgspec.Struct, gc=False):
     input_tokens_details: Details | None = None
 
 
-class MessagesUsage(msgspec.Struct, gc=False):
+class CountedMessagesUsage(msgspec.Struct, gc=False):
     """Messages' names; here the prompt comes in three parts, told apart by what the cache did."""
 
     input_tokens: _Count = 0
@@ -48,34 +48,34 @@ class MessagesUsage(msgspec.Struct, gc=False):
     cache_read_input_tokens: _Count | None = None
 
 
-class Answer(msgspec.Struct, gc=False):
+class CountedAnswer(msgspec.Struct, gc=False):
     """Of chat, completions and embeddings."""
 
     usage: WireUsage | None = None
 
 
-class Response(msgspec.Struct, gc=False):
+class CountedResponse(msgspec.Struct, gc=False):
     """Of Responses."""
 
-    usage: ResponsesUsage | None = None
+    usage: CountedResponsesUsage | None = None
 
 
-class Message(msgspec.Struct, gc=False):
+class CountedMessage(msgspec.Struct, gc=False):
     """Of Messages."""
 
-    usage: MessagesUsage | None = None
+    usage: CountedMessagesUsage | None = None
 
 
 class ResponseEvent(msgspec.Struct, gc=False):
     """The last event of a Responses stream."""
 
-    response: Response
+    response: CountedResponse
 
 
 class MessageStart(msgspec.Struct, gc=False):
     """The first event of a Messages stream."""
 
-    message: Message
+    message: CountedMessage
 
 
 class MessageDelta(msgspec.Struct, gc=False):

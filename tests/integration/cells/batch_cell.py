@@ -9,7 +9,7 @@ from openai.types import Batch
 from tests.integration.cells.gateway_cell import CHAT, PAIR, Cell
 from tests.integration.cells.gateway_process import eventually
 
-from penstock.queue import Claim, Queue, Settings
+from penstock.queue import Claim, Queue, QueueSettings
 from penstock.records.job import ClaimedJob, JobEnd, JobFailure
 from penstock.records.model import ModelId
 from penstock.store import Store
@@ -80,7 +80,7 @@ def lines_in(client: openai.OpenAI, file: str | None) -> list[dict[str, Any]]:
 
 def _runner(count: int, models: tuple[str, ...]) -> Callable[[Store], Awaitable[int]]:
     async def run(store: Store) -> int:
-        queue, done = Queue(Settings()), 0
+        queue, done = Queue(QueueSettings()), 0
         for model in models:
             want = Claim(ModelId(model), min(count, 1000), "test", 60)
             while done < count:

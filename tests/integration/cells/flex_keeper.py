@@ -19,25 +19,21 @@ from penstock.app import keeper_parts
 from penstock.app.station import Station
 from penstock.clock import SystemClock, new_id
 from penstock.config import Config
-from penstock.fleet.settings import Settings as FleetSettings
-from penstock.fleet.settings import WantedReplicas
+from penstock.fleet.settings import FleetSettings, WantedReplicas
 from penstock.jobs.large_values import LargeValues
 from penstock.jobs.submission import DeskRooms, JobDesk
-from penstock.metering import Settings as MeteringSettings
+from penstock.metering import MeteringSettings
 from penstock.policy import AccountBook, KeyBook, cell_mark, read_cell_secret, signal_key
-from penstock.puller.settings import Settings
-from penstock.queue import Batches, FlexControl, Queue
-from penstock.queue import Settings as QueueSettings
+from penstock.puller.settings import PullerSettings
+from penstock.queue import Batches, FlexControl, Queue, QueueSettings
 from penstock.records.account import AccountId, KeyId, Role
 from penstock.records.job import Door, Job, JobId, JobState, NewJob, Submission, Ticket
 from penstock.records.model import ModelId
 from penstock.records.price import Price
 from penstock.records.signal import LoadClaim, PeerState, SentPrompt, Signal
-from penstock.serving.settings import Settings as ServingSettings
-from penstock.signals import CellKey, Exchange, worker_identity
-from penstock.signals import Settings as SignalsSettings
-from penstock.store import Objects, Store
-from penstock.store import Settings as StoreSettings
+from penstock.serving.settings import ServingSettings
+from penstock.signals import CellKey, GossipLoops, SignalsSettings, worker_identity
+from penstock.store import Objects, Store, StoreSettings
 from penstock.testing import ScriptedEngine
 
 MODEL = ModelId("@cf/test/flex")
@@ -54,7 +50,9 @@ output_nanousd_per_mtok = 3_000_000_000
 served_name = "scripted"
 command = ["engine", "--port", "{{port}}"]
 """
-_QUICK = Settings(lease_seconds=3.0, control_seconds=0.2, drain_seconds=5.0, restart_seconds=0.5)
+_QUICK = PullerSettings(
+    lease_seconds=3.0, control_seconds=0.2, drain_seconds=5.0, restart_seconds=0.5
+)
 
 
 class Claimed(msgspec.Struct, frozen=True):
@@ -198,7 +196,7 @@ class FlexCell:
         async with self.store.transaction() as transaction:
             secret = await read_cell_secret(transaction)
         cell = CellKey(cell_mark(secret), signal_key(secret))
-        exchange = Exchange(worker_identity(None), cell, config.signals, SystemClock(), live)
+        exchange = GossipLoops(worker_identity(None), cell, config.signals, SystemClock(), live)
         async with asyncio.TaskGroup() as group:
             speaking = group.create_task(exchange.run())
             yield live

@@ -24,8 +24,7 @@ from penstock.policy import AccountBook, KeyBook
 from penstock.records.account import Role
 from penstock.records.model import ModelId
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
-from penstock.store import Settings as StoreSettings
-from penstock.store import Store
+from penstock.store import Store, StoreSettings
 from penstock.testing import ScriptedEngine
 
 SERVED = "scripted"

@@ -2,7 +2,7 @@
 
 from tests.integration.cells.gateway_cell import Cell
 
-from penstock.events import Settings
+from penstock.events import EventsSettings
 from penstock.events.relay import Relay
 from penstock.ingress.pages.subscription_pages import failure_numbers
 from penstock.queue import outbox
@@ -18,6 +18,6 @@ def happen(cell: Cell, account: str, kind: str, *ids: str) -> None:
             async with store.transaction() as transaction:
                 event = outbox.NewEvent(AccountId(account), kind, {"id": each})
                 await outbox.add(transaction, [event])
-            await Relay(store, Settings(), failure_numbers).step()
+            await Relay(store, EventsSettings(), failure_numbers).step()
 
     cell.run(tell)

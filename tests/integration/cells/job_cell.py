@@ -14,16 +14,15 @@ from penstock.clock import SystemClock, new_id, timestamp_of
 from penstock.jobs.large_values import LargeValues
 from penstock.jobs.submission import DeskRooms, JobDesk, new_job, to_request
 from penstock.metering import Ledger, Metering
-from penstock.puller.complete import Completion, CompletionRooms, complete
+from penstock.puller.complete import CompletionRooms, JobCompletion, complete
 from penstock.queue import Batches, Claim, Finished, Queue, Submitted
 from penstock.records.account import AccountId
 from penstock.records.job import ClaimedJob, Door, JobFailure, JobId, NewJob, Submission
 from penstock.records.price import Tier
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd, RequestId
 from penstock.records.usage import Usage
-from penstock.serving.settings import Settings
-from penstock.store import Objects, Store
-from penstock.store import Settings as StoreSettings
+from penstock.serving.settings import ServingSettings
+from penstock.store import Objects, Store, StoreSettings
 from penstock.testing.sample_request import sample_request
 
 ANSWER = b'{"choices":[]}'
@@ -64,8 +63,8 @@ class JobCell:
         self.store = store
         settings = StoreSettings(dsn="unused", objects_url=f"file:{folder / 'objects'}")
         self.objects = Objects(settings)
-        self.queue = Queue(queue.Settings(**bounds))
-        values = LargeValues(self.objects, Settings(objects_above_bytes=1000))
+        self.queue = Queue(queue.QueueSettings(**bounds))
+        values = LargeValues(self.objects, ServingSettings(objects_above_bytes=1000))
         self.batches = Batches()
         rooms = DeskRooms(store, self.queue, self.batches, values)
         self.desk = JobDesk(rooms, SETTINGS, SystemClock())
@@ -115,14 +114,14 @@ class JobCell:
     async def succeed(
         self, *jobs: ClaimedJob, result: bytes = ANSWER, usage: Usage | None = USED
     ) -> Finished:
-        done = [Completion(job, await self.run(job, usage), result) for job in jobs]
+        done = [JobCompletion(job, await self.run(job, usage), result) for job in jobs]
         return await self.complete(done)
 
     async def fail(self, *jobs: ClaimedJob) -> Finished:
-        done = [Completion(job, await self.run(job), failure=FAILURE) for job in jobs]
+        done = [JobCompletion(job, await self.run(job), failure=FAILURE) for job in jobs]
         return await self.complete(done)
 
-    async def complete(self, completions: Sequence[Completion]) -> Finished:
+    async def complete(self, completions: Sequence[JobCompletion]) -> Finished:
         return await complete(self.rooms, completions)
 
     async def drain(self) -> None:

@@ -10,15 +10,13 @@ import httpx
 from tests.integration.cells.gateway_cell import CHAT, NATIVE, SERVED, THINKER, Cell
 
 from penstock.jobs.large_values import LargeValues
-from penstock.queue import Claim, Queue
-from penstock.queue import Settings as QueueSettings
+from penstock.queue import Claim, Queue, QueueSettings
 from penstock.records.job import ClaimedJob, JobEnd, JobFailure
 from penstock.records.model import ModelId
 from penstock.records.price import Price, cost_nanousd
 from penstock.records.usage import Usage
-from penstock.serving.settings import Settings as ServingSettings
-from penstock.store import Objects, Store
-from penstock.store import Settings as StoreSettings
+from penstock.serving.settings import ServingSettings
+from penstock.store import Objects, Store, StoreSettings
 
 _MODELS = (CHAT, NATIVE, THINKER)
 _POLL_SECONDS = 0.02

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from penstock.admission import LimitBook, Limits, Settings
+from penstock.admission import AdmissionSettings, LimitBook, Limits
 from penstock.clock import SystemClock, new_id, timestamp_of
 from penstock.errors import StoreUnavailable
 from penstock.policy import AccountBook
@@ -16,7 +16,7 @@ from penstock.records.request import InferenceRequest, RequestId
 from penstock.store import Store
 from penstock.testing.sample_request import sample_request
 
-SETTINGS = Settings(
+SETTINGS = AdmissionSettings(
     limits_refresh_seconds=0.1,
     lease_return_seconds=0.3,
     pots_survey_seconds=0.1,
@@ -70,7 +70,7 @@ def a_limit(amount: int, measure: Measure = Measure.TOKENS, **fields: object) ->
 
 
 @asynccontextmanager
-async def working(store: Store, settings: Settings = SETTINGS) -> AsyncIterator[Limits]:
+async def working(store: Store, settings: AdmissionSettings = SETTINGS) -> AsyncIterator[Limits]:
     """One worker's limits with their loop running; its leases are left as they are at the end."""
     limits = Limits(store, SystemClock(), settings, new_id())
     await limits.load()

@@ -9,7 +9,7 @@ from typing import Any
 from tests.unit.metering.journal_files import PRICE, SMALL, ask, picked
 
 from penstock.clock import new_id
-from penstock.metering import Drain, Journal, Ledger, Refusals, Settings
+from penstock.metering import Drain, Journal, Ledger, MeteringSettings, Refusals
 from penstock.metering.bill import Bill
 from penstock.metering.journal_reader import Row
 from penstock.metering.ledger_line import closing, opening
@@ -62,7 +62,7 @@ def line(**facts: Any) -> Row:
 class Worker:
     """A worker's journal and drain, without the rest of it."""
 
-    def __init__(self, store: Store, folder: Path, settings: Settings = SMALL) -> None:
+    def __init__(self, store: Store, folder: Path, settings: MeteringSettings = SMALL) -> None:
         self.journal = Journal(folder, new_id(), settings)
         self.refusals = Refusals(store, settings.refusals_max)
         self.released: list[str] = []

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import LiteralString
 
 from penstock.clock import SystemClock, new_id
-from penstock.queue import Claim, Finished, Queue, Settings, Submitted
+from penstock.queue import Claim, Finished, Queue, QueueSettings, Submitted
 from penstock.records.account import AccountId, KeyId
 from penstock.records.job import (
     BatchId,
@@ -47,9 +47,9 @@ def opening_with(opening: int) -> NewJob:
 class Work:
     """The queue with a transaction around each call."""
 
-    def __init__(self, store: Store, settings: Settings | None = None) -> None:
+    def __init__(self, store: Store, settings: QueueSettings | None = None) -> None:
         self.store = store
-        self.queue = Queue(settings or Settings())
+        self.queue = Queue(settings or QueueSettings())
 
     async def submit(
         self,

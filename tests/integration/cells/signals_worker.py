@@ -16,7 +16,7 @@ from penstock.clock import SystemClock
 from penstock.records.host_load import HostLoad
 from penstock.records.replica import ReplicaId
 from penstock.records.signal import LoadClaim, PeerState, SentPrompt, Signal
-from penstock.signals import CellKey, Exchange, Settings, open_table, worker_identity
+from penstock.signals import CellKey, GossipLoops, SignalsSettings, open_table, worker_identity
 
 CELL = CellKey("0123456789abcdef" * 4, b"k" * 32)
 REPLICA = ReplicaId("replica")
@@ -61,13 +61,13 @@ class Listener:
 class Worker:
     """One exchange on this loop, with its column of the table."""
 
-    def __init__(self, settings: Settings, cell: CellKey = CELL) -> None:
+    def __init__(self, settings: SignalsSettings, cell: CellKey = CELL) -> None:
         clock = SystemClock()
         self.settings = settings
         self.table = open_table(settings, clock.monotonic())
         self.identity = worker_identity(self.table)
         self.listener = Listener()
-        self.exchange = Exchange(self.identity, cell, settings, clock, self.listener, self.table)
+        self.exchange = GossipLoops(self.identity, cell, settings, clock, self.listener, self.table)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Self]:
@@ -89,7 +89,7 @@ class Worker:
 class WorkerProcess:
     """The same in a process of its own, ended by the pid it was started with."""
 
-    def __init__(self, settings: Settings, task: str = "speak") -> None:
+    def __init__(self, settings: SignalsSettings, task: str = "speak") -> None:
         command = [sys.executable, __file__, msgspec.json.encode(settings).decode(), task]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
         self.pid = self._process.pid
@@ -112,7 +112,7 @@ async def eventually(is_so: Callable[[], bool], seconds: float = 10.0) -> float:
     return time.monotonic() - start
 
 
-async def main(settings: Settings) -> None:
+async def main(settings: SignalsSettings) -> None:
     """Claim some load, by table and by message, until the end."""
     worker = Worker(settings)
     worker.listener.loads = [LoadClaim(REPLICA, 1000, 300, 0.5, 0.5, 2, 1, 5000)]
@@ -124,7 +124,7 @@ async def main(settings: Settings) -> None:
         await ended.wait()
 
 
-def hammer(settings: Settings) -> None:
+def hammer(settings: SignalsSettings) -> None:
     """Write to the table as fast as it goes, until killed."""
     table = open_table(settings, time.monotonic())
     assert table is not None
@@ -136,7 +136,7 @@ def hammer(settings: Settings) -> None:
 
 
 if __name__ == "__main__":
-    read = msgspec.json.decode(sys.argv[1], type=Settings)
+    read = msgspec.json.decode(sys.argv[1], type=SignalsSettings)
     if sys.argv[2] == "hammer":
         hammer(read)
     asyncio.run(main(read))

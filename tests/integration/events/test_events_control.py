@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.integration.cells.webhook_receiver import Received, receiving
 
-from penstock.app.control import Control
+from penstock.app.control import ControlLoops
 from penstock.clock import SystemClock, new_id
 from penstock.config import Config
 from penstock.events import EndpointBook, NewEndpoint, Shape, WebhookSettings
@@ -18,8 +18,7 @@ from penstock.queue import Batches, NewBatch
 from penstock.records.account import AccountId, KeyId
 from penstock.records.job import BatchId, Door
 from penstock.records.model import ModelId
-from penstock.store import Settings as StoreSettings
-from penstock.store import Store
+from penstock.store import Store, StoreSettings
 
 MODEL = "@cf/test/chat"
 WEBHOOKS = WebhookSettings(allowed_networks=("127.0.0.0/8",), poll_seconds=0.02)
@@ -30,7 +29,7 @@ async def leading(store: Store, dsn: str, folder: Path) -> AsyncIterator[None]:
     settings = StoreSettings(
         dsn=dsn, lock_poll_seconds=0.05, lock_ping_seconds=0.1, objects_url=f"file:{folder}"
     )
-    control = Control(Config(store=settings, webhooks=WEBHOOKS), store, SystemClock())
+    control = ControlLoops(Config(store=settings, webhooks=WEBHOOKS), store, SystemClock())
     async with asyncio.TaskGroup() as group:
         running = group.create_task(control.run())
         yield

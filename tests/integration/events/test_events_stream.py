@@ -8,19 +8,19 @@ import msgspec
 import pytest
 
 from penstock.errors import OverLimit, Overloaded
-from penstock.events import Feed, Settings
+from penstock.events import EventsSettings, Feed
 from penstock.events.relay import Relay
 from penstock.ingress.pages.subscription_pages import failure_numbers
 from penstock.queue import outbox
 from penstock.records.account import AccountId
 from penstock.store import Store
 
-QUICK = Settings(poll_seconds=0.01, page_rows_max=7, keepalive_seconds=0.2)
+QUICK = EventsSettings(poll_seconds=0.01, page_rows_max=7, keepalive_seconds=0.2)
 MINE, THEIRS = AccountId("mine"), AccountId("theirs")
 
 
 @contextlib.asynccontextmanager
-async def feeding(store: Store, settings: Settings = QUICK) -> AsyncIterator[Feed]:
+async def feeding(store: Store, settings: EventsSettings = QUICK) -> AsyncIterator[Feed]:
     feed = Feed(store, settings)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(feed.run())

@@ -18,9 +18,9 @@ from penstock.events import (
     Endpoint,
     EndpointBook,
     EndpointChange,
+    EventsSettings,
     NewEndpoint,
     Sender,
-    Settings,
     Shape,
     WebhookSettings,
     read_figures,
@@ -80,7 +80,7 @@ async def happen(store: Store, account: AccountId, count: int = 1) -> None:
     ]
     async with store.transaction() as transaction:
         await outbox.add(transaction, events)
-    await Relay(store, Settings(), failure_numbers).step()
+    await Relay(store, EventsSettings(), failure_numbers).step()
 
 
 async def pending(store: Store) -> int:
@@ -340,7 +340,7 @@ async def test_what_was_to_be_delivered_goes_with_its_endpoint_or_its_time(
         await transaction.execute(
             "update events set logged_at = now() - interval '25 hours' where sequence <= 4"
         )
-    dropped = await EventRetention(store, Settings(), QUICK).drop_old()
+    dropped = await EventRetention(store, EventsSettings(), QUICK).drop_old()
     assert dropped == 4 + 2
     assert await pending(store) == 1
 
@@ -351,7 +351,7 @@ async def test_relays_that_race_move_an_event_once(store: Store, account: Accoun
         await outbox.add(
             transaction, [outbox.NewEvent(account, "batch.completed", {"id": "batch_1"})]
         )
-    relays = [Relay(store, Settings(), failure_numbers) for _ in range(4)]
+    relays = [Relay(store, EventsSettings(), failure_numbers) for _ in range(4)]
     moved = await asyncio.gather(*(relay.step() for relay in relays))
     assert sum(moved) == 1
     assert await pending(store) == 1

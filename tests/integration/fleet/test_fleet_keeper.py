@@ -27,11 +27,10 @@ from penstock.fleet.processes import is_running, signal_group, signal_process
 from penstock.fleet.progress import ReplicaProgress
 from penstock.fleet.reconcile import Keeper
 from penstock.fleet.roster import RosterMirror
-from penstock.fleet.settings import Settings, WantedReplicas
+from penstock.fleet.settings import FleetSettings, WantedReplicas
 from penstock.records.model import Family, Model, ModelId, Recipe
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
-from penstock.store import Settings as StoreSettings
-from penstock.store import Store, migrate
+from penstock.store import Store, StoreSettings, migrate
 from penstock.store.embedded import EmbeddedPostgres
 from penstock.testing import ScriptedEngine
 
@@ -49,7 +48,7 @@ _ONE = (WantedReplicas(_M),)
 _GONE = ReplicaState.GONE
 
 
-def _settings(folder: Path, **changes: Any) -> Settings:
+def _settings(folder: Path, **changes: Any) -> FleetSettings:
     quick: dict[str, Any] = {
         "replicas": _ONE,
         "state_folder": str(folder),
@@ -64,7 +63,7 @@ def _settings(folder: Path, **changes: Any) -> Settings:
         "roster_poll_seconds": 0.1,
         "orphan_seconds": 60.0,
     }
-    return Settings(**{**quick, **changes})
+    return FleetSettings(**{**quick, **changes})
 
 
 @pytest.fixture
@@ -91,7 +90,7 @@ def _is_up(state: dict[str, Any]) -> bool:
 class Watched:
     """A keeper that runs, the mirror of a gateway, and all that was said on the way."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: FleetSettings) -> None:
         self.progress: list[ReplicaProgress] = []
         self.keeper = Keeper(settings, _CATALOGUE, store, SystemClock(), on_progress=self.hear)
         self.mirror = RosterMirror(store, SystemClock(), settings)
@@ -110,7 +109,7 @@ class Watched:
 
 @asynccontextmanager
 async def _running(
-    store: Store, settings: Settings, *, stop_replicas: bool = False
+    store: Store, settings: FleetSettings, *, stop_replicas: bool = False
 ) -> AsyncIterator[Watched]:
     watched = Watched(store, settings)
     async with asyncio.TaskGroup() as group:
@@ -133,7 +132,7 @@ async def _until(claim: Callable[[], bool], seconds: float = 20.0) -> None:
 
 
 async def _answers(url: str) -> bool:
-    return await EngineProbe(Settings()).is_healthy(url)
+    return await EngineProbe(FleetSettings()).is_healthy(url)
 
 
 async def _rows(store: Store) -> list[tuple[str, str, str]]:

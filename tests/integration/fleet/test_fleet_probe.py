@@ -12,7 +12,7 @@ import pytest
 
 from penstock.errors import ReplicaUnreachable
 from penstock.fleet.health import EngineProbe
-from penstock.fleet.settings import Settings
+from penstock.fleet.settings import FleetSettings
 from penstock.testing import ScriptedEngine
 
 _MODELS = b'HTTP/1.1 200 OK\r\n\r\n{"data":[{"id":"kimi"},{"id":"lora"}]}'
@@ -38,11 +38,11 @@ async def _server(
 async def test_a_probe_sends_the_key_of_its_url_and_no_other() -> None:
     async with _server(_MODELS) as (port, asked):
         url = f"http://127.0.0.1:{port}/engine"
-        keyed = EngineProbe(Settings(), api_keys={url: "sk-one", "*": "sk-rest"})
+        keyed = EngineProbe(FleetSettings(), api_keys={url: "sk-one", "*": "sk-rest"})
         assert await keyed.served_names(url) == ("kimi", "lora")
         assert asked[-1].startswith(b"GET /engine/v1/models HTTP/1.1\r\n")
         assert b"\r\nauthorization: Bearer sk-one\r\n" in asked[-1]
-        assert await EngineProbe(Settings()).is_healthy(url)
+        assert await EngineProbe(FleetSettings()).is_healthy(url)
         assert b"authorization" not in asked[-1]
 
 
@@ -53,13 +53,13 @@ async def test_a_probe_sends_the_key_of_its_url_and_no_other() -> None:
 async def test_a_server_that_names_no_models_is_unreachable(answer: bytes) -> None:
     async with _server(answer) as (port, _):
         with pytest.raises(ReplicaUnreachable):
-            await EngineProbe(Settings()).served_names(f"http://127.0.0.1:{port}")
+            await EngineProbe(FleetSettings()).served_names(f"http://127.0.0.1:{port}")
 
 
 async def test_a_probe_gives_up_on_a_server_that_hangs() -> None:
     with ScriptedEngine(model="m") as engine:
         engine.control(health_delay=30)
-        probe = EngineProbe(Settings(health_timeout_seconds=0.2))
+        probe = EngineProbe(FleetSettings(health_timeout_seconds=0.2))
         began = time.monotonic()
         assert not await probe.is_healthy(engine.url)
         assert time.monotonic() - began < 2
@@ -86,6 +86,6 @@ async def test_https_is_spoken_to_servers_whose_authority_is_known(certificate: 
     tls.load_cert_chain(certificate)
     async with _server(_MODELS, tls) as (port, _):
         url = f"https://127.0.0.1:{port}"
-        trusting = EngineProbe(Settings(), ca_file=str(certificate))
+        trusting = EngineProbe(FleetSettings(), ca_file=str(certificate))
         assert await trusting.served_names(url) == ("kimi", "lora")
-        assert not await EngineProbe(Settings()).is_healthy(url)
+        assert not await EngineProbe(FleetSettings()).is_healthy(url)

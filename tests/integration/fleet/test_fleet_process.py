@@ -18,10 +18,10 @@ from penstock.errors import NoReplica
 from penstock.fleet.health import EngineProbe
 from penstock.fleet.intent import Phase, Want
 from penstock.fleet.processes import is_running, signal_group, signal_process
-from penstock.fleet.providers import Seen
+from penstock.fleet.providers import SeenProcess
 from penstock.fleet.providers.process import ProcessProvider
 from penstock.fleet.replica_files import ReplicaFile, StateFolder
-from penstock.fleet.settings import Settings
+from penstock.fleet.settings import FleetSettings
 from penstock.records.model import ModelId, Recipe
 from penstock.records.replica import ReplicaId
 
@@ -56,7 +56,7 @@ class Bench:
             "port_last": 23999,
         }
         recipe = Recipe(command or (*_ENGINE, "--model", "m"), environment or {})
-        made = Settings(**{**plain, **settings})  # type: ignore[arg-type]
+        made = FleetSettings(**{**plain, **settings})  # type: ignore[arg-type]
         return ProcessProvider(made, self.folder, {ModelId("m"): recipe}, SystemClock())
 
     def file(self, replica: ReplicaId) -> ReplicaFile:
@@ -88,12 +88,12 @@ async def _until(claim: Callable[[], bool], seconds: float = 15.0) -> None:
         await asyncio.sleep(0.02)
 
 
-async def _only(provider: ProcessProvider) -> Seen:
+async def _only(provider: ProcessProvider) -> SeenProcess:
     [seen] = await provider.observe()
     return seen
 
 
-async def _ended(provider: ProcessProvider) -> Seen:
+async def _ended(provider: ProcessProvider) -> SeenProcess:
     deadline = time.monotonic() + 15
     while (seen := await _only(provider)).phase is not Phase.ENDED:
         assert time.monotonic() < deadline, "it did not end in time"
@@ -108,7 +108,7 @@ async def _started(provider: ProcessProvider) -> ReplicaId:
 
 
 async def _healthy(url: str) -> None:
-    probe = EngineProbe(Settings())
+    probe = EngineProbe(FleetSettings())
     deadline = time.monotonic() + 20
     while not await probe.is_healthy(url):
         assert time.monotonic() < deadline, "the engine did not come up"
@@ -121,8 +121,8 @@ async def test_a_started_engine_serves_and_ends_when_told(bench: Bench) -> None:
     seen = await _only(provider)
     assert (seen.id, seen.phase, seen.want) == (replica, Phase.ALIVE, "w")
     await _healthy(seen.url)
-    assert await EngineProbe(Settings()).served_names(seen.url) == ("m",)
-    assert await EngineProbe(Settings()).running(seen.url) == 0
+    assert await EngineProbe(FleetSettings()).served_names(seen.url) == ("m",)
+    assert await EngineProbe(FleetSettings()).running(seen.url) == 0
     await provider.stop(replica)
     await _ended(provider)
     file = bench.file(replica)

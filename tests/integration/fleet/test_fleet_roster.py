@@ -11,11 +11,10 @@ from penstock.clock import SystemClock
 from penstock.errors import GenerationStale, StoreUnavailable
 from penstock.fleet.reaper import Reaper
 from penstock.fleet.roster import RosterMirror, RosterTable
-from penstock.fleet.settings import Settings
+from penstock.fleet.settings import FleetSettings
 from penstock.records.model import ModelId
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
-from penstock.store import Settings as StoreSettings
-from penstock.store import Store, migrate
+from penstock.store import Store, StoreSettings, migrate
 from penstock.store.embedded import EmbeddedPostgres
 from penstock.testing import ManualClock
 
@@ -37,7 +36,7 @@ def _replica(name: str = "r1", **changes: object) -> Replica:
 
 
 def _mirror(store: Store, **settings: object) -> RosterMirror:
-    made = msgspec.structs.replace(Settings(), **settings)
+    made = msgspec.structs.replace(FleetSettings(), **settings)
     return RosterMirror(store, SystemClock(), made)
 
 
@@ -196,7 +195,7 @@ async def _age(store: Store, replica: str, column: str, seconds: float) -> None:
 
 async def test_a_replica_is_given_up_only_after_the_orphan_time_and_margin(store: Store) -> None:
     table, clock = RosterTable(store), ManualClock()
-    reaper = Reaper(store, clock, Settings())
+    reaper = Reaper(store, clock, FleetSettings())
     for name, age in (("r1", 659.0), ("r2", 661.0)):
         await table.enroll(_replica(name), keeper=_KEEPER)
         await _age(store, name, "heartbeat_at", age)
@@ -213,7 +212,7 @@ async def test_a_replica_is_given_up_only_after_the_orphan_time_and_margin(store
 
 async def test_rows_of_the_gone_are_deleted_after_their_time(store: Store) -> None:
     table, clock = RosterTable(store), ManualClock()
-    reaper = Reaper(store, clock, Settings(gone_keep_hours=2.0))
+    reaper = Reaper(store, clock, FleetSettings(gone_keep_hours=2.0))
     for name, age in (("r1", 7199.0), ("r2", 7201.0)):
         await table.enroll(_replica(name, state=ReplicaState.GONE), keeper=_KEEPER)
         await _age(store, name, "changed_at", age)
@@ -232,7 +231,7 @@ async def test_while_postgres_is_away_gateways_keep_the_roster_and_nothing_is_re
     store = Store(StoreSettings(dsn=dsn, acquire_seconds=0.3))
     await store.open()
     clock = ManualClock()
-    table, reaper = RosterTable(store), Reaper(store, clock, Settings())
+    table, reaper = RosterTable(store), Reaper(store, clock, FleetSettings())
     mirror = _mirror(store, roster_poll_seconds=0.1)
     await table.enroll(_replica(), keeper=_KEEPER)
     await reaper.step()
@@ -273,7 +272,7 @@ async def test_a_mirror_outlives_what_nobody_foresaw(empty_dsn: str) -> None:
 
 
 async def test_a_running_reaper_judges_after_one_interval(store: Store) -> None:
-    settings = Settings(reap_seconds=0.1, orphan_seconds=0.2, reap_margin_seconds=0.0)
+    settings = FleetSettings(reap_seconds=0.1, orphan_seconds=0.2, reap_margin_seconds=0.0)
     await RosterTable(store).enroll(_replica(), keeper=_KEEPER)
     mirror = _mirror(store, roster_poll_seconds=0.05)
     async with asyncio.TaskGroup() as group:

@@ -20,17 +20,13 @@ from penstock.app import keeper_parts
 from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.fleet.roster import RosterMirror
-from penstock.fleet.settings import Settings as FleetSettings
-from penstock.fleet.settings import WantedReplicas
+from penstock.fleet.settings import FleetSettings, WantedReplicas
 from penstock.policy import cell_mark, read_cell_secret, signal_key
 from penstock.records.model import ModelId
-from penstock.routing import Router
-from penstock.routing import Settings as RoutingSettings
+from penstock.routing import Router, RoutingSettings
 from penstock.routing.known_replica import KnownReplica
-from penstock.signals import CellKey, Exchange, worker_identity
-from penstock.signals import Settings as SignalsSettings
-from penstock.store import Settings as StoreSettings
-from penstock.store import Store
+from penstock.signals import CellKey, GossipLoops, SignalsSettings, worker_identity
+from penstock.store import Store, StoreSettings
 
 _MODEL = ModelId("@local/huggingfacetb/smollm2-135m-instruct")
 
@@ -89,7 +85,7 @@ async def _listening(config: Config, store: Store) -> AsyncIterator[Router]:
     async with store.transaction() as transaction:
         secret = await read_cell_secret(transaction)
     cell = CellKey(cell_mark(secret), signal_key(secret))
-    exchange = Exchange(worker_identity(None), cell, config.signals, clock, router)
+    exchange = GossipLoops(worker_identity(None), cell, config.signals, clock, router)
     async with asyncio.TaskGroup() as group:
         loops = [group.create_task(mirror.run()), group.create_task(exchange.run())]
         yield router

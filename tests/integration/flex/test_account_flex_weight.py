@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 from penstock import errors
 from penstock.cli.commands import app
 from penstock.clock import SystemClock
-from penstock.policy import AccountBook, KeyBook, KeyMirror, Settings, authorize
+from penstock.policy import AccountBook, KeyBook, KeyMirror, PolicySettings, authorize
 from penstock.records.account import KeyId, Role
 from penstock.records.model import Family, Model, ModelId, Recipe
 from penstock.store import Store
@@ -32,7 +32,7 @@ async def test_mirrors_learn_the_weight(store: Store) -> None:
     assert account.flex_weight == 1
     key, secret = await KeyBook(store).create(Role.RUNTIME, account.id, "k")
     changed = await accounts.set_flex_weight(account.id, 3)
-    mirror = KeyMirror(store, SystemClock(), Settings())
+    mirror = KeyMirror(store, SystemClock(), PolicySettings())
     assert mirror.find_by_id(key.id) is None, "not known before it has loaded"
     await mirror.load()
     found = mirror.find_by_id(key.id)
@@ -60,7 +60,7 @@ async def test_jobs_learn_by_their_key_that_it_was_revoked_or_its_account_blocke
     kept, _ = await KeyBook(store).create(Role.RUNTIME, account.id, "kept")
     await KeyBook(store).revoke(gone.id)
     await AccountBook(store).set_blocked(account.id, is_blocked=True)
-    mirror = KeyMirror(store, SystemClock(), Settings())
+    mirror = KeyMirror(store, SystemClock(), PolicySettings())
     await mirror.load()
     for id, refusal in ((gone.id, errors.Unauthenticated), (kept.id, errors.AccountBlocked)):
         key = mirror.find_by_id(id)

@@ -22,12 +22,11 @@ from tests.integration.cells.gateway_process import eventually
 
 from penstock.clock import SystemClock
 from penstock.policy import AccountBook, KeyBook
-from penstock.queue import Claim, Queue, Settings
+from penstock.queue import Claim, Queue, QueueSettings
 from penstock.queue.files import Files
 from penstock.records.job import JobEnd
 from penstock.records.model import ModelId
-from penstock.store import Objects, Store
-from penstock.store import Settings as StoreSettings
+from penstock.store import Objects, Store, StoreSettings
 
 
 def test_every_line_is_one_job_when_a_worker_is_killed_over_it(cells: CellFactory) -> None:
@@ -128,7 +127,7 @@ def test_large_requests_and_answers_go_through_objects(cells: CellFactory, tmp_p
         wait_for(client, batch, "in_progress")
 
         async def run_large(store: Store) -> None:
-            objects, queue = Objects(settings), Queue(Settings())
+            objects, queue = Objects(settings), Queue(QueueSettings())
             await objects.open()
             async with store.transaction() as tx:
                 jobs = await queue.claim(tx, Claim(ModelId(CHAT), 2, "test", 60))

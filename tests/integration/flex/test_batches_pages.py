@@ -17,7 +17,7 @@ from tests.integration.cells.batch_cell import (
 from tests.integration.cells.gateway_cell import CHAT, PAIR, Cell, CellFactory
 from tests.integration.cells.gateway_process import eventually
 
-from penstock.queue import Queue, Settings
+from penstock.queue import Queue, QueueSettings
 from penstock.store import Store
 
 
@@ -237,4 +237,4 @@ async def _expire(store: Store) -> None:
     async with store.transaction() as tx:
         await tx.execute("update jobs set deadline = now() - interval '1 s' where state = 'queued'")
     async with store.transaction() as tx:
-        await Queue(Settings()).sweep(tx)
+        await Queue(QueueSettings()).sweep(tx)

@@ -9,12 +9,11 @@ from typer.testing import CliRunner, Result
 
 from penstock.cli.commands import app
 from penstock.clock import new_id
-from penstock.queue import Batches, NewBatch, Queue
-from penstock.queue import Settings as QueueSettings
+from penstock.queue import Batches, NewBatch, Queue, QueueSettings
 from penstock.records.account import AccountId, KeyId
 from penstock.records.job import BatchId, Door, JobId, NewJob, Submission, Ticket
 from penstock.records.model import ModelId
-from penstock.store import Settings, Store
+from penstock.store import Store, StoreSettings
 from penstock.wire.resources.batches import public_id
 
 ACCOUNT, KEY, MODEL = AccountId("a" * 32), KeyId("k"), ModelId("@cf/x/m")
@@ -27,7 +26,7 @@ async def _add(dsn: str, count: int, door: Door = Door.WORKERS_AI) -> tuple[list
     jobs = [NewJob(JobId(id), b"{}", Ticket(), item=place) for place, id in enumerate(ids)]
     shared: Any = {"account": ACCOUNT, "key": KEY, "door": door, "model": MODEL}
     submission = Submission(**shared, deadline=4e9, batch=batch)
-    store, queue = Store(Settings(dsn=dsn)), Queue(QueueSettings())
+    store, queue = Store(StoreSettings(dsn=dsn)), Queue(QueueSettings())
     await store.open()
     try:
         async with store.transaction() as transaction:

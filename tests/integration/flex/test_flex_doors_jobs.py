@@ -11,8 +11,7 @@ from tests.integration.cells.gateway_process import eventually
 from tests.integration.cells.job_runner import JobRunner
 
 from penstock.clock import new_id
-from penstock.queue import Claim, Queue
-from penstock.queue import Settings as QueueSettings
+from penstock.queue import Claim, Queue, QueueSettings
 from penstock.records.job import JobFailure
 from penstock.records.model import ModelId
 from penstock.store import Store

@@ -13,11 +13,10 @@ from tests.integration.cells.limits_cell import KEY, MODEL, a_limit, account_wit
 from tests.integration.cells.metering_lines import SUMS, added_up, attempts, hours, spent
 
 from penstock import errors
-from penstock.admission import LimitBook, LimitState
-from penstock.admission import Settings as AdmissionSettings
+from penstock.admission import AdmissionSettings, LimitBook, LimitState
 from penstock.clock import new_id
 from penstock.jobs.submission import new_job
-from penstock.puller.complete import Completion
+from penstock.puller.complete import JobCompletion
 from penstock.queue import NewBatch
 from penstock.records.account import AccountId
 from penstock.records.job import BatchId, Door, JobId, JobState, Submission
@@ -179,7 +178,7 @@ async def test_completion_whose_answer_was_lost_may_be_said_again(
     account = await account_with(store, budget(1))
     await cell.submit_one(account)
     (job,) = await cell.claim()
-    completion = Completion(job, await cell.run(job), ANSWER)
+    completion = JobCompletion(job, await cell.run(job), ANSWER)
     assert (await cell.complete([completion])).done == {job.id}
     again = await cell.complete([completion])
     assert not again.done | again.cancelled
@@ -304,7 +303,7 @@ async def test_books_agree_whatever_becomes_of_jobs(
             ]
             await cell.complete(
                 [
-                    Completion(job, end, ANSWER, FAILURE if fate < 0.1 else None)
+                    JobCompletion(job, end, ANSWER, FAILURE if fate < 0.1 else None)
                     for job, end, fate in run
                 ]
             )

@@ -10,12 +10,11 @@ from tests.integration.cells.job_cell import JobCell, flex_request
 from tests.integration.cells.limits_cell import KEY, MODEL, a_limit, account_with
 
 from penstock import errors
-from penstock.admission import LimitBook, LimitState, release_jobs
-from penstock.admission import Settings as AdmissionSettings
+from penstock.admission import AdmissionSettings, LimitBook, LimitState, release_jobs
 from penstock.clock import SystemClock, new_id
 from penstock.jobs.large_values import LargeValues
 from penstock.jobs.submission import DeskRooms, JobDesk, new_job
-from penstock.puller.complete import Completion
+from penstock.puller.complete import JobCompletion
 from penstock.queue import NewBatch
 from penstock.queue.batch_files import FileBatches, RefusedLine
 from penstock.records.account import AccountId
@@ -23,9 +22,8 @@ from penstock.records.job import BatchId, Door, JobFailure, Submission
 from penstock.records.limit import Measure
 from penstock.records.price import cost_nanousd
 from penstock.records.usage import Usage
-from penstock.serving.settings import Settings
-from penstock.store import Settings as StoreSettings
-from penstock.store import Store
+from penstock.serving.settings import ServingSettings
+from penstock.store import Store, StoreSettings
 
 HELD = cost_nanousd(Usage(1000, 200, 0), FLEX_PRICE)
 LARGE = b'{"choices":["%s"]}' % (b"x" * 2000)
@@ -90,13 +88,13 @@ async def test_result_of_a_lost_run_is_deleted(cell: JobCell, store: Store) -> N
     id = await cell.submit_one(account)
     (lost,) = await cell.claim_lapsed()
     (job,) = await cell.claim()
-    done = Completion(job, await cell.run(job), LARGE)
+    done = JobCompletion(job, await cell.run(job), LARGE)
     assert (await cell.complete([done])).done == {id}
     kept = cell.objects_kept()
     assert len(kept) == 1
     # Another answer by a keeper whose lease was lost, and one that is the same to the byte.
     for answer in (LARGE + b" ", LARGE):
-        late = Completion(lost, await cell.run(lost), answer)
+        late = JobCompletion(lost, await cell.run(lost), answer)
         assert (await cell.complete([late])).done == frozenset()
         assert cell.objects_kept() == kept
     # And the one that counts once more, as after a commit that was not heard of.
@@ -135,7 +133,7 @@ async def test_old_jobs_go_however_slowly_their_objects_do(
     await hasty.open()
     objects = _SlowObjects()
     try:
-        rooms = DeskRooms(hasty, cell.queue, cell.batches, LargeValues(objects, Settings()))
+        rooms = DeskRooms(hasty, cell.queue, cell.batches, LargeValues(objects, ServingSettings()))
         desk = JobDesk(rooms, AdmissionSettings(), SystemClock())
         assert await desk.delete_old() == 1
         assert await desk.delete_old() == 0
@@ -167,8 +165,8 @@ async def test_job_fails_once_whatever_the_engine_says(cell: JobCell, store: Sto
     first, second = await cell.claim(2)
     failure = JobFailure("engine_failed", "a\0b", 502)
     done = [
-        Completion(first, await cell.run(first), failure=failure),
-        Completion(second, await cell.run(second), b'"\\u0000"'),
+        JobCompletion(first, await cell.run(first), failure=failure),
+        JobCompletion(second, await cell.run(second), b'"\\u0000"'),
     ]
     assert (await cell.complete(done)).done == ids
     found = await cell.desk.find(account, first.id)

@@ -15,11 +15,9 @@ from tests.integration.cells.flex_keeper import (
 from tests.integration.cells.signals_worker import eventually
 
 from penstock.policy import AccountBook, KeyBook
-from penstock.queue import FlexControl
-from penstock.queue import Settings as QueueSettings
+from penstock.queue import FlexControl, QueueSettings
 from penstock.records.job import JobState
-from penstock.store import Settings as StoreSettings
-from penstock.store import Store, migrate
+from penstock.store import Store, StoreSettings, migrate
 from penstock.store.embedded import EmbeddedPostgres
 from penstock.testing import ScriptedEngine
 

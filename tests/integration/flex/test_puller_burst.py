@@ -17,7 +17,7 @@ from tests.integration.cells.gateway_cell import Cell, CellFactory
 
 from penstock.clock import new_id
 from penstock.records.job import JobState
-from penstock.store import Settings, Store
+from penstock.store import Store, StoreSettings
 from penstock.testing import ScriptedEngine
 
 _SLOTS = 16
@@ -38,7 +38,7 @@ async def test_a_burst_within_the_free_slots_starts_as_if_there_were_no_jobs(
     ):
         write_catalogue(cell.journal.parent / "catalogue")
         await asyncio.to_thread(cell.set_up)
-        store = Store(Settings(dsn=cell.dsn))
+        store = Store(StoreSettings(dsn=cell.dsn))
         await store.open()
         flex = FlexCell(store, cell.dsn, tmp_path, signals)
         flex.slots = _SLOTS

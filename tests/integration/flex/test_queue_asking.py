@@ -4,7 +4,7 @@ import pytest
 from tests.integration.cells.queue_work import ANNA, BERT, MODEL, Work
 from tests.integration.flex.test_queue_leases import sweep
 
-from penstock.queue import FlexControl, FlexStats, JobQuery, Settings
+from penstock.queue import FlexControl, FlexStats, JobQuery, QueueSettings
 from penstock.records.job import JobState
 from penstock.records.model import ModelId
 from penstock.store import Store
@@ -20,7 +20,7 @@ async def measured(work: Work) -> FlexStats:
 
 
 async def test_a_position_is_counted_within_the_account(store: Store) -> None:
-    work = Work(store, Settings(position_max=20))
+    work = Work(store, QueueSettings(position_max=20))
     await work.submit(50, BERT)
     ids = (await work.submit(50, ANNA)).ids
     await work.serve(4, at_a_time=1)
@@ -32,7 +32,7 @@ async def test_a_position_is_counted_within_the_account(store: Store) -> None:
 
 
 async def test_a_page_follows_on_the_page_before(store: Store) -> None:
-    work = Work(store, Settings(page_jobs_max=3))
+    work = Work(store, QueueSettings(page_jobs_max=3))
     ids = sorted((await work.submit(5)).ids, reverse=True)
     await work.submit(1, BERT)
 

@@ -5,7 +5,7 @@ from tests.integration.cells.queue_work import ANNA, BERT, MODEL, Work
 from tests.integration.flex.test_queue_leases import LOST
 
 from penstock.clock import new_id
-from penstock.queue import Batch, Batches, Event, NewBatch, outbox
+from penstock.queue import Batch, Batches, NewBatch, OutboxEvent, outbox
 from penstock.records.account import KeyId
 from penstock.records.job import BatchId, Door, JobEnd
 from penstock.store import Store
@@ -36,7 +36,7 @@ async def finalized(work: Work) -> list[Batch]:
         return await BATCHES.finalize_ready(tx, 10)
 
 
-async def told(work: Work) -> list[Event]:
+async def told(work: Work) -> list[OutboxEvent]:
     async with work.store.transaction() as tx:
         return await outbox.take(tx, 100)
 

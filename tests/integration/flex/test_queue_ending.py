@@ -7,7 +7,7 @@ from tests.integration.cells.queue_work import ANNA, BERT, TOKENS, Work, new_job
 from tests.integration.flex.test_queue_leases import LOST, held, lapse, retry
 
 from penstock.clock import new_id, timestamp_of
-from penstock.queue import Batches, NewBatch, Settings, outbox
+from penstock.queue import Batches, NewBatch, QueueSettings, outbox
 from penstock.records.account import KeyId
 from penstock.records.job import BatchId, Door, JobEnd, JobId, JobState, Released
 from penstock.records.usage import Usage
@@ -209,7 +209,7 @@ async def test_a_cancel_of_all_sets_the_tag_to_the_clock(store: Store) -> None:
 
 
 async def test_a_batch_of_ten_thousand_is_cancelled_sooner_than_submitted(store: Store) -> None:
-    work = Work(store, Settings(sweep_jobs_max=10_000))
+    work = Work(store, QueueSettings(sweep_jobs_max=10_000))
     batches = Batches()
     batch = NewBatch(
         id=BatchId(new_id()), account=ANNA, key=KeyId("k"), door=Door.BATCHES, deadline=2e9
@@ -248,7 +248,7 @@ async def test_a_batch_of_nobody_s_cannot_be_cancelled(store: Store) -> None:
 
 
 async def test_every_end_of_a_single_job_is_told_once(store: Store) -> None:
-    work = Work(store, Settings(attempts_max=1))
+    work = Work(store, QueueSettings(attempts_max=1))
     (late,) = (await work.submit(1, seconds=-1)).ids
     (cancelled,) = (await work.submit(1)).ids
     async with store.transaction() as tx:

@@ -8,7 +8,7 @@ from tests.integration.cells.queue_work import Work, opening_with
 
 from penstock.clock import SystemClock
 from penstock.errors import LeaseLost
-from penstock.queue import Settings, Swept
+from penstock.queue import QueueSettings, Swept
 from penstock.records.job import ClaimedJob, JobFailure, JobId, JobState
 from penstock.store import Store
 
@@ -139,7 +139,7 @@ async def test_a_deferred_job_is_found_when_nothing_else_waits(store: Store) -> 
 
 
 async def test_a_failed_attempt_is_tried_again_after_a_pause_that_grows(store: Store) -> None:
-    work = Work(store, Settings(retry_seconds=30, retry_seconds_max=1000))
+    work = Work(store, QueueSettings(retry_seconds=30, retry_seconds_max=1000))
     await work.submit(1)
     pauses = []
     for _ in range(3):
@@ -154,7 +154,7 @@ async def test_a_failed_attempt_is_tried_again_after_a_pause_that_grows(store: S
 
 
 async def test_a_job_fails_for_good_when_its_attempts_are_used_up(store: Store) -> None:
-    work = Work(store, Settings(attempts_max=2, retry_seconds=0))
+    work = Work(store, QueueSettings(attempts_max=2, retry_seconds=0))
     await work.submit(1)
 
     (first,) = await work.claim()
@@ -171,7 +171,7 @@ async def test_a_job_fails_for_good_when_its_attempts_are_used_up(store: Store) 
 
 
 async def test_a_job_whose_next_try_would_come_too_late_fails(store: Store) -> None:
-    work = Work(store, Settings(retry_seconds=60))
+    work = Work(store, QueueSettings(retry_seconds=60))
     await work.submit(1, seconds=30)
     (job,) = await work.claim()
 
@@ -179,7 +179,7 @@ async def test_a_job_whose_next_try_would_come_too_late_fails(store: Store) -> N
 
 
 async def test_a_job_that_loses_every_keeper_fails_in_the_end(store: Store) -> None:
-    work = Work(store, Settings(attempts_max=3))
+    work = Work(store, QueueSettings(attempts_max=3))
     submitted = await work.submit(1)
     for _ in range(3):
         assert len(await work.claim()) == 1
@@ -217,7 +217,7 @@ async def test_a_running_job_past_its_deadline_may_still_be_finished(store: Stor
 
 
 async def test_the_sweep_takes_a_bounded_number_at_a_time(store: Store) -> None:
-    work = Work(store, Settings(sweep_jobs_max=2))
+    work = Work(store, QueueSettings(sweep_jobs_max=2))
     await work.submit(3, seconds=-1)
 
     assert (await sweep(work)).is_full
@@ -225,7 +225,7 @@ async def test_the_sweep_takes_a_bounded_number_at_a_time(store: Store) -> None:
 
 
 async def test_a_warm_job_is_taken_first_among_the_next_few(store: Store) -> None:
-    work = Work(store, Settings(look_ahead_jobs=4))
+    work = Work(store, QueueSettings(look_ahead_jobs=4))
     jobs = [opening_with(n) for n in range(10)]
     await work.submit(jobs)
 
@@ -234,7 +234,7 @@ async def test_a_warm_job_is_taken_first_among_the_next_few(store: Store) -> Non
 
 
 async def test_a_cold_job_is_not_passed_over_for_ever(store: Store) -> None:
-    work = Work(store, Settings(look_ahead_jobs=4))
+    work = Work(store, QueueSettings(look_ahead_jobs=4))
     jobs = [opening_with(n) for n in range(3)]
     await work.submit(jobs)
     await work.execute(
@@ -260,7 +260,7 @@ async def test_a_claim_of_old_jobs_gets_only_those_in_fair_order(store: Store) -
 
 
 async def test_an_old_job_far_behind_young_ones_is_found_by_its_age(store: Store) -> None:
-    work = Work(store, Settings(aged_look_jobs=2))
+    work = Work(store, QueueSettings(aged_look_jobs=2))
     submitted = await work.submit(5)
     await work.execute(
         "update jobs set created_at = created_at - interval '301 seconds' where id = %s",

@@ -9,7 +9,7 @@ from tests.integration.flex.test_queue_leases import LOST, sweep
 
 from penstock.clock import SystemClock
 from penstock.errors import LeaseLost
-from penstock.queue import TRANSITIONS, Settings
+from penstock.queue import TRANSITIONS, QueueSettings
 from penstock.records.account import AccountId
 from penstock.records.job import JobEnd, JobId, JobState, Priority
 from penstock.records.usage import Usage
@@ -33,7 +33,7 @@ class Walk:
     def __init__(self, store: Store, seed: int) -> None:
         self.random = random.Random(seed)
         self.work = Work(
-            store, Settings(attempts_max=ATTEMPTS_MAX, retry_seconds=0, retry_seconds_max=0)
+            store, QueueSettings(attempts_max=ATTEMPTS_MAX, retry_seconds=0, retry_seconds_max=0)
         )
         self.model = ModelQueue(ATTEMPTS_MAX)
         # Every claim there ever was: most are stale, and must be refused as such.

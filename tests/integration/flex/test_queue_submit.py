@@ -8,7 +8,7 @@ from tests.integration.cells.queue_work import ANNA, BERT, MODEL, Work, new_job,
 
 from penstock.clock import new_id
 from penstock.errors import QueueFull
-from penstock.queue import Settings
+from penstock.queue import QueueSettings
 from penstock.records.job import BatchId, JobId, JobState, NewJob
 from penstock.store import Store
 
@@ -102,7 +102,7 @@ async def test_a_job_that_has_ended_is_not_run_again_by_a_replay(store: Store) -
 
 
 async def test_beyond_the_limit_nothing_is_added_and_what_is_left_is_said(store: Store) -> None:
-    work = Work(store, Settings(open_jobs_max=5))
+    work = Work(store, QueueSettings(open_jobs_max=5))
     await work.submit(3)
     tag = await work.tag()
 
@@ -115,14 +115,14 @@ async def test_beyond_the_limit_nothing_is_added_and_what_is_left_is_said(store:
 
 
 async def test_a_full_queue_still_answers_a_replay(store: Store) -> None:
-    work = Work(store, Settings(open_jobs_max=1))
+    work = Work(store, QueueSettings(open_jobs_max=1))
     first = await work.submit([new_job(key="one")])
 
     assert (await work.submit([new_job(key="one")])).ids == first.ids
 
 
 async def test_a_job_that_ends_makes_room_for_another(store: Store) -> None:
-    work = Work(store, Settings(open_jobs_max=1))
+    work = Work(store, QueueSettings(open_jobs_max=1))
     await work.submit(1)
     await work.finish(await work.claim())
 
@@ -130,7 +130,7 @@ async def test_a_job_that_ends_makes_room_for_another(store: Store) -> None:
 
 
 async def test_submissions_that_race_stay_within_the_limit_and_lose_none(store: Store) -> None:
-    work = Work(store, Settings(open_jobs_max=50))
+    work = Work(store, QueueSettings(open_jobs_max=50))
 
     async def one() -> int:
         try:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from penstock import errors
 from penstock.cli.commands import app
 from penstock.clock import SystemClock
-from penstock.policy import AccountBook, KeyBook, KeyMirror, Settings
+from penstock.policy import AccountBook, KeyBook, KeyMirror, PolicySettings
 from penstock.records.account import Affinity, OnOutage, Role
 from penstock.store import Store
 
@@ -37,7 +37,7 @@ async def test_gateways_learn_how_firmly_sessions_stay(store: Store) -> None:
     assert made.account == account
     changed = await accounts.set_affinity(account.id, Affinity.STRICT)
     assert (changed.affinity, changed.on_outage) == (Affinity.STRICT, OnOutage.REFUSE)
-    mirror = KeyMirror(store, SystemClock(), Settings())
+    mirror = KeyMirror(store, SystemClock(), PolicySettings())
     await mirror.load()
     key = mirror.find(secret.encode())
     assert key is not None

@@ -18,7 +18,7 @@ from tests.integration.cells.raw_client import RawClient, post_bytes
 from penstock.clock import SystemClock
 from penstock.policy import cell_mark, read_cell_secret, signal_key
 from penstock.records.signal import EngineClaim
-from penstock.signals import Announcer, CellKey, Settings, keeper_identity
+from penstock.signals import Announcer, CellKey, SignalsSettings, keeper_identity
 from penstock.store import Store
 from penstock.testing import ScriptedEngine
 
@@ -168,7 +168,7 @@ def _told(pair: Pair, claims: list[EngineClaim]) -> Iterator[None]:
 
     secret = pair.cell.run(read)
     cell = CellKey(cell_mark(secret), signal_key(secret))
-    settings = Settings(folder=str(pair.signals), interval_seconds=0.1)
+    settings = SignalsSettings(folder=str(pair.signals), interval_seconds=0.1)
     loop = asyncio.new_event_loop()
     announcer = Announcer(
         keeper_identity("a keeper"), cell, settings, SystemClock(), lambda _: claims

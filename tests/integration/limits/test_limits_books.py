@@ -32,8 +32,7 @@ from penstock.admission import (
 from penstock.admission.limit_mirror import LimitMirror
 from penstock.admission.windows import window_of
 from penstock.clock import SystemClock, new_id
-from penstock.policy import AccountBook, KeyBook, KeyMirror
-from penstock.policy import Settings as PolicySettings
+from penstock.policy import AccountBook, KeyBook, KeyMirror, PolicySettings
 from penstock.records.account import OnOutage, Role
 from penstock.records.limit import Limit, Measure, Period, Scope
 from penstock.store import Store

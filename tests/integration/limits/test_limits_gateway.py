@@ -8,8 +8,7 @@ import pytest
 from tests.integration.cells.gateway_cell import CHAT, Cell, CellFactory, chat_body
 from tests.integration.cells.gateway_process import eventually
 
-from penstock.admission import LimitBook
-from penstock.admission import Settings as AdmissionSettings
+from penstock.admission import AdmissionSettings, LimitBook
 from penstock.records.account import AccountId
 from penstock.records.limit import Limit, Measure, Period, Scope
 from penstock.store import Store

@@ -22,8 +22,7 @@ from penstock import errors
 from penstock.admission import Limits
 from penstock.clock import SystemClock, new_id
 from penstock.records.limit import Scope
-from penstock.store import Settings as StoreSettings
-from penstock.store import Store, migrate
+from penstock.store import Store, StoreSettings, migrate
 from penstock.store.embedded import EmbeddedPostgres
 
 # Nothing is given back before the test stops Postgres.

@@ -22,8 +22,8 @@ from tests.integration.cells.limits_cell import (
 
 from penstock import errors
 from penstock.admission import LimitBook, Limits, list_holders, release_holder
-from penstock.admission.counted_limit import Counted
-from penstock.admission.window_balances import Pots
+from penstock.admission.counted_limit import CountedLimit
+from penstock.admission.window_balances import WindowBalances
 from penstock.clock import SystemClock, new_id
 from penstock.records.limit import Measure, Period, Scope
 from penstock.store import Store
@@ -122,7 +122,7 @@ async def test_a_release_waits_for_a_lease_that_is_being_written(store: Store) -
     async with working(store) as limits, asyncio.TaskGroup() as tasks:
         await limits.lease(request(account, session="one"))
         async with store.transaction() as writing:
-            pot = Pots().find(Counted(limit, "another"), SystemClock().now())
+            pot = WindowBalances().find(CountedLimit(limit, "another"), SystemClock().now())
             await limits._desk._leases.write(writing, [(pot, 70)])
             releasing = tasks.create_task(_release(store, limits))
             await asyncio.sleep(0.2)

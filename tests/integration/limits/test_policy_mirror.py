@@ -12,14 +12,13 @@ import pytest
 
 from penstock import errors
 from penstock.clock import SystemClock
-from penstock.policy import AccountBook, KeyBook, KeyMirror, Settings
+from penstock.policy import AccountBook, KeyBook, KeyMirror, PolicySettings
 from penstock.policy.revision import next_revision
 from penstock.records.account import Account, Key, Role
-from penstock.store import Settings as StoreSettings
-from penstock.store import Store, Transaction
+from penstock.store import Store, StoreSettings, Transaction
 
-QUICK = Settings(refresh_seconds=0.05, miss_refresh_seconds=0.02)
-SLOW = Settings(refresh_seconds=4, miss_refresh_seconds=0.05)
+QUICK = PolicySettings(refresh_seconds=0.05, miss_refresh_seconds=0.02)
+SLOW = PolicySettings(refresh_seconds=4, miss_refresh_seconds=0.05)
 
 
 class CountingStore(Store):
@@ -50,7 +49,7 @@ class StuckStore(Store):
 
 
 @asynccontextmanager
-async def _running(store: Store, settings: Settings) -> AsyncIterator[KeyMirror]:
+async def _running(store: Store, settings: PolicySettings) -> AsyncIterator[KeyMirror]:
     mirror = KeyMirror(store, SystemClock(), settings)
     await mirror.load()
     async with asyncio.TaskGroup() as tasks:
@@ -86,7 +85,7 @@ async def test_keys_that_are_there_at_the_start_are_known(store: Store) -> None:
 
 async def test_a_revocation_is_seen_within_5_s_with_the_default_settings(store: Store) -> None:
     account, key, secret = await _runtime_key(store)
-    async with _running(store, Settings()) as mirror:
+    async with _running(store, PolicySettings()) as mirror:
         assert mirror.find(secret) == key
         await KeyBook(store).revoke(key.id)
         await _eventually(lambda: mirror.find(secret) is None)
@@ -165,7 +164,7 @@ async def test_many_unknown_keys_share_a_few_refreshes(dsn: str) -> None:
 
 
 async def test_more_unknown_keys_than_may_wait_are_told_to_come_back(store: Store) -> None:
-    settings = Settings(refresh_seconds=4, miss_refresh_seconds=0.5, miss_waiting_max=3)
+    settings = PolicySettings(refresh_seconds=4, miss_refresh_seconds=0.5, miss_waiting_max=3)
     async with _running(store, settings) as mirror:
         with pytest.raises(errors.Unauthenticated):
             await mirror.look_up(b"psk_first")
@@ -191,7 +190,7 @@ async def test_a_client_that_leaves_while_it_waits_disturbs_nobody(store: Store)
 
 
 async def test_waiting_ends_in_time_when_nothing_refreshes(store: Store) -> None:
-    mirror = KeyMirror(store, SystemClock(), Settings(miss_wait_seconds=0.1))
+    mirror = KeyMirror(store, SystemClock(), PolicySettings(miss_wait_seconds=0.1))
     await mirror.load()
     with pytest.raises(errors.StoreUnavailable):
         await mirror.look_up(b"psk_unknown")
@@ -199,7 +198,9 @@ async def test_waiting_ends_in_time_when_nothing_refreshes(store: Store) -> None
 
 async def test_those_who_wait_are_answered_when_the_mirror_is_stopped(dsn: str) -> None:
     stuck = StuckStore(StoreSettings(dsn=dsn))
-    mirror = KeyMirror(stuck, SystemClock(), Settings(refresh_seconds=4, miss_wait_seconds=30))
+    mirror = KeyMirror(
+        stuck, SystemClock(), PolicySettings(refresh_seconds=4, miss_wait_seconds=30)
+    )
     async with asyncio.TaskGroup() as tasks:
         loop = tasks.create_task(mirror.run())
         waiting = tasks.create_task(_outcome(mirror, b"psk_unknown"))
@@ -211,15 +212,15 @@ async def test_those_who_wait_are_answered_when_the_mirror_is_stopped(dsn: str) 
 async def test_a_mirror_refuses_to_start_with_more_than_it_may_hold(store: Store) -> None:
     for _ in range(3):
         await _runtime_key(store)
-    for settings in (Settings(keys_max=2), Settings(accounts_max=2)):
+    for settings in (PolicySettings(keys_max=2), PolicySettings(accounts_max=2)):
         with pytest.raises(errors.Overloaded, match=r"policy\.keys_max"):
             await KeyMirror(store, SystemClock(), settings).load()
-    await KeyMirror(store, SystemClock(), Settings(keys_max=3, accounts_max=3)).load()
+    await KeyMirror(store, SystemClock(), PolicySettings(keys_max=3, accounts_max=3)).load()
 
 
 async def test_a_mirror_that_becomes_full_never_says_that_a_key_is_wrong(store: Store) -> None:
     _, key, secret = await _runtime_key(store)
-    async with _running(store, Settings(keys_max=1, refresh_seconds=0.05)) as mirror:
+    async with _running(store, PolicySettings(keys_max=1, refresh_seconds=0.05)) as mirror:
         _, _, secret_2 = await _runtime_key(store)
         with pytest.raises(errors.Overloaded):
             await mirror.look_up(secret_2)
@@ -243,7 +244,7 @@ async def test_many_keys_are_loaded_in_pages(store: Store) -> None:
             " from generate_series(1, 10000) n",
             (revision,),
         )
-    mirror = KeyMirror(store, SystemClock(), Settings())
+    mirror = KeyMirror(store, SystemClock(), PolicySettings())
     await mirror.load()
     assert all(mirror.find(b"s%d" % number) is not None for number in range(1, 12001))
 
@@ -283,7 +284,7 @@ async def test_salts_are_the_cells_secret_over_the_account(store: Store) -> None
     async with store.transaction() as transaction:
         row = await transaction.fetch_one("select secret from cell")
     assert row is not None
-    mirror = KeyMirror(store, SystemClock(), Settings(accounts_max=2))
+    mirror = KeyMirror(store, SystemClock(), PolicySettings(accounts_max=2))
     with pytest.raises(AssertionError):
         mirror.salt_for("a")
     await mirror.load()
@@ -319,7 +320,7 @@ async def test_racing_writers_never_make_a_mirror_miss_a_change(dsn: str, seed: 
                 await _block_slowly(writers, owner, dice)
             await asyncio.sleep(dice.random() * 0.01)
 
-    settings = Settings(refresh_seconds=0.05, miss_refresh_seconds=0.01)
+    settings = PolicySettings(refresh_seconds=0.05, miss_refresh_seconds=0.01)
     async with (
         _running(readers, settings) as one,
         _running(readers, settings) as two,

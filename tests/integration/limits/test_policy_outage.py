@@ -8,13 +8,12 @@ import pytest
 
 from penstock import errors
 from penstock.clock import SystemClock
-from penstock.policy import AccountBook, KeyBook, KeyMirror, Settings
+from penstock.policy import AccountBook, KeyBook, KeyMirror, PolicySettings
 from penstock.records.account import Role
-from penstock.store import Settings as StoreSettings
-from penstock.store import Store, migrate
+from penstock.store import Store, StoreSettings, migrate
 from penstock.store.embedded import EmbeddedPostgres
 
-SETTINGS = Settings(refresh_seconds=0.2, retry_seconds_max=0.5)
+SETTINGS = PolicySettings(refresh_seconds=0.2, retry_seconds_max=0.5)
 
 
 @pytest.fixture
@@ -92,7 +91,7 @@ async def test_a_mirror_gives_up_loading_after_its_attempts(
     store: Store, own_postgres: EmbeddedPostgres
 ) -> None:
     await asyncio.to_thread(own_postgres.stop)
-    mirror = KeyMirror(store, SystemClock(), Settings(load_attempts_max=3))
+    mirror = KeyMirror(store, SystemClock(), PolicySettings(load_attempts_max=3))
     began = time.monotonic()
     with pytest.raises(errors.StoreUnavailable):
         await mirror.load()

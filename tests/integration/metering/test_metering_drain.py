@@ -25,17 +25,16 @@ from tests.unit.metering.journal_files import lay_out, one_attempt
 
 from penstock.clock import new_id
 from penstock.errors import StoreUnavailable
-from penstock.metering import Settings
+from penstock.metering import MeteringSettings
 from penstock.metering.journal import take_lock
 from penstock.metering.journal_format import CLOSED, OPENED, frame
 from penstock.records.price import Price
 from penstock.records.usage import Usage
-from penstock.store import Settings as StoreSettings
-from penstock.store import Store, migrate
+from penstock.store import Store, StoreSettings, migrate
 from penstock.store.embedded import EmbeddedPostgres
 from penstock.wire.engine_usage import write_usage
 
-QUICK = Settings(
+QUICK = MeteringSettings(
     segment_bytes=2**16,
     journal_bytes_max=2**20,
     open_max=64,
@@ -129,7 +128,7 @@ async def test_last_drain_takes_no_longer_than_it_may(
     nowhere: Store, tmp_path: Path, seconds: float
 ) -> None:
     await nowhere.open()
-    settings = Settings(segment_bytes=2**16, open_max=64, last_drain_seconds=seconds)
+    settings = MeteringSettings(segment_bytes=2**16, open_max=64, last_drain_seconds=seconds)
     worker = Worker(nowhere, tmp_path, settings)
     worker.write()
     async with asyncio.timeout(5):
@@ -337,8 +336,8 @@ _DIES_BEFORE_DELETING = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from penstock.clock import new_id
-from penstock.metering import Drain, Journal, Ledger, Refusals, Settings
-from penstock.store import Settings as StoreSettings, Store
+from penstock.metering import Drain, Journal, Ledger, Refusals, MeteringSettings
+from penstock.store import StoreSettings, Store
 
 async def die(holder):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -346,7 +345,7 @@ async def die(holder):
 async def main():
     store = Store(StoreSettings(dsn=sys.argv[1]))
     await store.open()
-    settings = Settings(segment_bytes=2**16, open_max=64)
+    settings = MeteringSettings(segment_bytes=2**16, open_max=64)
     journal = Journal(Path(sys.argv[2]), new_id(), settings)
     drain = Drain(journal, Ledger(store, 10), Refusals(store, 10), settings, die)
     await drain.adopt()

@@ -19,13 +19,12 @@ from tests.integration.cells.metering_lines import (
 )
 
 from penstock.clock import new_id
-from penstock.metering import Ledger, Refusals, Retention, Settings
+from penstock.metering import Ledger, MeteringSettings, Refusals, Retention
 from penstock.metering.journal_reader import Row
 from penstock.policy import AccountBook
 from penstock.records.request import Outcome
 from penstock.records.usage import Usage
-from penstock.store import Settings as StoreSettings
-from penstock.store import Store
+from penstock.store import Store, StoreSettings
 from penstock.testing.manual_clock import ManualClock
 
 MIDNIGHT = NOON + 12 * 3600
@@ -261,7 +260,7 @@ async def test_only_what_is_older_than_it_is_kept_for_is_dropped(store: Store) -
     for age in ages:
         refusals.count(NOON - age * day, "a", "k", "r")
     await refusals.flush()
-    retention = Retention(store, clock, Settings(ledger_days=10, rollup_days=30))
+    retention = Retention(store, clock, MeteringSettings(ledger_days=10, rollup_days=30))
     # A day's partition is there for each of the rows; 11, 40 and 70 days are too old.
     assert await retention.drop_old() >= 3
     assert len(await attempts(store)) == 4
@@ -295,7 +294,7 @@ async def test_old_days_are_dropped_by_the_loop_and_an_outage_does_not_end_it(
     await Ledger(store, 10).write(new_id(), [line(at=NOON - 50 * 86400), line()])
     nowhere = Store(StoreSettings(dsn="host=127.0.0.1 port=1", acquire_seconds=0.1))
     await nowhere.open()
-    settings = Settings(ledger_days=10)
+    settings = MeteringSettings(ledger_days=10)
     async with asyncio.TaskGroup() as group:
         loops = [
             group.create_task(Retention(each, ManualClock(now=NOON), settings).run())

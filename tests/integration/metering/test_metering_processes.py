@@ -10,14 +10,15 @@ import pytest
 from tests.unit.metering.journal_files import read_all
 
 from penstock.clock import new_id
-from penstock.metering import Journal, Settings
+from penstock.metering import Journal, MeteringSettings
 from penstock.metering.journal import take_lock
 
 _HOLDS = """
 import os, sys
 from pathlib import Path
-from penstock.metering import Journal, Settings
-journal = Journal(Path(sys.argv[1]), sys.argv[2], Settings(segment_bytes=2**16, open_max=64))
+from penstock.metering import Journal, MeteringSettings
+settings = MeteringSettings(segment_bytes=2**16, open_max=64)
+journal = Journal(Path(sys.argv[1]), sys.argv[2], settings)
 slot = journal.slots.take()
 journal.open(slot, b"begun\\t")
 print("ready", flush=True)
@@ -67,7 +68,7 @@ def test_living_workers_journal_is_nobody_elses_and_a_killed_ones_is(tmp_path: P
 
 
 def test_dead_workers_journal_goes_to_exactly_one_of_two(tmp_path: Path) -> None:
-    journal = Journal(tmp_path, new_id(), Settings(segment_bytes=2**16, open_max=64))
+    journal = Journal(tmp_path, new_id(), MeteringSettings(segment_bytes=2**16, open_max=64))
     with child(_RACES, journal.folder) as first, child(_RACES, journal.folder) as second:
         journal.leave()
         for racer in (first, second):

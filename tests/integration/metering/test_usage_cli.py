@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from penstock.cli.commands import app
 from penstock.policy import AccountBook
-from penstock.store import Settings, Store
+from penstock.store import Store, StoreSettings
 
 Penstock = Callable[..., Result]
 PERIOD = ("--since", "2026-11-10", "--until", "2026-11-11")
@@ -26,7 +26,7 @@ def account(dsn: str) -> str:
     """An account with two turns of a session."""
 
     async def fill() -> str:
-        store = Store(Settings(dsn=dsn))
+        store = Store(StoreSettings(dsn=dsn))
         await store.open()
         try:
             made = await AccountBook(store).create("Acme")

@@ -16,12 +16,12 @@ from penstock.metering.reports import export_file
 from penstock.metering.reports.export import export_charges
 from penstock.metering.reports.export_file import opened_file
 from penstock.metering.reports.focus import COLUMNS, Charge, focus_row
-from penstock.metering.settings import Settings
+from penstock.metering.settings import MeteringSettings
 from penstock.records.price import Price
 from penstock.store import Store
-from penstock.wire.resources.usage_query import Period
+from penstock.wire.resources.usage_query import ReportPeriod
 
-PERIOD = Period(since=HOUR - timedelta(days=1), until=HOUR + timedelta(days=1))
+PERIOD = ReportPeriod(since=HOUR - timedelta(days=1), until=HOUR + timedelta(days=1))
 ACCOUNT = new_account()
 ODD = Price(333_333_333, 33_333_337, 777_777_777, 5_000)
 
@@ -46,7 +46,7 @@ async def exported(store: Store, path: Path) -> int:
     with opened_file(path) as file:
         return await export_charges(
             store,
-            Settings(),
+            MeteringSettings(),
             PERIOD,
             {ACCOUNT: "Acme"},
             lambda charges: file.write([focus_row(each) for each in charges]),
@@ -116,7 +116,7 @@ async def test_rows_come_in_pages_and_are_written_in_groups(
     monkeypatch.setattr(export_file, "GROUP_ROWS", 15)
     await write(store, [attempt(ACCOUNT, workflow=f"w{i}") for i in range(10)])
     pages: list[list[Charge]] = []
-    count = await export_charges(store, Settings(), PERIOD, {}, pages.append)
+    count = await export_charges(store, MeteringSettings(), PERIOD, {}, pages.append)
     assert [len(page) for page in pages] == [9, 9, 9, 3]
     assert (count, len({charge.workflow for page in pages for charge in page})) == (30, 10)
     path = tmp_path / "usage.parquet"
@@ -141,6 +141,6 @@ def test_failed_export_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 async def test_too_long_a_period_is_refused(store: Store) -> None:
-    period = Period(since=HOUR - timedelta(days=401), until=HOUR)
+    period = ReportPeriod(since=HOUR - timedelta(days=401), until=HOUR)
     with pytest.raises(errors.InvalidRequest, match="400 days"):
-        await export_charges(store, Settings(), period, {}, print)
+        await export_charges(store, MeteringSettings(), period, {}, print)

@@ -12,7 +12,7 @@ import pytest
 from penstock.metering.reports.statement import usage_statement
 from penstock.metering.reports.sums import OF_ATTEMPTS
 from penstock.metering.reports.usage_reports import UsageReports
-from penstock.metering.settings import Settings
+from penstock.metering.settings import MeteringSettings
 from penstock.store import Store
 from penstock.wire.resources.usage_query import Label, UsageQuery
 
@@ -105,7 +105,7 @@ async def test_a_month_by_workflow_reads_hourly_sums_only(
         print(json.dumps({"rows_read": sum(map(rows_read, read)), "bound": hours * groups}))
 
     began = time.perf_counter()
-    answer = await UsageReports(store, Settings()).usage(queries[ACCOUNTS])
+    answer = await UsageReports(store, MeteringSettings()).usage(queries[ACCOUNTS])
     print(f"a report over {hours * ACCOUNTS * KEYS * MODELS * WORKFLOWS} hourly sums took"
           f" {time.perf_counter() - began:.2f} s")  # fmt: skip
     assert len(answer.rows) == WORKFLOWS

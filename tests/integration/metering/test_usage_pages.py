@@ -17,13 +17,12 @@ from penstock import errors
 from penstock.catalogue import Catalogue
 from penstock.ingress.pages.json_pages import error_page
 from penstock.ingress.pages.usage_pages import UsagePages
-from penstock.ingress.settings import Settings as IngressSettings
+from penstock.ingress.settings import IngressSettings
 from penstock.intake.request_reader import RequestReader
 from penstock.metering import PriceBook
 from penstock.metering.reports.usage_reports import UsageReports
-from penstock.metering.settings import Settings
-from penstock.policy import AccountBook, KeyBook, KeyMirror
-from penstock.policy import Settings as PolicySettings
+from penstock.metering.settings import MeteringSettings
+from penstock.policy import AccountBook, KeyBook, KeyMirror, PolicySettings
 from penstock.records.account import Account, Role
 from penstock.store import Store
 from penstock.testing.manual_clock import ManualClock
@@ -69,7 +68,7 @@ async def site(store: Store) -> AsyncIterator[Site]:
     clock = ManualClock(now=(HOUR + timedelta(hours=1)).timestamp())
     mirror = KeyMirror(store, clock, PolicySettings())
     reader = reader_of(mirror)
-    pages = UsagePages(reader, UsageReports(store, Settings()), clock)
+    pages = UsagePages(reader, UsageReports(store, MeteringSettings()), clock)
     routes = [
         Route("/v1/usage", pages.usage),
         Route("/v1/usage/requests/{id}", pages.request),
@@ -154,7 +153,7 @@ async def test_blocked_account_is_told_so(site: Site, store: Store) -> None:
     mirror = KeyMirror(store, ManualClock(), PolicySettings())
     await mirror.load()
     reader = reader_of(mirror)
-    pages = UsagePages(reader, UsageReports(store, Settings()), ManualClock())
+    pages = UsagePages(reader, UsageReports(store, MeteringSettings()), ManualClock())
     headers = [(b"authorization", f"Bearer {site.secrets['own']}".encode())]
     scope = {"type": "http", "headers": headers, "query_string": b"", "path_params": {}}
     with pytest.raises(errors.AccountBlocked):

@@ -9,7 +9,7 @@ from tests.integration.cells.usage_rows import HOUR, PRICE, attempt, id_at, new_
 from penstock import errors
 from penstock.metering.refusals import Refusals
 from penstock.metering.reports.usage_reports import AT_ONCE_MAX, UsageReports
-from penstock.metering.settings import Settings
+from penstock.metering.settings import MeteringSettings
 from penstock.records.price import Price
 from penstock.store import Store
 from penstock.wire.resources.usage_query import Label, SessionQuery, Step, UsageQuery
@@ -23,7 +23,7 @@ ACCOUNT = new_account()
 
 @pytest.fixture
 def reports(store: Store) -> UsageReports:
-    return UsageReports(store, Settings())
+    return UsageReports(store, MeteringSettings())
 
 
 async def test_sums_are_those_of_the_rows(store: Store, reports: UsageReports) -> None:

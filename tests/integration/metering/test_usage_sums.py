@@ -18,7 +18,7 @@ from tests.integration.cells.usage_rows import (
 )
 
 from penstock.metering.reports.usage_reports import UsageReports
-from penstock.metering.settings import Settings
+from penstock.metering.settings import MeteringSettings
 from penstock.records.price import Price, cost_nanousd
 from penstock.records.usage import Usage
 from penstock.store import Store
@@ -137,7 +137,7 @@ async def test_hourly_sums_and_rows_both_equal_a_plain_sum(
     rows = rows_of(account, made)
     if rows:
         await write(store, rows)
-    reports = UsageReports(store, Settings())
+    reports = UsageReports(store, MeteringSettings())
     query = UsageQuery(**PERIOD, by=by, group_by=tuple(labels), filters={Label.ACCOUNT: account})
     hours = await reports.usage(query)
     assert reported(hours.rows, query) == added_up(rows, query)

@@ -15,7 +15,14 @@ from tests.integration.cells.signals_worker import CELL, Worker, eventually
 
 from penstock.clock import SystemClock
 from penstock.records.signal import EngineClaim, LoadClaim, PeerState, SentPrompt, Signal
-from penstock.signals import Announcer, CellKey, Counts, Drop, Settings, keeper_identity
+from penstock.signals import (
+    Announcer,
+    CellKey,
+    Drop,
+    SignalCounts,
+    SignalsSettings,
+    keeper_identity,
+)
 from penstock.signals.envelope import Envelope
 from penstock.signals.local import LocalSockets
 
@@ -41,8 +48,8 @@ def taken(folder: Path) -> Path:
     return folder
 
 
-def settings(folder: Path, **others: float) -> Settings:
-    return Settings(folder=str(folder), interval_seconds=0.05, **others)  # type: ignore[arg-type]
+def settings(folder: Path, **others: float) -> SignalsSettings:
+    return SignalsSettings(folder=str(folder), interval_seconds=0.05, **others)  # type: ignore[arg-type]
 
 
 def sockets(folder: Path) -> list[Path]:
@@ -96,7 +103,7 @@ async def test_a_restarted_worker_is_the_peer_that_was_missed(folder: Path) -> N
 
 
 async def test_without_a_transport_others_are_taken_to_be_silent(folder: Path) -> None:
-    quiet = Settings(folder=str(folder), transport="off")
+    quiet = SignalsSettings(folder=str(folder), transport="off")
     async with Worker(quiet).running() as one:
         await eventually(lambda: one.listener.state is PeerState.SILENT)
     assert sockets(folder) == []
@@ -261,13 +268,13 @@ async def test_a_folder_that_cannot_be_had_means_silence_until_it_can(taken: Pat
 
 
 def test_sending_from_nowhere_is_no_error(folder: Path) -> None:
-    line = LocalSockets(settings(folder), CELL.mark, 1, Counts())
+    line = LocalSockets(settings(folder), CELL.mark, 1, SignalCounts())
     line.send(b"nobody is there")
     assert not line.is_up
 
 
 def test_sending_is_sure_while_the_same_peers_are_there_and_have_room(made: Path) -> None:
-    line = LocalSockets(settings(made), CELL.mark, 1, Counts())
+    line = LocalSockets(settings(made), CELL.mark, 1, SignalCounts())
     assert line.send(b"to nobody, as before")
     path = made / f"{CELL.mark:.8}-{2:016x}.sock"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as peer:

@@ -17,7 +17,7 @@ from tests.integration.cells.gateway_process import free_port
 from tests.integration.cells.signals_worker import CELL, Worker, eventually
 
 from penstock.records.signal import LoadClaim, PeerState, SentPrompt
-from penstock.signals import CellKey, Counts, Drop, Settings
+from penstock.signals import CellKey, Drop, SignalCounts, SignalsSettings
 from penstock.signals.nats import NatsLine, find_problem
 
 CLAIM = LoadClaim("r", 1000, 300, 0.5, 0.5, 2, 1, 5000)
@@ -69,8 +69,8 @@ async def server(folder: Path) -> AsyncIterator[NatsServer]:
     server.stop()
 
 
-def settings(folder: Path, server: NatsServer, host: str) -> Settings:
-    return Settings(
+def settings(folder: Path, server: NatsServer, host: str) -> SignalsSettings:
+    return SignalsSettings(
         transport="nats",
         folder=str(folder / host),
         nats_url=server.url,
@@ -177,7 +177,7 @@ async def test_a_password_or_token_is_read_from_its_file(folder: Path, user: str
     server = NatsServer(folder, *asked)
     await server.start()
 
-    def with_password(host: str, name: str) -> Settings:
+    def with_password(host: str, name: str) -> SignalsSettings:
         return msgspec.structs.replace(
             settings(folder, server, host),
             nats_user=user,
@@ -226,7 +226,7 @@ async def test_tls_with_certificates_on_both_sides(folder: Path) -> None:
     )
     await server.start()
 
-    def with_files(host: str, ca_file: Path | str, own: str) -> Settings:
+    def with_files(host: str, ca_file: Path | str, own: str) -> SignalsSettings:
         return msgspec.structs.replace(
             settings(folder, server, host), nats_ca_file=str(ca_file), nats_certificate_file=own
         )
@@ -260,7 +260,7 @@ async def test_a_line_ends_at_whatever_moment_it_is_told_to(folder: Path) -> Non
     try:
         async with asyncio.timeout(40):
             for _ in range(60):
-                line = NatsLine(own, CELL.mark, Counts())
+                line = NatsLine(own, CELL.mark, SignalCounts())
                 async with asyncio.TaskGroup() as group:
                     task = group.create_task(line.run(lambda data: None))
                     await asyncio.sleep(moments.random() * 0.03)

@@ -20,25 +20,25 @@ from tests.integration.cells.signals_worker import (
 
 from penstock.records.host_load import HostLoad
 from penstock.records.signal import PeerState
-from penstock.signals import LoadTable, Settings
+from penstock.signals import LoadTable, SignalsSettings
 
 
 @pytest.fixture
-def settings() -> Iterator[Settings]:
+def settings() -> Iterator[SignalsSettings]:
     folder = Path(tempfile.mkdtemp(prefix="penstock-"))
-    yield Settings(folder=str(folder))
+    yield SignalsSettings(folder=str(folder))
     shutil.rmtree(folder)
 
 
 @pytest.fixture
-async def one(settings: Settings) -> AsyncIterator[Worker]:
+async def one(settings: SignalsSettings) -> AsyncIterator[Worker]:
     """A worker of the test's own, column 0."""
     async with Worker(settings).running() as worker:
         yield worker
 
 
 @pytest.fixture
-def others(settings: Settings, one: Worker) -> Iterator[list[WorkerProcess]]:
+def others(settings: SignalsSettings, one: Worker) -> Iterator[list[WorkerProcess]]:
     processes = [WorkerProcess(settings) for _ in range(2)]
     yield processes
     for process in processes:
@@ -50,7 +50,7 @@ def table_of(worker: Worker) -> LoadTable:
     return worker.table
 
 
-def sockets(settings: Settings) -> list[Path]:
+def sockets(settings: SignalsSettings) -> list[Path]:
     return list(Path(settings.folder).glob("*.sock"))
 
 
@@ -68,7 +68,7 @@ async def test_processes_share_the_table_and_hear_each_other(
 
 
 async def test_a_killed_worker_stops_counting_within_a_second_and_its_column_is_free(
-    one: Worker, others: list[WorkerProcess], settings: Settings
+    one: Worker, others: list[WorkerProcess], settings: SignalsSettings
 ) -> None:
     await eventually(lambda: in_flight(one) == 2 * LOAD.in_flight)
     await eventually(lambda: one.exchange.peers.known() == 2)
@@ -112,7 +112,7 @@ async def test_a_worker_that_is_told_to_end_is_not_missed(
 
 
 async def test_a_reading_during_writing_is_at_worst_a_wrong_number(
-    one: Worker, settings: Settings
+    one: Worker, settings: SignalsSettings
 ) -> None:
     """Two processes write as fast as they can, and add their rows at the same time."""
     writers = [WorkerProcess(settings, "hammer") for _ in range(2)]

@@ -13,7 +13,7 @@ import pytest
 from tests.integration.cells.gateway_process import free_port
 
 from penstock.errors import NotFound, StoreUnavailable
-from penstock.store import Objects, Settings
+from penstock.store import Objects, StoreSettings
 
 _START_SECONDS = 50.0
 BUCKET = "penstock-test"
@@ -56,7 +56,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 async def objects(s3: str) -> Objects:
     opened = Objects(
-        Settings(
+        StoreSettings(
             objects_url=f"s3://{BUCKET}/some/prefix",
             objects_endpoint=s3,
             objects_access_key="any",
@@ -90,7 +90,7 @@ async def test_a_large_stream_goes_in_and_out_in_parts(objects: Objects) -> None
 
 
 async def test_an_s3_that_does_not_answer_is_an_outage() -> None:
-    settings = Settings(
+    settings = StoreSettings(
         objects_url=f"s3://{BUCKET}/prefix",
         objects_endpoint=f"http://127.0.0.1:{free_port()}",
         objects_access_key="any",

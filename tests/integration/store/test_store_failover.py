@@ -8,7 +8,7 @@ import pytest
 from tests.chaos.postgres_cluster import PostgresCluster
 
 from penstock.errors import StoreUnavailable
-from penstock.store import Settings, Store
+from penstock.store import Store, StoreSettings
 
 _WRITERS = 4
 _ROWS_EACH_TURN = 100
@@ -23,7 +23,7 @@ def cluster() -> Iterator[PostgresCluster]:
 async def test_no_acknowledged_row_is_lost_when_primaries_are_killed(
     cluster: PostgresCluster,
 ) -> None:
-    store = Store(Settings(dsn=cluster.dsn))
+    store = Store(StoreSettings(dsn=cluster.dsn))
     await store.open()
     heard: asyncio.Queue[int] = asyncio.Queue()
     acknowledged: list[int] = []

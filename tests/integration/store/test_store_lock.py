@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from penstock import errors
-from penstock.store import HeldLock, Settings, Store
+from penstock.store import HeldLock, Store, StoreSettings
 from penstock.store.embedded import EmbeddedPostgres
 
 _FIND_HOLDER = "select pid from pg_locks join pg_database d on d.oid = database where granted" + (
@@ -33,7 +33,7 @@ class Contender:
 @pytest.fixture
 def impatient(dsn: str) -> Store:
     """A store whose waiters ask often, so that the tests need not wait long."""
-    return Store(Settings(dsn=dsn, lock_poll_seconds=0.05, lock_ping_seconds=1.0))
+    return Store(StoreSettings(dsn=dsn, lock_poll_seconds=0.05, lock_ping_seconds=1.0))
 
 
 def _kill_holder(dsn: str) -> None:
@@ -82,9 +82,9 @@ async def test_the_other_takes_over_when_the_holders_connection_is_killed(
 async def test_the_lock_of_a_killed_process_is_free(impatient: Store, dsn: str) -> None:
     program = (
         "import asyncio, sys\n"
-        "from penstock.store import Settings, Store\n"
+        "from penstock.store import StoreSettings, Store\n"
         "async def main():\n"
-        "    async with Store(Settings(dsn=sys.argv[1])).hold_lock('leader'):\n"
+        "    async with Store(StoreSettings(dsn=sys.argv[1])).hold_lock('leader'):\n"
         "        print('held', flush=True)\n"
         "        await asyncio.Event().wait()\n"
         "asyncio.run(main())\n"
@@ -112,7 +112,7 @@ async def test_locks_of_different_names_are_different(impatient: Store) -> None:
 
 
 async def test_waiting_for_a_lock_ends_when_postgres_goes(own_postgres: EmbeddedPostgres) -> None:
-    store = Store(Settings(dsn=own_postgres.start(), lock_poll_seconds=0.05))
+    store = Store(StoreSettings(dsn=own_postgres.start(), lock_poll_seconds=0.05))
     second = Contender(store)
     async with store.hold_lock("leader") as first:
         waiting = asyncio.ensure_future(second.run())

@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from penstock import errors
-from penstock.store import Settings, Store, Transaction
+from penstock.store import Store, StoreSettings, Transaction
 from penstock.store.embedded import EmbeddedPostgres
 
 
@@ -89,7 +89,7 @@ async def test_open_returns_at_once_and_use_fails_in_time_when_postgres_is_absen
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
-    store = Store(Settings(dsn=f"postgresql://127.0.0.1:{port}/x", acquire_seconds=0.5))
+    store = Store(StoreSettings(dsn=f"postgresql://127.0.0.1:{port}/x", acquire_seconds=0.5))
     began = time.monotonic()
     await store.open()
     assert time.monotonic() - began < 0.3
@@ -100,7 +100,7 @@ async def test_open_returns_at_once_and_use_fails_in_time_when_postgres_is_absen
 
 
 async def test_a_statement_over_its_time_is_cut(dsn: str) -> None:
-    store = Store(Settings(dsn=dsn, statement_seconds=0.2))
+    store = Store(StoreSettings(dsn=dsn, statement_seconds=0.2))
     await store.open()
     with pytest.raises(errors.StoreUnavailable):
         async with store.transaction() as transaction:
@@ -110,7 +110,7 @@ async def test_a_statement_over_its_time_is_cut(dsn: str) -> None:
 
 
 async def test_a_transaction_on_a_server_that_hangs_ends_in_time(dsn: str) -> None:
-    store = Store(Settings(dsn=dsn, transaction_seconds=0.5))
+    store = Store(StoreSettings(dsn=dsn, transaction_seconds=0.5))
     await store.open()
     stopped: list[int] = []
 
@@ -131,7 +131,7 @@ async def test_a_transaction_on_a_server_that_hangs_ends_in_time(dsn: str) -> No
 
 
 async def test_a_hanging_idle_connection_is_replaced(dsn: str) -> None:
-    store = Store(Settings(dsn=dsn, acquire_seconds=0.5))
+    store = Store(StoreSettings(dsn=dsn, acquire_seconds=0.5))
     await store.open()
     async with store.transaction() as transaction:
         row = await transaction.fetch_one("select pg_backend_pid()")
@@ -146,7 +146,7 @@ async def test_a_hanging_idle_connection_is_replaced(dsn: str) -> None:
 
 
 async def test_no_more_may_wait_for_a_connection_than_the_limit(dsn: str) -> None:
-    store = Store(Settings(dsn=dsn, pool_size_max=1, pool_waiting_max=2, acquire_seconds=5))
+    store = Store(StoreSettings(dsn=dsn, pool_size_max=1, pool_waiting_max=2, acquire_seconds=5))
     await store.open()
     release = asyncio.Event()
     is_held = asyncio.Event()
@@ -171,7 +171,7 @@ async def test_no_more_may_wait_for_a_connection_than_the_limit(dsn: str) -> Non
 async def test_the_pool_comes_back_by_itself_after_a_restart(
     own_postgres: EmbeddedPostgres,
 ) -> None:
-    store = Store(Settings(dsn=own_postgres.start(), acquire_seconds=0.5))
+    store = Store(StoreSettings(dsn=own_postgres.start(), acquire_seconds=0.5))
     await store.open()
     async with store.transaction() as transaction:
         await transaction.execute("create table accounts (id text)")
@@ -187,7 +187,7 @@ async def test_the_pool_comes_back_by_itself_after_a_restart(
 async def test_a_server_that_stops_in_mid_transaction_is_unavailable(
     own_postgres: EmbeddedPostgres,
 ) -> None:
-    store = Store(Settings(dsn=own_postgres.start()))
+    store = Store(StoreSettings(dsn=own_postgres.start()))
     await store.open()
 
     async def outlive_the_server() -> None:
@@ -202,7 +202,7 @@ async def test_a_server_that_stops_in_mid_transaction_is_unavailable(
 
 
 async def test_a_cancelled_transaction_leaves_the_pool_whole(dsn: str) -> None:
-    store = Store(Settings(dsn=dsn, pool_size_max=1))
+    store = Store(StoreSettings(dsn=dsn, pool_size_max=1))
     await store.open()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2), store.transaction() as transaction:
@@ -212,7 +212,7 @@ async def test_a_cancelled_transaction_leaves_the_pool_whole(dsn: str) -> None:
 
 
 async def test_a_closed_store_can_be_closed_again(dsn: str) -> None:
-    store = Store(Settings(dsn=dsn))
+    store = Store(StoreSettings(dsn=dsn))
     await store.open()
     await store.close()
     await store.close()
@@ -222,7 +222,7 @@ async def test_a_closed_store_can_be_closed_again(dsn: str) -> None:
 
 def test_the_store_works_on_the_gateways_event_loop(dsn: str) -> None:
     async def use() -> int:
-        store = Store(Settings(dsn=dsn))
+        store = Store(StoreSettings(dsn=dsn))
         await store.open()
         await _insert(store, "one")
         counted = await _count_accounts(store)
@@ -235,7 +235,7 @@ def test_the_store_works_on_the_gateways_event_loop(dsn: str) -> None:
 
 async def test_no_cancel_is_lost_while_waiting_for_a_connection(dsn: str) -> None:
     """Without care 1 in 8 was: the pool's own wait drops one that comes with its result."""
-    store = Store(Settings(dsn=dsn, pool_size_max=1))
+    store = Store(StoreSettings(dsn=dsn, pool_size_max=1))
     await store.open()
     await _count_accounts(store)
 

@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 from penstock.admission.division import Demand
-from penstock.admission.hold import Claim
-from penstock.admission.window_balance import Pot, Reading
+from penstock.admission.hold import HeldAmount
+from penstock.admission.window_balance import Reading, WindowBalance
 from penstock.admission.windows import window_of
 from penstock.records.account import AccountId, KeyId
 from penstock.records.limit import Limit, Measure, Period, Scope
@@ -38,17 +38,17 @@ def a_request(**fields: Any) -> InferenceRequest:
     return sample_request(**given)
 
 
-def a_pot(limit: Limit | None = None, value: str = "", **state: Any) -> Pot:
+def a_pot(limit: Limit | None = None, value: str = "", **state: Any) -> WindowBalance:
     limit = limit or a_limit()
-    pot = Pot(limit, value, window_of(limit.period, NOW))
+    pot = WindowBalance(limit, value, window_of(limit.period, NOW))
     for name, number in state.items():
         setattr(pot, name, number)
     return pot
 
 
-def a_demand(*claims: tuple[Pot, int]) -> Demand:
+def a_demand(*claims: tuple[WindowBalance, int]) -> Demand:
     """One whose answer nobody waits for."""
-    return Demand(tuple(Claim(*each) for each in claims), asyncio.Future(loop=_loop))
+    return Demand(tuple(HeldAmount(*each) for each in claims), asyncio.Future(loop=_loop))
 
 
 def a_reading(**fields: Any) -> Reading:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from penstock.admission import Gate, Settings
+from penstock.admission import AdmissionSettings, Gate
 from penstock.clock import TimerWheel
 from penstock.errors import OutOfCapacity
 from penstock.records.model import ModelId
@@ -19,11 +19,11 @@ M, OTHER = ModelId("m"), ModelId("other")
 class World:
     """Slots, and visitors that go through the gate as serving's path does."""
 
-    def __init__(self, slots: int, limits: Settings | None = None) -> None:
+    def __init__(self, slots: int, limits: AdmissionSettings | None = None) -> None:
         self.slots = slots
         self.clock = ManualClock()
         self.wheel = TimerWheel(self.clock)
-        self.gate = Gate(self, limits or Settings(), self.wheel)
+        self.gate = Gate(self, limits or AdmissionSettings(), self.wheel)
         self.running: list[int] = []
         self.entered: list[int] = []
         self.refused: list[int] = []
@@ -87,7 +87,7 @@ class World:
         assert armed == []
 
 
-async def full_world(slots: int, waiting: int, limits: Settings | None = None) -> World:
+async def full_world(slots: int, waiting: int, limits: AdmissionSettings | None = None) -> World:
     world = World(slots, limits)
     for _ in range(slots + waiting):
         world.arrive()
@@ -152,7 +152,7 @@ async def test_free_model_takes_those_that_would_not_wait() -> None:
 
 
 async def test_queue_is_bounded() -> None:
-    world = await full_world(1, 2, Settings(waiting_max=2, retry_after_seconds=7))
+    world = await full_world(1, 2, AdmissionSettings(waiting_max=2, retry_after_seconds=7))
     world.arrive()
     await world.settle()
     assert world.refused == [3]
@@ -169,7 +169,7 @@ async def test_queue_is_bounded() -> None:
 
 
 async def test_those_who_are_refused_are_told_how_long_the_line_takes() -> None:
-    world = await full_world(2, 10, Settings(waiting_max=10, retry_after_seconds_max=60))
+    world = await full_world(2, 10, AdmissionSettings(waiting_max=10, retry_after_seconds_max=60))
     world.gate.measure(world.clock.monotonic())
     # Two end in a second, and ten wait: who comes again is the eleventh.
     for first in (0, 2):
@@ -192,7 +192,7 @@ async def test_those_who_are_refused_are_told_how_long_the_line_takes() -> None:
 
 
 async def test_nobody_is_told_to_wait_longer_than_the_bound() -> None:
-    limits = Settings(waiting_max=5, retry_after_seconds=7, retry_after_seconds_max=9)
+    limits = AdmissionSettings(waiting_max=5, retry_after_seconds=7, retry_after_seconds_max=9)
     world = await full_world(1, 5, limits)
     for number in range(2):
         world.end(number)
@@ -206,7 +206,7 @@ async def test_nobody_is_told_to_wait_longer_than_the_bound() -> None:
 
 
 async def test_no_queue_at_all_may_be_set() -> None:
-    world = await full_world(1, 0, Settings(waiting_max=0))
+    world = await full_world(1, 0, AdmissionSettings(waiting_max=0))
     world.arrive()
     await world.settle()
     assert world.refused == [1]
@@ -214,7 +214,7 @@ async def test_no_queue_at_all_may_be_set() -> None:
 
 
 async def test_wait_ends_at_its_timeout_for_each_in_turn() -> None:
-    world = await full_world(1, 1, Settings(wait_seconds_max=60))
+    world = await full_world(1, 1, AdmissionSettings(wait_seconds_max=60))
     world.pass_time(30)
     world.arrive()
     await world.settle()
@@ -256,7 +256,7 @@ async def test_turn_of_one_that_leaves_as_it_comes_goes_to_the_next() -> None:
 
 
 async def test_timeout_that_comes_with_the_turn_loses_no_slot() -> None:
-    world = await full_world(1, 2, Settings(wait_seconds_max=60))
+    world = await full_world(1, 2, AdmissionSettings(wait_seconds_max=60))
     world.end(0)
     world.pass_time(61)
     await world.settle()
@@ -330,7 +330,7 @@ ops = st.lists(
 
 
 async def play(slots: int, steps: list[tuple[str, int]]) -> None:
-    world = World(slots, Settings(waiting_max=6, wait_seconds_max=60))
+    world = World(slots, AdmissionSettings(waiting_max=6, wait_seconds_max=60))
     for op, value in [*steps, ("settle", 0)]:
         match op:
             case "arrive":

@@ -3,21 +3,21 @@
 import pytest
 from tests.unit.admission.limit_samples import NOW, a_limit, a_pot, a_reading, a_request
 
-from penstock.admission.counted_limit import Counted
-from penstock.admission.hold import NO_HOLD, Claim, Hold
+from penstock.admission.counted_limit import CountedLimit
+from penstock.admission.hold import NO_HOLD, HeldAmount, Hold
 from penstock.admission.limit_table import LimitRow, LimitTable
-from penstock.admission.window_balance import Pot
-from penstock.admission.window_balances import Pots
+from penstock.admission.window_balance import WindowBalance
+from penstock.admission.window_balances import WindowBalances
 from penstock.records.limit import Limit, Measure, Period
 
 RETURN_SECONDS = 1.5
 MOST = 1000
 
 
-def leased(pots: Pots, limit: Limit, granted: int, used: int = 0) -> Pot:
+def leased(pots: WindowBalances, limit: Limit, granted: int, used: int = 0) -> WindowBalance:
     """A pot that was asked for at 0 s and given a grant."""
-    pot = pots.find(Counted(limit, ""), NOW)
-    claims = (Claim(pot, 0),)
+    pot = pots.find(CountedLimit(limit, ""), NOW)
+    claims = (HeldAmount(pot, 0),)
     pots.open(claims)
     pot.is_read = True
     pot.used = used
@@ -29,7 +29,7 @@ def leased(pots: Pots, limit: Limit, granted: int, used: int = 0) -> Pot:
 def test_a_hold_frees_what_it_reserved_and_books_what_was_used() -> None:
     tokens, money = a_pot(granted=50), a_pot(a_limit(id=2, measure=Measure.NANOUSD), granted=900)
     requests = a_pot(a_limit(id=3, measure=Measure.REQUESTS), granted=2)
-    claims = (Claim(tokens, 40), Claim(money, 800), Claim(requests, 1))
+    claims = (HeldAmount(tokens, 40), HeldAmount(money, 800), HeldAmount(requests, 1))
     for claim in claims:
         claim.pot.reserve(claim.amount)
     hold = Hold(claims)
@@ -47,7 +47,9 @@ def test_a_hold_shows_where_hard_limits_stand_and_which_soft_ones_are_passed() -
     calm, passed = a_pot(a_limit(id=2, is_hard=False)), a_pot(a_limit(id=3, is_hard=False))
     passed.is_over = True
     unasked = a_pot(a_limit(id=4))
-    hold = Hold((Claim(hard, 5), Claim(calm, 5), Claim(passed, 5), Claim(unasked, 0)))
+    hold = Hold(
+        (HeldAmount(hard, 5), HeldAmount(calm, 5), HeldAmount(passed, 5), HeldAmount(unasked, 0))
+    )
     hard.is_read = True
     assert [(each.limit.id, each.left) for each in hold.standings] == [(1, 50)]
     assert hold.standings[0].resets_at == hard.window.end
@@ -61,7 +63,7 @@ def test_the_shared_hold_of_those_without_limits_may_be_settled_by_all() -> None
 
 
 def test_a_busy_pot_keeps_what_it_will_soon_use_while_plenty_is_free() -> None:
-    pots = Pots()
+    pots = WindowBalances()
     pot = leased(pots, a_limit(), 1000, used=100)
     pot.elsewhere = 50_000
     pot.reserve(20)
@@ -80,7 +82,7 @@ def test_a_busy_pot_keeps_what_it_will_soon_use_while_plenty_is_free() -> None:
 
 
 def test_a_busy_pot_keeps_nothing_when_others_may_need_it() -> None:
-    pots = Pots()
+    pots = WindowBalances()
     pot = leased(pots, a_limit(), 1000, used=100)
     pot.elsewhere = 50 * 8 * 20 - 1
     pot.reserve(20)
@@ -89,7 +91,7 @@ def test_a_busy_pot_keeps_nothing_when_others_may_need_it() -> None:
 
 
 def test_what_nobody_needed_for_a_while_is_given_back() -> None:
-    pots = Pots()
+    pots = WindowBalances()
     pot = leased(pots, a_limit(), 50, used=10)
     pot.reserve(15)
     pot.settle(15, 5)
@@ -103,7 +105,7 @@ def test_what_nobody_needed_for_a_while_is_given_back() -> None:
 
 
 def test_what_is_reserved_is_never_given_back() -> None:
-    pots = Pots()
+    pots = WindowBalances()
     pot = leased(pots, a_limit(), 50)
     pot.reserve(50)
     assert pots.due(RETURN_SECONDS, RETURN_SECONDS, MOST) == []
@@ -113,7 +115,7 @@ def test_what_is_reserved_is_never_given_back() -> None:
 
 
 def test_what_could_not_be_written_is_written_the_next_time() -> None:
-    pots = Pots()
+    pots = WindowBalances()
     pot = leased(pots, a_limit(), 50)
     assert pots.due(RETURN_SECONDS, RETURN_SECONDS, MOST) == [(pot, 0)]
     assert pots.due(2 * RETURN_SECONDS, RETURN_SECONDS, MOST) == [(pot, 0)]
@@ -122,15 +124,15 @@ def test_what_could_not_be_written_is_written_the_next_time() -> None:
 
 
 def test_what_was_used_beyond_the_grant_is_told() -> None:
-    pots = Pots()
+    pots = WindowBalances()
     pot = leased(pots, a_limit(), 50, used=70)
     assert pots.due(RETURN_SECONDS, RETURN_SECONDS, MOST) == [(pot, 70)]
 
 
 def test_a_pot_that_postgres_was_never_asked_about_writes_nothing() -> None:
-    pots = Pots()
-    pot = pots.find(Counted(a_limit(), ""), NOW)
-    claims = (Claim(pot, 10),)
+    pots = WindowBalances()
+    pot = pots.find(CountedLimit(a_limit(), ""), NOW)
+    claims = (HeldAmount(pot, 10),)
     pots.open(claims)
     pot.reserve(10)
     pots.close(claims)
@@ -138,18 +140,18 @@ def test_a_pot_that_postgres_was_never_asked_about_writes_nothing() -> None:
     pot.settle(10, 10)
     assert pots.due(2 * RETURN_SECONDS, RETURN_SECONDS, MOST) == []
     # What it used will be booked by the drain; the pot itself is still known.
-    assert pots.find(Counted(a_limit(), ""), NOW) is pot
+    assert pots.find(CountedLimit(a_limit(), ""), NOW) is pot
 
 
 def test_a_changed_limit_gives_back_its_room_at_once() -> None:
-    pots, table = Pots(), LimitTable()
+    pots, table = WindowBalances(), LimitTable()
     pot, soft = (
         leased(pots, a_limit(), 50),
-        pots.find(Counted(a_limit(id=2, is_hard=False), ""), NOW),
+        pots.find(CountedLimit(a_limit(id=2, is_hard=False), ""), NOW),
     )
     gone, same = leased(pots, a_limit(id=3), 5), leased(pots, a_limit(id=4), 5)
     soft.is_over, pot.elsewhere = True, 50
-    pots.open((Claim(soft, 0),))
+    pots.open((HeldAmount(soft, 0),))
     smaller = a_limit(amount=60)
     louder = a_limit(id=2, is_hard=False, amount=500)
     table.apply(LimitRow(each, is_removed=False) for each in (smaller, louder, same.limit))
@@ -158,14 +160,14 @@ def test_a_changed_limit_gives_back_its_room_at_once() -> None:
     assert (pot.limit, pot.elsewhere) == (smaller, 10)
     assert (soft.limit, soft.is_over) == (louder, False)
     pots.forget_ended(NOW, table)
-    assert (len(pots), pots.find(Counted(gone.limit, ""), NOW) is gone) == (3, False)
+    assert (len(pots), pots.find(CountedLimit(gone.limit, ""), NOW) is gone) == (3, False)
 
 
 def test_pots_of_ended_windows_go_once_nothing_runs_in_them() -> None:
-    pots, table = Pots(), LimitTable()
+    pots, table = WindowBalances(), LimitTable()
     table.apply([LimitRow(a_limit(), is_removed=False)])
     pot = leased(pots, a_limit(), 50)
-    claims = (Claim(pot, 10),)
+    claims = (HeldAmount(pot, 10),)
     pot.reserve(10)
     pots.forget_ended(pot.window.end, table)
     pot.release(10)
@@ -173,14 +175,14 @@ def test_pots_of_ended_windows_go_once_nothing_runs_in_them() -> None:
     pots.forget_ended(pot.window.end, table)
     pots.close(claims)
     pots.forget_ended(pot.window.end - 1, table)
-    assert pots.find(Counted(a_limit(), ""), NOW) is pot
+    assert pots.find(CountedLimit(a_limit(), ""), NOW) is pot
     pots.forget_ended(pot.window.end, table)
     assert len(pots) == 0
     assert pots.due(100, RETURN_SECONDS, MOST) == []
 
 
 def test_a_kept_pot_counts_for_its_window_to_the_moment() -> None:
-    pots, counted = Pots(), Counted(a_limit(period=Period.MINUTE), "")
+    pots, counted = WindowBalances(), CountedLimit(a_limit(period=Period.MINUTE), "")
     pot = pots.find(counted, NOW)
     start, end = pot.window
     assert pots.find(counted, end - 0.001) is pots.find(counted, start) is pot
@@ -191,16 +193,16 @@ def test_a_kept_pot_counts_for_its_window_to_the_moment() -> None:
 
 
 def test_a_kept_pot_that_was_forgotten_is_not_used_again() -> None:
-    pots, counted = Pots(), Counted(a_limit(), "")
+    pots, counted = WindowBalances(), CountedLimit(a_limit(), "")
     first = pots.find(counted, NOW)
     pots.forget_unused(0)
     second = pots.find(counted, NOW)
     assert second is not first
-    assert pots.find(Counted(a_limit(), ""), NOW) is pots.find(counted, NOW) is second
+    assert pots.find(CountedLimit(a_limit(), ""), NOW) is pots.find(counted, NOW) is second
 
 
 def test_beyond_the_cap_only_pots_that_lose_nothing_are_forgotten() -> None:
-    pots = Pots()
+    pots = WindowBalances()
     running = leased(pots, a_limit(id=1), 50)
     running.reserve(10)
     idle = leased(pots, a_limit(id=2), 50, used=50)
@@ -212,13 +214,13 @@ def test_beyond_the_cap_only_pots_that_lose_nothing_are_forgotten() -> None:
     assert len(pots) == 2
     pots.forget_unused(0)
     assert len(pots) == 1
-    assert pots.find(Counted(running.limit, ""), NOW) is running
-    assert pots.find(Counted(idle.limit, ""), NOW) is not idle
-    assert pots.find(Counted(newest.limit, ""), NOW) is not newest
+    assert pots.find(CountedLimit(running.limit, ""), NOW) is running
+    assert pots.find(CountedLimit(idle.limit, ""), NOW) is not idle
+    assert pots.find(CountedLimit(newest.limit, ""), NOW) is not newest
 
 
 def test_a_lease_that_somebody_took_away_is_asked_for_anew() -> None:
-    pots = Pots()
+    pots = WindowBalances()
     first, second = leased(pots, a_limit(id=1), 50), leased(pots, a_limit(id=2), 50, used=20)
     assert pots.leases_held == 2
     pots.lose_all()
@@ -229,8 +231,8 @@ def test_a_lease_that_somebody_took_away_is_asked_for_anew() -> None:
 
 
 def test_pots_that_only_warn_are_surveyed_after_use_until_they_have() -> None:
-    pots = Pots()
-    pot = pots.find(Counted(a_limit(is_hard=False), ""), a_request().terms.asked_at)
+    pots = WindowBalances()
+    pot = pots.find(CountedLimit(a_limit(is_hard=False), ""), a_request().terms.asked_at)
     assert pots.to_survey() == []
     pot.settle(0, 10)
     assert pots.to_survey() == [pot]
@@ -242,33 +244,33 @@ def test_pots_that_only_warn_are_surveyed_after_use_until_they_have() -> None:
 
 
 def test_more_that_is_due_than_is_asked_for_comes_the_next_time() -> None:
-    pots = Pots()
+    pots = WindowBalances()
     three = [leased(pots, a_limit(id=id), 50) for id in (1, 2, 3)]
     found = [pots.due(RETURN_SECONDS, RETURN_SECONDS, 2) for _ in range(3)]
     assert found == [[(three[0], 0), (three[1], 0)], [(three[2], 0)], []]
 
 
 def test_nothing_stays_of_pots_that_were_made_for_a_request_that_is_refused() -> None:
-    pots = Pots()
-    used, empty = (pots.find(Counted(a_limit(id=id), "s"), NOW) for id in (1, 2))
-    claims = (Claim(used, 10), Claim(empty, 10))
+    pots = WindowBalances()
+    used, empty = (pots.find(CountedLimit(a_limit(id=id), "s"), NOW) for id in (1, 2))
+    claims = (HeldAmount(used, 10), HeldAmount(empty, 10))
     pots.open(claims)
     pots.open(claims)
     pots.close(claims)
     # Another one waits for the same.
     for pot in (used, empty):
-        assert pots.find(Counted(pot.limit, "s"), NOW) is pot
+        assert pots.find(CountedLimit(pot.limit, "s"), NOW) is pot
     used.settle(0, 5)
     pots.close(claims)
     assert len(pots) == 1
-    assert pots.find(Counted(used.limit, "s"), NOW) is used
-    assert pots.find(Counted(empty.limit, "s"), NOW) is not empty
+    assert pots.find(CountedLimit(used.limit, "s"), NOW) is used
+    assert pots.find(CountedLimit(empty.limit, "s"), NOW) is not empty
 
 
 def test_a_pot_that_somebody_waits_for_is_the_one_that_is_granted() -> None:
-    pots = Pots()
-    pot = pots.find(Counted(a_limit(), ""), NOW)
-    claims = (Claim(pot, 10),)
+    pots = WindowBalances()
+    pot = pots.find(CountedLimit(a_limit(), ""), NOW)
+    claims = (HeldAmount(pot, 10),)
     pots.open(claims)
     # The loop looks after its pots while a request waits for its turn.
     assert pots.due(RETURN_SECONDS, RETURN_SECONDS, MOST) == []
@@ -277,15 +279,15 @@ def test_a_pot_that_somebody_waits_for_is_the_one_that_is_granted() -> None:
     pot.is_read = True
     pot.reserve(10)
     pots.close(claims)
-    assert pots.find(Counted(a_limit(), ""), NOW) is pot
+    assert pots.find(CountedLimit(a_limit(), ""), NOW) is pot
     assert pots.due(2 * RETURN_SECONDS, RETURN_SECONDS, MOST) == [(pot, 10)]
 
 
 def test_pots_that_postgres_was_never_asked_about_are_bounded_too() -> None:
-    pots = Pots()
+    pots = WindowBalances()
     for number in range(50):
-        pot = pots.find(Counted(a_limit(), f"s{number}"), NOW)
-        claims = (Claim(pot, 10),)
+        pot = pots.find(CountedLimit(a_limit(), f"s{number}"), NOW)
+        claims = (HeldAmount(pot, 10),)
         pots.open(claims)
         pot.reserve(10)
         pots.close(claims)
@@ -314,7 +316,7 @@ def test_what_is_booked_of_a_request_that_runs_is_not_counted_twice() -> None:
 
 
 def test_a_lease_that_was_swept_is_not_written_again_for_nothing() -> None:
-    pots = Pots()
+    pots = WindowBalances()
     pot = leased(pots, a_limit(), 50, used=50)
     pot.take_in(a_reading(own_granted=0, own_spent=50))
     assert (pot.room, pot.is_square) == (0, True)

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.admission.limit_samples import NOW, a_demand, a_limit
 
-from penstock.admission.counted_limit import Counted
+from penstock.admission.counted_limit import CountedLimit
 from penstock.admission.division import divide, lacking
 from penstock.admission.hold import Hold
-from penstock.admission.window_balance import Pot, Reading
-from penstock.admission.window_balances import Pots
+from penstock.admission.window_balance import Reading, WindowBalance
+from penstock.admission.window_balances import WindowBalances
 
 RETURN_SECONDS = 1.0
 WORKERS = st.integers(min_value=0, max_value=3)
@@ -51,13 +51,13 @@ class Worker:
 
     def __init__(self, holder: int) -> None:
         self.holder = holder
-        self.pots = Pots()
-        self.counted = Counted(LIMIT, "")
+        self.pots = WindowBalances()
+        self.counted = CountedLimit(LIMIT, "")
         self.running: list[tuple[Hold, int]] = []
         self.used = 0
 
     @property
-    def pot(self) -> Pot:
+    def pot(self) -> WindowBalance:
         return self.pots.find(self.counted, NOW)
 
 

@@ -1,10 +1,10 @@
-"""Places are bounded in all and per account, and given back whatever happens."""
+"""ConcurrencySlots are bounded in all and per account, and given back whatever happens."""
 
 from contextlib import ExitStack
 
 import pytest
 
-from penstock.admission import Places
+from penstock.admission import ConcurrencySlots
 from penstock.errors import OverLimit, Overloaded
 from penstock.records.account import AccountId
 
@@ -12,7 +12,7 @@ ACME, OTHER, THIRD = AccountId("acme"), AccountId("other"), AccountId("third")
 
 
 def test_one_account_cannot_take_them_all() -> None:
-    places = Places("uploads", 4, 2)
+    places = ConcurrencySlots("uploads", 4, 2)
     with ExitStack() as held:
         held.enter_context(places.take(ACME))
         held.enter_context(places.take(ACME))
@@ -23,7 +23,7 @@ def test_one_account_cannot_take_them_all() -> None:
 
 
 def test_all_of_them_are_bounded() -> None:
-    places = Places("uploads", 2, 2)
+    places = ConcurrencySlots("uploads", 2, 2)
     with places.take(ACME), places.take(OTHER):
         with pytest.raises(Overloaded), places.take(THIRD):
             pass
@@ -31,7 +31,7 @@ def test_all_of_them_are_bounded() -> None:
 
 
 def test_a_place_is_given_back_when_its_block_fails() -> None:
-    places = Places("uploads", 1, 1)
+    places = ConcurrencySlots("uploads", 1, 1)
     for _ in range(3):
         with pytest.raises(RuntimeError), places.take(ACME):
             raise RuntimeError

@@ -2,12 +2,12 @@
 
 import pytest
 
-from penstock.catalogue import Catalogue, Settings, fill, load_catalogue
+from penstock.catalogue import Catalogue, CatalogueSettings, fill, load_catalogue
 from penstock.catalogue.models import BUILTIN_FOLDER
 from penstock.records.model import Capability, Family, Model
 from penstock.records.price import Prices
 
-CATALOGUE = load_catalogue(Settings())
+CATALOGUE = load_catalogue(CatalogueSettings())
 KIMI_CAPABILITIES = {
     Capability.TOOLS,
     Capability.VISION,
@@ -152,5 +152,5 @@ def test_tiny_vision_model_takes_two_images() -> None:
 
 
 def test_loading_twice_gives_the_same_models() -> None:
-    again: Catalogue = load_catalogue(Settings())
+    again: Catalogue = load_catalogue(CatalogueSettings())
     assert again.models == CATALOGUE.models

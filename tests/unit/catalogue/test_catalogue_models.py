@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.catalogue import Catalogue, CatalogueError, Settings, load_catalogue
+from penstock.catalogue import Catalogue, CatalogueError, CatalogueSettings, load_catalogue
 from penstock.catalogue.names import fault_in
 from penstock.errors import MalformedModel, UnknownModel
 from penstock.records.model import Family, Model, ModelId, Recipe
@@ -37,29 +37,29 @@ def entry_of(name: str, *aliases: str, extra: str = "") -> str:
     )
 
 
-def refusal(settings: Settings) -> CatalogueError:
+def refusal(settings: CatalogueSettings) -> CatalogueError:
     with pytest.raises(CatalogueError) as caught:
         load_catalogue(settings)
     return caught.value
 
 
 def test_model_is_found_by_id_and_by_alias() -> None:
-    catalogue = load_catalogue(Settings())
+    catalogue = load_catalogue(CatalogueSettings())
     assert catalogue.find(KIMI) is catalogue.find("kimi-k2.5")
 
 
 def test_default_is_the_model_that_the_settings_name() -> None:
-    catalogue = load_catalogue(Settings(default_model="smollm2"))
+    catalogue = load_catalogue(CatalogueSettings(default_model="smollm2"))
     assert catalogue.default is catalogue.find("default") is catalogue.find("smollm2")
 
 
 def test_default_is_refused_with_how_to_set_it() -> None:
     with pytest.raises(UnknownModel, match=re.escape("`default_model` under [catalogue]")):
-        load_catalogue(Settings()).find("default")
+        load_catalogue(CatalogueSettings()).find("default")
 
 
 def test_default_model_must_be_in_the_catalogue() -> None:
-    error = refusal(Settings(default_model="kimmi"))
+    error = refusal(CatalogueSettings(default_model="kimmi"))
     assert error.key == "catalogue.default_model"
     assert KIMI in error.advice
 
@@ -133,16 +133,16 @@ def test_name_of_two_models_is_refused(one: Model, two: Model) -> None:
 
 def test_operators_entry_joins_the_built_in_ones(tmp_path: Path) -> None:
     (tmp_path / "one.toml").write_text(entry_of("@cf/acme/one", "one"))
-    catalogue = load_catalogue(Settings(folder=str(tmp_path), default_model="one"))
+    catalogue = load_catalogue(CatalogueSettings(folder=str(tmp_path), default_model="one"))
     assert catalogue.find("default").id == "@cf/acme/one"
     assert catalogue.find(KIMI).id == KIMI
 
 
 def test_operators_entry_replaces_the_built_in_one_of_its_id(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(entry_of(KIMI, "kimi"))
-    catalogue = load_catalogue(Settings(folder=str(tmp_path)))
+    catalogue = load_catalogue(CatalogueSettings(folder=str(tmp_path)))
     assert catalogue.find("kimi").family is Family.NATIVE
-    assert len(catalogue.models) == len(load_catalogue(Settings()).models)
+    assert len(catalogue.models) == len(load_catalogue(CatalogueSettings()).models)
     with pytest.raises(UnknownModel):
         catalogue.find("kimi-k2.5")
 
@@ -150,7 +150,7 @@ def test_operators_entry_replaces_the_built_in_one_of_its_id(tmp_path: Path) -> 
 def test_alias_of_another_model_is_refused_with_the_operators_file(tmp_path: Path) -> None:
     path = tmp_path / "zz.toml"
     path.write_text(entry_of("@zz/acme/one", "smollm2"))
-    error = refusal(Settings(folder=str(tmp_path)))
+    error = refusal(CatalogueSettings(folder=str(tmp_path)))
     assert error.file == str(path)
     assert error.key == "aliases"
     assert "`@local/huggingfacetb/smollm2-135m-instruct`" in error.problem
@@ -159,7 +159,7 @@ def test_alias_of_another_model_is_refused_with_the_operators_file(tmp_path: Pat
 def test_two_files_with_one_id_are_refused_with_both_names(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text(entry_of("@cf/acme/one"))
     (tmp_path / "b.toml").write_text(entry_of("@cf/acme/one"))
-    error = refusal(Settings(folder=str(tmp_path)))
+    error = refusal(CatalogueSettings(folder=str(tmp_path)))
     assert error.file.endswith("b.toml")
     assert "a.toml" in error.problem
 
@@ -167,7 +167,7 @@ def test_two_files_with_one_id_are_refused_with_both_names(tmp_path: Path) -> No
 def test_wrong_entry_is_refused_with_file_key_and_advice(tmp_path: Path) -> None:
     path = tmp_path / "one.toml"
     path.write_text(entry_of("@cf/acme/one", extra="contxt_tokens = 5"))
-    assert str(refusal(Settings(folder=str(tmp_path)))) == (
+    assert str(refusal(CatalogueSettings(folder=str(tmp_path)))) == (
         f"{path}: contxt_tokens: is not a key. Did you mean `context_tokens`?"
     )
 
@@ -176,42 +176,43 @@ def test_files_that_are_no_entries_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("not an entry")
     (tmp_path / ".one.toml").write_text("left by an editor")
     assert (
-        load_catalogue(Settings(folder=str(tmp_path))).models == load_catalogue(Settings()).models
+        load_catalogue(CatalogueSettings(folder=str(tmp_path))).models
+        == load_catalogue(CatalogueSettings()).models
     )
 
 
 def test_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    error = refusal(Settings(folder=str(tmp_path / "nowhere")))
+    error = refusal(CatalogueSettings(folder=str(tmp_path / "nowhere")))
     assert error.key == "catalogue.folder"
     assert "Make it" in error.advice
 
 
 def test_folder_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "one.toml").mkdir()
-    error = refusal(Settings(folder=str(tmp_path)))
+    error = refusal(CatalogueSettings(folder=str(tmp_path)))
     assert "cannot be read" in error.problem
 
 
 def test_file_that_is_not_utf_8_is_refused_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "one.toml").write_bytes(b'id = "a"\n# caf\xe9\n')
-    error = refusal(Settings(folder=str(tmp_path)))
+    error = refusal(CatalogueSettings(folder=str(tmp_path)))
     assert error.line == 2
     assert "UTF-8" in error.advice
 
 
 def test_too_large_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "one.toml").write_text("#" * 2000)
-    error = refusal(Settings(folder=str(tmp_path), entry_bytes_max=1999))
+    error = refusal(CatalogueSettings(folder=str(tmp_path), entry_bytes_max=1999))
     assert "entry_bytes_max" in error.advice
 
 
 def test_too_many_files_are_refused(tmp_path: Path) -> None:
     for number in range(8):
         (tmp_path / f"{number}.toml").write_text(entry_of(f"@cf/acme/{number}"))
-    error = refusal(Settings(folder=str(tmp_path), entries_max=7))
+    error = refusal(CatalogueSettings(folder=str(tmp_path), entries_max=7))
     assert "set entries_max under [catalogue] to 8" in error.advice
 
 
 def test_unknown_setting_is_refused() -> None:
     with pytest.raises(msgspec.ValidationError, match="folders"):
-        msgspec.convert({"folders": "x"}, Settings)
+        msgspec.convert({"folders": "x"}, CatalogueSettings)

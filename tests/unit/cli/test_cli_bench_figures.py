@@ -8,7 +8,7 @@ from rich.console import Console
 from penstock.cli.bench.figures import Report, report, spread
 from penstock.cli.bench.loop_lag import LoopLag
 from penstock.cli.bench.order import read_prices
-from penstock.cli.bench.sample import STOPPED, Sample, Seen
+from penstock.cli.bench.sample import STOPPED, Sample, SeenAnswer
 from penstock.cli.bench.tables import busy_note, closing, spans_of
 from penstock.cli.exit_codes import CommandFailed
 from penstock.records.price import Price
@@ -23,7 +23,7 @@ def sample(
 
 
 def figures(*samples: Sample, price: Price | None = None, lag: LoopLag | None = None) -> Report:
-    seen = Seen(samples=list(samples), seconds=2.0)
+    seen = SeenAnswer(samples=list(samples), seconds=2.0)
     return report(seen, lag or LoopLag(ManualClock()), load="l", model="m", price=price)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cli.bench.agents import AgentLoad
-from penstock.cli.bench.load import Conversation, text_of
+from penstock.cli.bench.load import BenchConversation, text_of
 from penstock.cli.bench.trace import TraceLine, TraceLoad, read_trace, sessions_of
 from penstock.cli.exit_codes import CommandFailed
 
@@ -49,7 +49,7 @@ def test_sessions_begin_at_the_rate_and_pause_before_every_turn_but_the_first() 
 
 
 def test_other_seeds_have_other_texts_and_the_same_times() -> None:
-    def of(seed: int) -> list[Conversation]:
+    def of(seed: int) -> list[BenchConversation]:
         return list(AgentLoad(sessions=3, turns=2, rate=1.0, seed=seed).load().conversations)
 
     assert [each.starts_at for each in of(1)] == [each.starts_at for each in of(2)]

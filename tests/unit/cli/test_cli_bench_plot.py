@@ -8,7 +8,7 @@ import pytest
 from penstock.cli.bench.figures import report
 from penstock.cli.bench.loop_lag import LoopLag
 from penstock.cli.bench.plot import check_plot, write_plot
-from penstock.cli.bench.sample import Sample, Seen
+from penstock.cli.bench.sample import Sample, SeenAnswer
 from penstock.cli.exit_codes import CommandFailed
 from penstock.testing.manual_clock import ManualClock
 
@@ -28,7 +28,7 @@ def test_other_endings_are_refused() -> None:
 
 @pytest.mark.parametrize("samples", [[], [Sample(0.5, "ok", 1.0, 0.2, 0.5), Sample(1, "cut", 2.0)]])
 def test_run_is_drawn_whatever_it_has(samples: list[Sample], tmp_path: Path) -> None:
-    seen = Seen(samples=samples, seconds=2.0)
+    seen = SeenAnswer(samples=samples, seconds=2.0)
     made = report(seen, LoopLag(ManualClock()), load="l", model="m")
     write_plot(tmp_path / "run.png", made, samples)
     assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")

@@ -5,7 +5,7 @@ from rich.console import Console
 
 from penstock.cli.bench.figures import Report, report
 from penstock.cli.bench.loop_lag import LoopLag
-from penstock.cli.bench.sample import Sample, Seen
+from penstock.cli.bench.sample import Sample, SeenAnswer
 from penstock.cli.demo.acts import Act, row_of
 from penstock.cli.demo.backlog import BacklogNow
 from penstock.cli.demo.plan import plan_for
@@ -17,7 +17,7 @@ from penstock.testing.manual_clock import ManualClock
 def figures(usage: Usage | None, cost: int | None = 250_000_000) -> Report:
     samples = [Sample(0.0, "ok", 1.0, 0.25, 0.5, usage, cost)]
     lag = LoopLag(ManualClock())
-    return report(Seen(samples=samples, seconds=10.0), lag, load="l", model="m")
+    return report(SeenAnswer(samples=samples, seconds=10.0), lag, load="l", model="m")
 
 
 def shown(*reports: Report, jobs: BacklogNow | None = None) -> str:

@@ -8,9 +8,9 @@ import pytest
 from tests.unit.cli.conftest import Penstock
 
 from penstock.cli.doctor import engines, postgres
-from penstock.cli.doctor.check import Check, Verdict
+from penstock.cli.doctor.check import Check, CheckVerdict
 from penstock.cli.doctor.host import check_descriptors, check_disk
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_postgres_is_15_or_newer(number: int, verdict: str) -> None:
 
 def test_missing_migrations_fail_with_the_command_to_run() -> None:
     check = postgres._migrations(["0002_roster.sql"])
-    assert check.verdict is Verdict.FAIL
+    assert check.verdict is CheckVerdict.FAIL
     assert "penstock migrate" in check.advice
 
 
@@ -44,16 +44,16 @@ def test_clock_skew_over_a_second_warns(skew: float, verdict: str) -> None:
 def test_arguments_are_read_off_the_command_line(
     argv: tuple[str, ...], verdicts: list[str]
 ) -> None:
-    engine = engines.Engine(url="http://h:1", model="m", argv=argv)
+    engine = engines.FoundEngine(url="http://h:1", model="m", argv=argv)
     assert [check.verdict for check in engines._arguments(engine)] == verdicts
 
 
 def test_too_few_descriptors_for_the_connections_allowed_warn() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert check_descriptors(Settings(connections_max=1)).verdict is Verdict.OK
+    assert check_descriptors(IngressSettings(connections_max=1)).verdict is CheckVerdict.OK
     if hard != resource.RLIM_INFINITY:
-        many = check_descriptors(Settings(connections_max=min(hard, 10**6)))
-        assert many.verdict is Verdict.WARN
+        many = check_descriptors(IngressSettings(connections_max=min(hard, 10**6)))
+        assert many.verdict is CheckVerdict.WARN
         assert "ulimit" in many.advice
 
 

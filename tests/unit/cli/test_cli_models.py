@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.unit.cli.conftest import Penstock
 
-from penstock.catalogue import Settings, load_catalogue
+from penstock.catalogue import CatalogueSettings, load_catalogue
 
 GOOD = """
 id = "@acme/good"
@@ -22,7 +22,7 @@ command = ["serve", "--port", "{port}"]
 def test_list_names_every_model(arguments: tuple[str, ...], penstock: Penstock) -> None:
     shown = penstock(*arguments)
     assert shown.exit_code == 0
-    for model in load_catalogue(Settings()).models:
+    for model in load_catalogue(CatalogueSettings()).models:
         assert model.id in shown.stdout
 
 

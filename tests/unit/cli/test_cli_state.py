@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.catalogue import Settings
+from penstock.catalogue import CatalogueSettings
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.up.attached import ServedModel, write_entry
 from penstock.cli.up.known_models import known_models
@@ -57,7 +57,7 @@ def test_commands_know_the_models_of_the_run_that_they_ask(tmp_path: Path) -> No
     write_entry(state.models, ServedModel("acme/answers"))
     state.write_running(Running("127.0.0.1", 8787, 8788, (), "acme/answers"))
     assert known_models(Config(), tmp_path).find("default").id == "acme/answers"
-    set_otherwise = Config(catalogue=Settings(default_model="smollm2"))
+    set_otherwise = Config(catalogue=CatalogueSettings(default_model="smollm2"))
     assert "smollm2" in known_models(set_otherwise, tmp_path).find("default").aliases
 
 

@@ -8,7 +8,7 @@ from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.http_call import HttpCaller
 from penstock.cli.up.order import Order, settings_for
 from penstock.cli.up.state import UpState
-from penstock.cli.up.wanted import Chooser, Wanted
+from penstock.cli.up.wanted import ModelChooser, WantedModels
 from penstock.config import Loaded, load
 from penstock.errors import UnknownModel
 
@@ -32,13 +32,13 @@ def loaded(**variables: str) -> Loaded:
     return load(None, {f"PENSTOCK_{name.upper()}": value for name, value in variables.items()})
 
 
-def choose(folder: Path, *models: str, configuration: Loaded | None = None) -> Wanted:
+def choose(folder: Path, *models: str, configuration: Loaded | None = None) -> WantedModels:
     configuration = configuration or loaded()
     entries = folder / "models"
     entries.mkdir(exist_ok=True)
     (entries / "here.toml").write_text(ENTRY.format(name="here", program="sh"))
     (entries / "absent.toml").write_text(ENTRY.format(name="absent", program="no-such-program"))
-    return Chooser(configuration.config, entries, HttpCaller()).choose(models, ())
+    return ModelChooser(configuration.config, entries, HttpCaller()).choose(models, ())
 
 
 def test_without_an_engine_it_says_how_to_get_one(cache: Path) -> None:

@@ -6,7 +6,7 @@ from tests.unit.engine.tiny_engine import Answer, TinyEngine, until
 
 from penstock.clock import TimerWheel
 from penstock.engine.replica import ReplicaClient
-from penstock.engine.settings import Settings
+from penstock.engine.settings import EngineSettings
 from penstock.engine.sink import Sink
 from penstock.records.account import AccountId, KeyId
 from penstock.records.model import Family, Model, ModelId, Recipe
@@ -18,7 +18,7 @@ from penstock.testing.manual_clock import ManualClock
 from penstock.testing.sample_request import sample_request
 from penstock.wire.json_body import read_fields
 
-HEAD_BYTES_MAX = Settings().head_bytes_max
+HEAD_BYTES_MAX = EngineSettings().head_bytes_max
 
 MODEL = Model(
     id=ModelId("@cf/x/y"),
@@ -31,7 +31,7 @@ MODEL = Model(
 class Line:
     """One engine, and a client to it whose time the test owns."""
 
-    def __init__(self, engine: TinyEngine, settings: Settings, path: str = "") -> None:
+    def __init__(self, engine: TinyEngine, settings: EngineSettings, path: str = "") -> None:
         self.engine = engine
         self.clock = ManualClock()
         self.wheel = TimerWheel(self.clock)
@@ -60,12 +60,12 @@ class Lines:
         self._lines: list[Line] = []
 
     async def open(
-        self, *answers: Answer, settings: Settings | None = None, path: str = ""
+        self, *answers: Answer, settings: EngineSettings | None = None, path: str = ""
     ) -> Line:
         engine = await TinyEngine(*answers).start()
-        return self.to(engine, settings or Settings(), path)
+        return self.to(engine, settings or EngineSettings(), path)
 
-    def to(self, engine: TinyEngine, settings: Settings, path: str = "") -> Line:
+    def to(self, engine: TinyEngine, settings: EngineSettings, path: str = "") -> Line:
         line = Line(engine, settings, path)
         self._lines.append(line)
         return line

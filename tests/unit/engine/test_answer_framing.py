@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.answer_framing import AnswerFraming, Receiver, State
+from penstock.engine.answer_framing import AnswerFraming, FramingState, Receiver
 from penstock.errors import EngineFailed
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -43,32 +43,32 @@ def begun(*, stops_at: bytes = b"") -> tuple[AnswerFraming, Told]:
 @pytest.mark.parametrize(
     ("reads", "state"),
     [
-        ([b"HTTP/1.1 2"], State.HEAD),
-        ([b"HTTP/1.1 100 Continue\r\n\r\n"], State.HEAD),
-        ([b"HTTP/1.1 100 Continue\r\n\r\n", SIZED], State.SIZED),
-        ([SIZED, b"abc"], State.SIZED),
-        ([SIZED, b"abcd"], State.COMPLETE),
-        ([SIZED + b"abcd"], State.COMPLETE),
-        ([OK + b"\r\nabc"], State.UNTIL_CLOSE),
-        ([b"HTTP/1.1 204 No Content\r\n\r\n"], State.COMPLETE),
-        ([CHUNKED], State.CHUNK_START),
-        ([CHUNKED, TOKEN], State.CHUNK_START),
-        ([CHUNKED, TOKEN + b"5"], State.CHUNK),
-        ([CHUNKED, TOKEN[:-1]], State.CHUNK),
-        ([CHUNKED, TOKEN[:-2], TOKEN[-2:]], State.CHUNK_START),
-        ([CHUNKED, b"0\r\n"], State.CHUNK),
-        ([CHUNKED, b"0\r\nx-sum: 1\r\n"], State.CHUNK),
-        ([CHUNKED, b"0\r\nx-sum: 1\r\n", b"\r\n"], State.COMPLETE),
-        ([CHUNKED + TOKEN + b"0\r\n\r\n"], State.COMPLETE),
+        ([b"HTTP/1.1 2"], FramingState.HEAD),
+        ([b"HTTP/1.1 100 Continue\r\n\r\n"], FramingState.HEAD),
+        ([b"HTTP/1.1 100 Continue\r\n\r\n", SIZED], FramingState.SIZED),
+        ([SIZED, b"abc"], FramingState.SIZED),
+        ([SIZED, b"abcd"], FramingState.COMPLETE),
+        ([SIZED + b"abcd"], FramingState.COMPLETE),
+        ([OK + b"\r\nabc"], FramingState.UNTIL_CLOSE),
+        ([b"HTTP/1.1 204 No Content\r\n\r\n"], FramingState.COMPLETE),
+        ([CHUNKED], FramingState.CHUNK_START),
+        ([CHUNKED, TOKEN], FramingState.CHUNK_START),
+        ([CHUNKED, TOKEN + b"5"], FramingState.CHUNK),
+        ([CHUNKED, TOKEN[:-1]], FramingState.CHUNK),
+        ([CHUNKED, TOKEN[:-2], TOKEN[-2:]], FramingState.CHUNK_START),
+        ([CHUNKED, b"0\r\n"], FramingState.CHUNK),
+        ([CHUNKED, b"0\r\nx-sum: 1\r\n"], FramingState.CHUNK),
+        ([CHUNKED, b"0\r\nx-sum: 1\r\n", b"\r\n"], FramingState.COMPLETE),
+        ([CHUNKED + TOKEN + b"0\r\n\r\n"], FramingState.COMPLETE),
     ],
 )
-def test_each_part_of_an_answer_has_its_state(reads: list[bytes], state: State) -> None:
+def test_each_part_of_an_answer_has_its_state(reads: list[bytes], state: FramingState) -> None:
     framing, _ = begun()
     for read in reads:
         framing.feed(read)
     assert framing._state is state
-    assert framing.is_complete is (state is State.COMPLETE)
-    assert framing.ends_by_close is (state is State.UNTIL_CLOSE)
+    assert framing.is_complete is (state is FramingState.COMPLETE)
+    assert framing.ends_by_close is (state is FramingState.UNTIL_CLOSE)
     assert framing.has_begun
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 from tests.unit.engine.test_chunked_answers import Asked, chunk
 
-from penstock.engine.settings import Settings
+from penstock.engine.settings import EngineSettings
 from penstock.errors import EngineFailed
 
-MAX = Settings().head_bytes_max
+MAX = EngineSettings().head_bytes_max
 READ = 4096
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"

@@ -7,7 +7,7 @@ from msgspec import Raw
 from tests.unit.engine.engine_line import make_request
 
 from penstock.catalogue import load_catalogue
-from penstock.catalogue.settings import Settings
+from penstock.catalogue.settings import CatalogueSettings
 from penstock.engine.dialects.vllm import request_body
 from penstock.records.model import Recipe
 
@@ -30,6 +30,6 @@ def test_a_recipe_tells_whether_its_engine_keeps_a_line_by_priority() -> None:
 
 
 def test_every_recipe_of_ours_starts_an_engine_that_lets_live_requests_go_first() -> None:
-    models = load_catalogue(Settings()).models
+    models = load_catalogue(CatalogueSettings()).models
     assert models
     assert all(model.recipe.has_priority for model in models)

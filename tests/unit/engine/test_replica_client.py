@@ -7,7 +7,7 @@ import pytest
 from tests.unit.engine.engine_line import Collector, Line, Lines, Notes, make_request
 from tests.unit.engine.tiny_engine import Call
 
-from penstock.engine.settings import Settings
+from penstock.engine.settings import EngineSettings
 from penstock.errors import (
     EngineFailed,
     EngineLost,
@@ -221,7 +221,7 @@ async def test_whole_answer_over_the_limit_is_refused(lines: Lines) -> None:
             await call.send(b"x" * 4096)
         await call.wait_until_dropped()
 
-    line = await lines.open(flood, settings=Settings(answer_bytes_max=8192))
+    line = await lines.open(flood, settings=EngineSettings(answer_bytes_max=8192))
     with pytest.raises(EngineFailed, match="answer_bytes_max"):
         await ask(line, Collector())
 
@@ -233,7 +233,7 @@ async def test_single_event_over_the_limit_is_refused(lines: Lines) -> None:
             await call.chunk(b"x" * 4096)
         await call.wait_until_dropped()
 
-    line = await lines.open(flood, settings=Settings(event_bytes_max=8192))
+    line = await lines.open(flood, settings=EngineSettings(event_bytes_max=8192))
     request = make_request(is_stream=True)
     sink = Collector()
     with pytest.raises(EngineFailed, match="event_bytes_max"):

@@ -7,11 +7,11 @@ from tests.unit.engine.engine_line import HEAD_BYTES_MAX, Collector, Notes
 from tests.unit.engine.tiny_engine import STREAM_HEAD
 
 from penstock.clock import TimerWheel
-from penstock.engine.attempt import Attempt, Line
+from penstock.engine.attempt import Attempt, AttemptLimits
 from penstock.engine.connection import Connection, IdleCallback
 from penstock.engine.event_stream import EventStream, Fingerprint
 from penstock.engine.output_estimate import OutputEstimate
-from penstock.engine.settings import Settings
+from penstock.engine.settings import EngineSettings
 from penstock.errors import EngineFailed, EngineLost, Error
 from penstock.records.request import Api
 from penstock.testing import ManualClock
@@ -61,7 +61,7 @@ class Asked:
 
     def __init__(self) -> None:
         clock = ManualClock()
-        line = Line(Settings(event_bytes_max=1024), TimerWheel(clock), clock)
+        line = AttemptLimits(EngineSettings(event_bytes_max=1024), TimerWheel(clock), clock)
         estimate = OutputEstimate(0, 0, 0)
         stream = EventStream(
             wants_usage=False,

@@ -11,7 +11,7 @@ from tests.unit.engine.test_replica_client import ANSWER, answer_stream, answer_
 from tests.unit.engine.tiny_engine import Call, TinyEngine, let_the_loop_run, until
 
 from penstock.engine.connection import Connection
-from penstock.engine.settings import Settings
+from penstock.engine.settings import EngineSettings
 from penstock.errors import EngineLost, ReplicaUnreachable
 
 
@@ -156,7 +156,7 @@ async def test_connection_that_the_engine_will_close_is_not_kept(lines: Lines) -
 
 
 async def test_idle_connection_is_let_go_before_the_engine_would_close_it(lines: Lines) -> None:
-    line = await lines.open(answer_whole, settings=Settings(idle_seconds=4.0))
+    line = await lines.open(answer_whole, settings=EngineSettings(idle_seconds=4.0))
     await ask(line)
     line.clock.advance(3.9)
     await ask(line)
@@ -174,7 +174,7 @@ async def test_no_more_idle_connections_are_kept_than_allowed(lines: Lines) -> N
         await gate.wait()
         await call.answer(ANSWER)
 
-    line = await lines.open(together, settings=Settings(idle_connections_max=2))
+    line = await lines.open(together, settings=EngineSettings(idle_connections_max=2))
     async with asyncio.TaskGroup() as group:
         for _ in range(5):
             group.create_task(ask(line))
@@ -219,7 +219,7 @@ async def test_api_key_goes_to_its_own_engine_only(lines: Lines, kind: str) -> N
         "any": {"*": "any-key"},
         "own and any": {"*": "any-key", engine.url: "own-key"},
     }[kind]
-    line = lines.to(engine, Settings(api_keys=keys))
+    line = lines.to(engine, EngineSettings(api_keys=keys))
     await ask(line)
     await line.client.is_healthy()
     sent = {"own": b"own-key", "any": b"any-key", "own and any": b"own-key"}.get(kind)
@@ -239,7 +239,7 @@ async def tls_engine(certificate: tuple[Path, Path]) -> TinyEngine:
 async def test_https_engine_is_asked_when_its_authority_is_trusted(
     lines: Lines, certificate: tuple[Path, Path]
 ) -> None:
-    line = lines.to(await tls_engine(certificate), Settings(ca_file=str(certificate[0])))
+    line = lines.to(await tls_engine(certificate), EngineSettings(ca_file=str(certificate[0])))
     assert (await ask(line)).answer == ANSWER
     assert (await ask(line)).answer == ANSWER
     assert line.engine.accepted == 1
@@ -248,7 +248,7 @@ async def test_https_engine_is_asked_when_its_authority_is_trusted(
 async def test_https_engine_is_refused_when_its_authority_is_unknown(
     lines: Lines, certificate: tuple[Path, Path]
 ) -> None:
-    line = lines.to(await tls_engine(certificate), Settings())
+    line = lines.to(await tls_engine(certificate), EngineSettings())
     with pytest.raises(ReplicaUnreachable):
         await ask(line)
     assert line.engine.calls == []
@@ -258,8 +258,8 @@ async def test_https_engine_is_refused_when_the_certificate_is_for_another_host(
     lines: Lines, certificate: tuple[Path, Path]
 ) -> None:
     engine = await tls_engine(certificate)
-    line = Line(engine, Settings(ca_file=str(certificate[0])))
-    lines.to(engine, Settings())
+    line = Line(engine, EngineSettings(ca_file=str(certificate[0])))
+    lines.to(engine, EngineSettings())
     line.client._pool._host = "localhost"
     with pytest.raises(ReplicaUnreachable):
         await ask(line)
@@ -277,7 +277,7 @@ async def test_engine_that_never_finishes_its_handshake_is_unreachable_in_time(
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    line = await lines.open(answer_whole, settings=Settings(connect_seconds=0.03))
+    line = await lines.open(answer_whole, settings=EngineSettings(connect_seconds=0.03))
     line.client._pool._port = port
     line.client._pool._ssl = ssl.create_default_context()
     with pytest.raises(ReplicaUnreachable):
@@ -305,7 +305,7 @@ async def test_engine_that_does_not_answer_is_not_healthy_and_its_connection_is_
     async def silent(call: Call) -> None:
         await call.wait_until_dropped()
 
-    line = await lines.open(silent, settings=Settings(connect_seconds=0.03))
+    line = await lines.open(silent, settings=EngineSettings(connect_seconds=0.03))
     assert not await line.client.is_healthy()
     await until(lambda: line.engine.dropped == 1)
     assert line.client.open_connections == 0

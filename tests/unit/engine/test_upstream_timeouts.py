@@ -9,11 +9,11 @@ from tests.unit.engine.engine_line import Collector, Line, Lines, Notes, make_re
 from tests.unit.engine.test_replica_client import ANSWER, answer_whole, counted
 from tests.unit.engine.tiny_engine import Call, let_the_loop_run, until
 
-from penstock.engine.settings import Settings
+from penstock.engine.settings import EngineSettings
 from penstock.errors import DeadlinePassed, ReplicaUnreachable
 from penstock.records.usage import Usage
 
-SETTINGS = Settings(
+SETTINGS = EngineSettings(
     first_byte_seconds=600.0,
     between_bytes_seconds=60.0,
     total_seconds=3600.0,
@@ -203,7 +203,7 @@ async def test_cancelling_while_the_connection_opens_leaves_none(lines: Lines, t
 
 
 async def test_connect_timeout_makes_a_replica_unreachable(lines: Lines) -> None:
-    line = await lines.open(answer_whole, settings=Settings(connect_seconds=0.03))
+    line = await lines.open(answer_whole, settings=EngineSettings(connect_seconds=0.03))
     # A full backlog: the kernel answers no further connection.
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))

@@ -7,8 +7,8 @@ from tests.unit.fleet.engine_pages import ALONE, engine_page
 from penstock.errors import ReplicaUnreachable
 from penstock.fleet.engine_load import EngineLoads
 from penstock.fleet.health import EngineProbe
-from penstock.fleet.known import Known, KnownReplica
-from penstock.fleet.settings import Settings
+from penstock.fleet.known import Known, WatchedReplica
+from penstock.fleet.settings import FleetSettings
 from penstock.records.model import ModelId
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
 from penstock.records.signal import EngineClaim
@@ -19,7 +19,7 @@ class Pages(EngineProbe):
     """Engines that answer with the page a test has written for them; None answers 404."""
 
     def __init__(self) -> None:
-        super().__init__(Settings())
+        super().__init__(FleetSettings())
         self.pages: dict[str, bytes | None] = {}
         self.asked: list[str] = []
 
@@ -38,13 +38,13 @@ class Host:
         self.pages = Pages()
         self.clock = ManualClock()
         self.known = Known(10)
-        self.loads = EngineLoads(self.known, self.pages, Settings(), self.clock)
+        self.loads = EngineLoads(self.known, self.pages, FleetSettings(), self.clock)
 
     def add(
         self, name: str, page: bytes | None, state: ReplicaState = ReplicaState.READY
-    ) -> KnownReplica:
+    ) -> WatchedReplica:
         replica = Replica(ReplicaId(name), ModelId("m"), f"http://{name}", state, "m")
-        entry = self.known.replicas[replica.id] = KnownReplica(replica, "want", "process", 0.0)
+        entry = self.known.replicas[replica.id] = WatchedReplica(replica, "want", "process", 0.0)
         self.pages.pages[replica.url] = page
         return entry
 

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from penstock.fleet.health import Answer, _read_answer
+from penstock.fleet.health import ProbeAnswer, _read_answer
 
 
-async def _read(data: bytes, bytes_max: int = 1000) -> Answer:
+async def _read(data: bytes, bytes_max: int = 1000) -> ProbeAnswer:
     reader = asyncio.StreamReader()
     reader.feed_data(data)
     reader.feed_eof()
@@ -16,17 +16,17 @@ async def _read(data: bytes, bytes_max: int = 1000) -> Answer:
 
 async def test_a_body_with_a_length_is_read() -> None:
     answer = await _read(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokrest")
-    assert answer == Answer(200, b"ok")
+    assert answer == ProbeAnswer(200, b"ok")
 
 
 async def test_a_chunked_body_is_read() -> None:
     head = b"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n"
     answer = await _read(head + b"2\r\nab\r\n3;x=y\r\ncde\r\n0\r\n\r\n")
-    assert answer == Answer(503, b"abcde")
+    assert answer == ProbeAnswer(503, b"abcde")
 
 
 async def test_a_body_without_a_length_is_read_to_its_end() -> None:
-    assert await _read(b"HTTP/1.0 200 OK\r\n\r\nall of it") == Answer(200, b"all of it")
+    assert await _read(b"HTTP/1.0 200 OK\r\n\r\nall of it") == ProbeAnswer(200, b"all of it")
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ import pytest
 from penstock.errors import GenerationStale, NoReplica, Superseded
 from penstock.fleet.act import Actor
 from penstock.fleet.health import EngineProbe
-from penstock.fleet.intent import Failures, Observation, Phase, Want
+from penstock.fleet.intent import Failures, FleetObservation, Phase, Want
 from penstock.fleet.known import Known
 from penstock.fleet.observe import Observer, _best_name
-from penstock.fleet.plan import Drain, Forget, MarkReady, Start, Stop
-from penstock.fleet.providers import Seen
+from penstock.fleet.plan import DrainReplica, Forget, MarkReady, StartReplica, StopReplica
+from penstock.fleet.providers import SeenProcess
 from penstock.fleet.replica_files import Mark, ReplicaFile, StateFolder
-from penstock.fleet.settings import Settings
+from penstock.fleet.settings import FleetSettings
 from penstock.records.model import ModelId
 from penstock.records.replica import ReplicaId, ReplicaState
 from penstock.testing import ManualClock
@@ -27,16 +27,18 @@ class ShelfProvider:
     """Shows what is put on it. Everything there has ended, so that no engine is asked."""
 
     def __init__(self) -> None:
-        self.shelf: list[Seen] = []
+        self.shelf: list[SeenProcess] = []
         self.is_broken = False
 
-    async def observe(self) -> tuple[Seen, ...]:
+    async def observe(self) -> tuple[SeenProcess, ...]:
         self._check()
         return tuple(self.shelf)
 
     async def start(self, replica: ReplicaId, want: Want) -> None:
         self._check()
-        self.shelf.append(Seen(replica, want.name, want.model, 1, want.url, Phase.ENDED, "exit 1"))
+        self.shelf.append(
+            SeenProcess(replica, want.name, want.model, 1, want.url, Phase.ENDED, "exit 1")
+        )
 
     async def stop(self, replica: ReplicaId) -> None:
         self._check()
@@ -57,18 +59,18 @@ class World:
         self.provider = ShelfProvider()
         self.known = Known(unwritten_max=2)
         providers = {"shelf": self.provider}
-        settings = Settings()
+        settings = FleetSettings()
         probe = EngineProbe(settings)
         self.observer = Observer(
             providers, (_WANT,), probe, self.folder, self.clock, settings=settings
         )
         self.actor = Actor(providers, self.known, self.folder, self.clock, ended_kept=1)
 
-    async def look(self) -> Observation:
+    async def look(self) -> FleetObservation:
         return await self.observer.observe(self.known, "host")
 
     def put(self, name: str = _R) -> None:
-        seen = Seen(ReplicaId(name), "w", ModelId("m"), 1, _WANT.url, Phase.ENDED, "exit 1")
+        seen = SeenProcess(ReplicaId(name), "w", ModelId("m"), 1, _WANT.url, Phase.ENDED, "exit 1")
         self.provider.shelf.append(seen)
         self.folder.write(ReplicaFile(seen.id, "shelf", "w", seen.model, seen.url))
 
@@ -120,7 +122,7 @@ async def test_what_a_provider_no_longer_shows_has_ended(world: World) -> None:
 
 async def test_a_start_that_fails_is_observed_as_ended_with_its_reason(world: World) -> None:
     world.provider.is_broken = True
-    await world.actor.act(Start(_R, 1, _WANT), "host")
+    await world.actor.act(StartReplica(_R, 1, _WANT), "host")
     world.provider.is_broken = False
     [replica] = (await world.look()).replicas
     assert replica.phase is Phase.ENDED
@@ -128,8 +130,13 @@ async def test_a_start_that_fails_is_observed_as_ended_with_its_reason(world: Wo
 
 
 async def test_an_action_of_another_generation_is_refused(world: World) -> None:
-    await world.actor.act(Start(_R, 1, _WANT), "host")
-    for action in (MarkReady(_R, 2), Drain(_R, 0, "x"), Stop(_R, 2, "x"), Forget(_R, 2, "x")):
+    await world.actor.act(StartReplica(_R, 1, _WANT), "host")
+    for action in (
+        MarkReady(_R, 2),
+        DrainReplica(_R, 0, "x"),
+        StopReplica(_R, 2, "x"),
+        Forget(_R, 2, "x"),
+    ):
         with pytest.raises(GenerationStale):
             await world.actor.act(action, "host")
     with pytest.raises(GenerationStale):
@@ -138,9 +145,9 @@ async def test_an_action_of_another_generation_is_refused(world: World) -> None:
 
 
 async def test_actions_move_a_replica_along_its_states_and_never_back(world: World) -> None:
-    await world.actor.act(Start(_R, 1, _WANT), "host")
+    await world.actor.act(StartReplica(_R, 1, _WANT), "host")
     await world.actor.act(MarkReady(_R, 1), "host")
-    await world.actor.act(Drain(_R, 1, "silent", is_failure=True), "host")
+    await world.actor.act(DrainReplica(_R, 1, "silent", is_failure=True), "host")
     entry = world.known.replicas[_R]
     assert (entry.replica.state, entry.is_failed, entry.detail) == ("draining", True, "silent")
     with pytest.raises(Superseded):
@@ -152,18 +159,18 @@ async def test_actions_move_a_replica_along_its_states_and_never_back(world: Wor
 
 
 async def test_a_stop_that_fails_is_left_to_the_next_plan(world: World) -> None:
-    await world.actor.act(Start(_R, 1, _WANT), "host")
+    await world.actor.act(StartReplica(_R, 1, _WANT), "host")
     world.provider.is_broken = True
-    await world.actor.act(Stop(_R, 1, "x"), "host")
+    await world.actor.act(StopReplica(_R, 1, "x"), "host")
     world.provider.is_broken = False
     assert len(world.provider.shelf) == 1
-    await world.actor.act(Stop(_R, 1, "x"), "host")
+    await world.actor.act(StopReplica(_R, 1, "x"), "host")
     assert world.provider.shelf == []
 
 
 async def test_what_ended_while_postgres_is_away_is_remembered_up_to_a_limit(world: World) -> None:
     for name in ("a", "b", "c"):
-        await world.actor.act(Start(ReplicaId(name), 1, _WANT), "host")
+        await world.actor.act(StartReplica(ReplicaId(name), 1, _WANT), "host")
         await world.actor.act(Forget(ReplicaId(name), 1, "x"), "host")
     assert list(world.known.ended) == ["b", "c"]
 

@@ -7,20 +7,20 @@ import msgspec
 
 from penstock.fleet.intent import (
     Failures,
+    FleetObservation,
     Intent,
-    Limits,
-    Observation,
+    IntentLimits,
     Observed,
     Phase,
     Want,
 )
 from penstock.fleet.plan import (
     Action,
-    Drain,
+    DrainReplica,
     Forget,
     MarkReady,
-    Start,
-    Stop,
+    StartReplica,
+    StopReplica,
     pause_seconds,
     plan,
 )
@@ -29,7 +29,7 @@ from penstock.records.replica import ReplicaId, ReplicaState
 
 NOW = 10_000.0
 WANT = Want("w", "process", ModelId("m"), 1, start_seconds_max=300.0)
-LIMITS = Limits()
+LIMITS = IntentLimits()
 
 
 def _ids() -> Iterator[ReplicaId]:
@@ -59,15 +59,15 @@ def _plan(
     **intent: object,
 ) -> list[Action]:
     wanted = msgspec.structs.replace(Intent(wants=(want,), limits=LIMITS), **intent)
-    seen = Observation(replicas, failures={"w": failures} if failures else {})
+    seen = FleetObservation(replicas, failures={"w": failures} if failures else {})
     return plan(wanted, seen, NOW, _ids())
 
 
 def test_what_is_missing_is_started_under_new_ids() -> None:
     want = msgspec.structs.replace(WANT, count=2)
     assert _plan(want=want) == [
-        Start(ReplicaId("new-0"), 1, want),
-        Start(ReplicaId("new-1"), 1, want),
+        StartReplica(ReplicaId("new-0"), 1, want),
+        StartReplica(ReplicaId("new-1"), 1, want),
     ]
 
 
@@ -84,9 +84,9 @@ def test_a_starting_replica_is_ready_when_its_health_answers() -> None:
 def test_a_replica_that_is_too_slow_to_start_fails() -> None:
     slow = _one(state=ReplicaState.STARTING, is_healthy=False, since=NOW - 301, ready_since=None)
     drain, stop = _plan(slow)
-    assert isinstance(drain, Drain)
+    assert isinstance(drain, DrainReplica)
     assert drain.is_failure
-    assert isinstance(stop, Stop)
+    assert isinstance(stop, StopReplica)
 
 
 def test_an_attached_server_may_take_as_long_as_it_likes() -> None:
@@ -96,7 +96,7 @@ def test_an_attached_server_may_take_as_long_as_it_likes() -> None:
 
 
 def test_nothing_is_done_for_a_provider_that_could_not_be_asked() -> None:
-    seen = Observation((_one(phase=Phase.ENDED),), unknown=frozenset({"process"}))
+    seen = FleetObservation((_one(phase=Phase.ENDED),), unknown=frozenset({"process"}))
     assert plan(Intent(wants=(WANT,)), seen, NOW, _ids()) == []
 
 
@@ -135,12 +135,12 @@ def test_the_end_of_a_drained_replica_is_no_failure() -> None:
 def test_a_replica_is_taken_off_the_roster_before_it_is_stopped() -> None:
     drains = frozenset({ReplicaId("r1")})
     [drain] = _plan(_one(), drains=drains)
-    assert drain == Drain(ReplicaId("r1"), 3, "drained by command")
+    assert drain == DrainReplica(ReplicaId("r1"), 3, "drained by command")
     draining = _one(state=ReplicaState.DRAINING, since=NOW - 5, written_at=NOW - 5)
     assert _plan(msgspec.structs.replace(draining, running=2), drains=drains) == []
     assert _plan(msgspec.structs.replace(draining, running=None), drains=drains) == []
     [stop] = _plan(msgspec.structs.replace(draining, running=0), drains=drains)
-    assert stop == Stop(ReplicaId("r1"), 3, "drained by command")
+    assert stop == StopReplica(ReplicaId("r1"), 3, "drained by command")
 
 
 def test_a_drain_waits_until_gateways_have_read_the_roster() -> None:
@@ -152,33 +152,33 @@ def test_a_drain_waits_until_gateways_have_read_the_roster() -> None:
 
 def test_a_drain_ends_after_its_longest_time_even_if_nothing_was_written() -> None:
     stuck = _one(state=ReplicaState.DRAINING, since=NOW - 600, running=9, written_at=None)
-    assert _plan(stuck) == [Stop(ReplicaId("r1"), 3, "draining")]
+    assert _plan(stuck) == [StopReplica(ReplicaId("r1"), 3, "draining")]
 
 
 def test_a_drain_does_not_wait_for_an_engine_that_is_silent() -> None:
     silent = _one(state=ReplicaState.DRAINING, since=NOW - 5, silent_since=NOW - 61)
-    assert [type(action) for action in _plan(silent)] == [Stop]
+    assert [type(action) for action in _plan(silent)] == [StopReplica]
 
 
 def test_a_ready_engine_that_falls_silent_is_drained_as_failed() -> None:
     assert _plan(_one(is_healthy=False, silent_since=NOW - 59)) == []
     [drain] = _plan(_one(is_healthy=False, silent_since=NOW - 60))
-    assert isinstance(drain, Drain)
+    assert isinstance(drain, DrainReplica)
     assert drain.is_failure
 
 
 def test_an_engine_without_supervisor_is_drained_then_stopped() -> None:
     [drain] = _plan(_one(phase=Phase.ORPHANED))
-    assert drain == Drain(ReplicaId("r1"), 3, "its supervisor is dead")
+    assert drain == DrainReplica(ReplicaId("r1"), 3, "its supervisor is dead")
     draining = _one(phase=Phase.ORPHANED, state=ReplicaState.DRAINING, running=0)
-    assert [type(action) for action in _plan(draining)] == [Stop]
+    assert [type(action) for action in _plan(draining)] == [StopReplica]
 
 
 def test_a_ghost_is_ended_and_not_listed_again() -> None:
     [drain] = _plan(_one(is_superseded=True))
-    assert isinstance(drain, Drain)
+    assert isinstance(drain, DrainReplica)
     ghost = _one(is_superseded=True, state=ReplicaState.DRAINING, running=0, written_at=None)
-    assert [type(action) for action in _plan(ghost)] == [Stop]
+    assert [type(action) for action in _plan(ghost)] == [StopReplica]
 
 
 def test_when_fewer_are_wanted_the_oldest_ready_ones_are_kept() -> None:
@@ -188,16 +188,22 @@ def test_when_fewer_are_wanted_the_oldest_ready_ones_are_kept() -> None:
         _one(id=ReplicaId("c")),
     )
     actions = _plan(*replicas)
-    assert [(type(a), a.replica) for a in actions] == [(Drain, "a"), (Stop, "a"), (Drain, "c")]
+    assert [(type(a), a.replica) for a in actions] == [
+        (DrainReplica, "a"),
+        (StopReplica, "a"),
+        (DrainReplica, "c"),
+    ]
 
 
 def test_a_model_that_is_no_longer_wanted_is_drained() -> None:
-    assert _plan(_one(want="gone-from-settings"))[0] == Drain(ReplicaId("r1"), 3, "not wanted")
+    assert _plan(_one(want="gone-from-settings"))[0] == DrainReplica(
+        ReplicaId("r1"), 3, "not wanted"
+    )
 
 
 def test_a_stopping_keeper_starts_nothing_and_lets_all_go() -> None:
     assert _plan(is_stopping=True) == []
-    assert [type(a) for a in _plan(_one(), is_stopping=True)] == [Drain]
+    assert [type(a) for a in _plan(_one(), is_stopping=True)] == [DrainReplica]
 
 
 def test_a_draining_replica_is_not_replaced_while_it_holds_its_gpus() -> None:

@@ -6,14 +6,31 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.fleet.intent import Failures, Intent, Limits, Observation, Observed, Phase, Want
-from penstock.fleet.plan import Action, Drain, Forget, MarkReady, Start, Stop, pause_seconds, plan
+from penstock.fleet.intent import (
+    Failures,
+    FleetObservation,
+    Intent,
+    IntentLimits,
+    Observed,
+    Phase,
+    Want,
+)
+from penstock.fleet.plan import (
+    Action,
+    DrainReplica,
+    Forget,
+    MarkReady,
+    StartReplica,
+    StopReplica,
+    pause_seconds,
+    plan,
+)
 from penstock.fleet.states import ALLOWED
 from penstock.records.model import ModelId
 from penstock.records.replica import ReplicaId, ReplicaState
 
 NOW = 50_000.0
-LIMITS = Limits(drain_seconds=30.0, unhealthy_seconds=10.0)
+LIMITS = IntentLimits(drain_seconds=30.0, unhealthy_seconds=10.0)
 PROVIDERS = ("process", "attach")
 NAMES = ("w0", "w1", "w2")
 
@@ -63,7 +80,7 @@ def _observed(draw: st.DrawFn, index: int) -> Observed:
 
 
 @st.composite
-def _worlds(draw: st.DrawFn) -> tuple[Intent, Observation]:
+def _worlds(draw: st.DrawFn) -> tuple[Intent, FleetObservation]:
     replicas = tuple(draw(_observed(index)) for index in range(draw(st.integers(0, 5))))
     intent = Intent(
         wants=draw(_wants()),
@@ -73,29 +90,31 @@ def _worlds(draw: st.DrawFn) -> tuple[Intent, Observation]:
     )
     unknown = draw(st.frozensets(st.sampled_from(PROVIDERS)))
     failures = draw(st.dictionaries(st.sampled_from(NAMES), _failures))
-    return intent, Observation(replicas, unknown, failures)
+    return intent, FleetObservation(replicas, unknown, failures)
 
 
-def _planned(intent: Intent, seen: Observation, now: float = NOW) -> list[Action]:
+def _planned(intent: Intent, seen: FleetObservation, now: float = NOW) -> list[Action]:
     return plan(intent, seen, now, (ReplicaId(f"new-{n}") for n in itertools.count()))
 
 
 @settings(max_examples=50, deadline=None)
 @given(_worlds())
-def test_nothing_is_done_for_an_unknown_provider(world: tuple[Intent, Observation]) -> None:
+def test_nothing_is_done_for_an_unknown_provider(world: tuple[Intent, FleetObservation]) -> None:
     intent, seen = world
     owner = {replica.id: replica.provider for replica in seen.replicas}
     for action in _planned(intent, seen):
-        provider = action.want.provider if isinstance(action, Start) else owner[action.replica]
+        provider = (
+            action.want.provider if isinstance(action, StartReplica) else owner[action.replica]
+        )
         assert provider not in seen.unknown
 
 
 @settings(max_examples=50, deadline=None)
 @given(_worlds())
-def test_there_are_never_more_engines_than_wanted(world: tuple[Intent, Observation]) -> None:
+def test_there_are_never_more_engines_than_wanted(world: tuple[Intent, FleetObservation]) -> None:
     intent, seen = world
     counts = {want.name: want.count for want in intent.wants}
-    started = [a.want.name for a in _planned(intent, seen) if isinstance(a, Start)]
+    started = [a.want.name for a in _planned(intent, seen) if isinstance(a, StartReplica)]
     for name in set(started):
         living = [r for r in seen.replicas if r.want == name and r.phase is not Phase.ENDED]
         assert len(living) + started.count(name) <= counts[name]
@@ -104,17 +123,17 @@ def test_there_are_never_more_engines_than_wanted(world: tuple[Intent, Observati
 @settings(max_examples=50, deadline=None)
 @given(_worlds())
 def test_every_action_names_what_was_seen_and_moves_only_where_allowed(
-    world: tuple[Intent, Observation],
+    world: tuple[Intent, FleetObservation],
 ) -> None:
     intent, seen = world
     states = {replica.id: replica.state for replica in seen.replicas}
     generations = {replica.id: replica.generation for replica in seen.replicas}
     actions = _planned(intent, seen)
-    starts = [action.replica for action in actions if isinstance(action, Start)]
+    starts = [action.replica for action in actions if isinstance(action, StartReplica)]
     assert len(set(starts)) == len(starts)
     assert not set(starts) & set(states)
     for action in actions:
-        if isinstance(action, Start):
+        if isinstance(action, StartReplica):
             continue
         assert action.generation == generations[action.replica]
         new = _state_after(action, states[action.replica])
@@ -125,10 +144,10 @@ def test_every_action_names_what_was_seen_and_moves_only_where_allowed(
 
 @settings(max_examples=50, deadline=None)
 @given(_worlds())
-def test_no_start_comes_before_its_back_off(world: tuple[Intent, Observation]) -> None:
+def test_no_start_comes_before_its_back_off(world: tuple[Intent, FleetObservation]) -> None:
     intent, seen = world
     for action in _planned(intent, seen):
-        if isinstance(action, Start) and action.want.name in seen.failures:
+        if isinstance(action, StartReplica) and action.want.name in seen.failures:
             failures = seen.failures[action.want.name]
             assert failures.last_at + pause_seconds(failures.count, LIMITS) <= NOW
 
@@ -136,12 +155,12 @@ def test_no_start_comes_before_its_back_off(world: tuple[Intent, Observation]) -
 @settings(max_examples=50, deadline=None)
 @given(_worlds())
 def test_only_a_ready_replica_with_nothing_to_wait_for_is_stopped(
-    world: tuple[Intent, Observation],
+    world: tuple[Intent, FleetObservation],
 ) -> None:
     intent, seen = world
     by_id = {replica.id: replica for replica in seen.replicas}
     for action in _planned(intent, seen):
-        if isinstance(action, Stop):
+        if isinstance(action, StopReplica):
             replica = by_id[action.replica]
             is_over = NOW - replica.since >= LIMITS.drain_seconds
             assert replica.state is not ReplicaState.READY
@@ -156,7 +175,7 @@ def test_only_a_ready_replica_with_nothing_to_wait_for_is_stopped(
 @settings(max_examples=50, deadline=None)
 @given(_worlds())
 def test_a_world_in_which_all_goes_well_reaches_what_is_wanted(
-    world: tuple[Intent, Observation],
+    world: tuple[Intent, FleetObservation],
 ) -> None:
     intent, seen = world
     intent = msgspec.structs.replace(intent, drains=frozenset())
@@ -177,24 +196,24 @@ def test_a_world_in_which_all_goes_well_reaches_what_is_wanted(
 
 def _state_after(action: Action, state: ReplicaState) -> ReplicaState:
     match action:
-        case Start():
+        case StartReplica():
             return ReplicaState.STARTING
         case MarkReady():
             return ReplicaState.READY
-        case Drain():
+        case DrainReplica():
             return ReplicaState.DRAINING
         case Forget():
             return ReplicaState.GONE
-        case Stop():
+        case StopReplica():
             return state
 
 
-def _carried_out(seen: Observation, actions: list[Action], now: float) -> Observation:
+def _carried_out(seen: FleetObservation, actions: list[Action], now: float) -> FleetObservation:
     """A world where engines start at once, answer, finish their requests and end when told."""
     replicas = {replica.id: replica for replica in seen.replicas}
     failures = dict(seen.failures)
     for action in actions:
-        if isinstance(action, Start):
+        if isinstance(action, StartReplica):
             want = action.want
             replicas[action.replica] = Observed(
                 action.replica, want.name, want.provider, 1, ReplicaState.STARTING, Phase.ALIVE, now
@@ -212,7 +231,7 @@ def _carried_out(seen: Observation, actions: list[Action], now: float) -> Observ
             changed = msgspec.structs.replace(changed, since=now, written_at=now)
         if isinstance(action, MarkReady):
             changed = msgspec.structs.replace(changed, ready_since=now)
-        if isinstance(action, Stop):
+        if isinstance(action, StopReplica):
             changed = msgspec.structs.replace(changed, phase=Phase.ENDED)
         replicas[action.replica] = changed
     well = {
@@ -220,7 +239,7 @@ def _carried_out(seen: Observation, actions: list[Action], now: float) -> Observ
         "silent_since": None,
         "running": 0,
     }
-    return Observation(
+    return FleetObservation(
         tuple(msgspec.structs.replace(replica, **well) for replica in replicas.values()),
         failures=failures,
     )

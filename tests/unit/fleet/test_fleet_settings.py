@@ -5,7 +5,7 @@ import pytest
 
 from penstock.catalogue import Catalogue, CatalogueError
 from penstock.errors import UnknownModel
-from penstock.fleet.settings import Settings, WantedReplicas
+from penstock.fleet.settings import FleetSettings, WantedReplicas
 from penstock.fleet.wants import limits_of, recipes_of, wants_of
 from penstock.records.model import Family, Model, ModelId, Recipe
 
@@ -38,12 +38,12 @@ def test_a_wrong_entry_is_refused_with_its_reason(entry: dict[str, object], says
 
 def test_a_port_range_that_ends_before_it_begins_is_refused() -> None:
     with pytest.raises(msgspec.ValidationError, match="port_first"):
-        msgspec.convert({"port_first": 9000, "port_last": 8000}, Settings)
+        msgspec.convert({"port_first": 9000, "port_last": 8000}, FleetSettings)
 
 
 def test_aliases_and_ids_of_one_model_add_up() -> None:
     replicas = (WantedReplicas("tiny"), WantedReplicas("@cf/a/tiny", count=2))
-    [want] = wants_of(Settings(replicas=replicas), _CATALOGUE)
+    [want] = wants_of(FleetSettings(replicas=replicas), _CATALOGUE)
     assert (want.model, want.count) == ("@cf/a/tiny", 3)
     assert (want.slots_live, want.served_name, want.start_seconds_max) == (8, "tiny", 77.0)
 
@@ -53,7 +53,7 @@ def test_each_attached_server_is_a_want_of_its_own_without_a_time_limit() -> Non
     replicas = tuple(
         WantedReplicas("tiny", provider="attach", url=url, slots_live=3) for url in urls
     )
-    wants = wants_of(Settings(replicas=replicas), _CATALOGUE)
+    wants = wants_of(FleetSettings(replicas=replicas), _CATALOGUE)
     assert [want.url for want in wants] == ["http://a:1", "http://b:1"]
     assert [want.slots_live for want in wants] == [3, 3]
     assert {want.start_seconds_max for want in wants} == {None}
@@ -61,11 +61,11 @@ def test_each_attached_server_is_a_want_of_its_own_without_a_time_limit() -> Non
 
 def test_a_model_that_is_not_in_the_catalogue_is_refused() -> None:
     with pytest.raises(UnknownModel):
-        wants_of(Settings(replicas=(WantedReplicas("huge"),)), _CATALOGUE)
+        wants_of(FleetSettings(replicas=(WantedReplicas("huge"),)), _CATALOGUE)
 
 
 def test_a_recipe_that_lacks_the_engine_home_is_refused_before_anything_runs() -> None:
-    wanted = Settings(replicas=(WantedReplicas("@cf/a/home"),))
+    wanted = FleetSettings(replicas=(WantedReplicas("@cf/a/home"),))
     with pytest.raises(CatalogueError, match="engine_home"):
         recipes_of(wanted, _CATALOGUE)
     with_home = msgspec.structs.replace(wanted, engine_home="/opt/engine")
@@ -73,5 +73,5 @@ def test_a_recipe_that_lacks_the_engine_home_is_refused_before_anything_runs() -
 
 
 def test_the_planner_gets_the_limits_of_the_settings() -> None:
-    limits = limits_of(Settings(restart_seconds_max=7.0, drain_seconds=9.0))
+    limits = limits_of(FleetSettings(restart_seconds_max=7.0, drain_seconds=9.0))
     assert (limits.restart_seconds_max, limits.drain_seconds) == (7.0, 9.0)

@@ -6,14 +6,14 @@ from penstock.clock import Clock, TimerWheel
 from penstock.errors import Error, Unauthenticated
 from penstock.ingress.http.exchange import Exchange
 from penstock.ingress.http.worker_connections import WorkerConnections
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 from penstock.intake.caller_headers import CallerHeaders
 
 
 class Door(WorkerConnections):
     """Keeps what was asked, and says "ok"."""
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
+    def __init__(self, settings: IngressSettings, clock: Clock) -> None:
         super().__init__(settings, TimerWheel(clock), clock)
         self.bodies: list[bytes] = []
         self.refused: list[int] = []

@@ -6,14 +6,14 @@ import pytest
 
 from penstock.errors import OverLimit, Overloaded
 from penstock.ingress.http.body_budget import BodyBudget, HeldBody
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 
 WHOLE = 1_000_000
 
 
 def budget_of(body_bytes_max: int = 10_000) -> BodyBudget:
     return BodyBudget(
-        Settings(
+        IngressSettings(
             body_bytes_max=body_bytes_max,
             bodies_bytes_max=WHOLE,
             bodies_share_unknown_max=0.1,

@@ -10,7 +10,7 @@ from tests.unit.ingress.ok_door import Door
 from uvicorn.server import ServerState
 
 from penstock.ingress.http.client_protocol import ClientProtocol
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 from penstock.testing.manual_clock import ManualClock
 
 STALL_SECONDS = 10.0
@@ -62,7 +62,7 @@ class Wire(asyncio.Transport):
 class Client:
     """What happens at the other end of the wire."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: IngressSettings) -> None:
         self.clock = ManualClock()
         self.door = Door(settings, self.clock)
         self.wire = Wire()
@@ -100,7 +100,7 @@ class Client:
 
 def run(test: Callable[[Client], Awaitable[None]]) -> None:
     async def connect() -> None:
-        client = Client(Settings(client_stall_seconds=STALL_SECONDS, header_seconds=60.0))
+        client = Client(IngressSettings(client_stall_seconds=STALL_SECONDS, header_seconds=60.0))
         await test(client)
         client.protocol.connection_lost(None)
         assert client.door.body_budget.held_bytes == 0

@@ -11,8 +11,7 @@ from penstock.metering import Refusals
 from penstock.records.account import Account, AccountId, Key, KeyId, Role
 from penstock.records.request import Outcome, RequestEnd, RequestId
 from penstock.records.usage import Usage
-from penstock.store import Settings as StoreSettings
-from penstock.store import Store
+from penstock.store import Store, StoreSettings
 from penstock.telemetry.counters import Metrics, ModelCounters
 from penstock.telemetry.request_log import RequestLog
 from penstock.testing.manual_clock import ManualClock

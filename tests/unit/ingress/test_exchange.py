@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from tests.unit.ingress.written_answers import Connection
 
-from penstock.ingress.http.exchange import Exchange, State
+from penstock.ingress.http.exchange import Exchange, ExchangeState
 
 
 def exchange_on(connection: Connection) -> Exchange:
@@ -32,36 +32,38 @@ END, LEAVE, BODY = Exchange.end_stream, Exchange.leave, Exchange.end_body
 @pytest.mark.parametrize(
     ("acts", "state", "writes"),
     [
-        ([], State.READING, 0),
-        ([BODY], State.WHOLE, 0),
-        ([BODY, answer], State.COMPLETE, 1),
-        ([BODY, start, write, END], State.COMPLETE, 3),
+        ([], ExchangeState.READING, 0),
+        ([BODY], ExchangeState.WHOLE, 0),
+        ([BODY, answer], ExchangeState.COMPLETE, 1),
+        ([BODY, start, write, END], ExchangeState.COMPLETE, 3),
         # Refused while its body comes; that may still come to its end.
-        ([answer, BODY], State.COMPLETE, 1),
-        ([BODY, start, BODY], State.STARTED, 1),
+        ([answer, BODY], ExchangeState.COMPLETE, 1),
+        ([BODY, start, BODY], ExchangeState.STARTED, 1),
         # One answer each, and nothing behind it.
-        ([BODY, answer, answer, start, write, END], State.COMPLETE, 1),
-        ([BODY, start, answer, start], State.STARTED, 1),
-        ([BODY, start, END, write, END, answer], State.COMPLETE, 2),
-        ([BODY, write, END], State.WHOLE, 0),
+        ([BODY, answer, answer, start, write, END], ExchangeState.COMPLETE, 1),
+        ([BODY, start, answer, start], ExchangeState.STARTED, 1),
+        ([BODY, start, END, write, END, answer], ExchangeState.COMPLETE, 2),
+        ([BODY, write, END], ExchangeState.WHOLE, 0),
         # Nothing is written for a client that left.
-        ([LEAVE, BODY, answer, start, write, END], State.GONE, 0),
-        ([BODY, start, LEAVE, write, END, answer], State.GONE, 1),
+        ([LEAVE, BODY, answer, start, write, END], ExchangeState.GONE, 0),
+        ([BODY, start, LEAVE, write, END, answer], ExchangeState.GONE, 1),
         # What was answered stays answered.
-        ([BODY, answer, LEAVE], State.COMPLETE, 1),
+        ([BODY, answer, LEAVE], ExchangeState.COMPLETE, 1),
     ],
 )
-def test_what_is_written_depends_on_the_state(acts: list[Act], state: State, writes: int) -> None:
+def test_what_is_written_depends_on_the_state(
+    acts: list[Act], state: ExchangeState, writes: int
+) -> None:
     connection = Connection()
     exchange = exchange_on(connection)
     for act in acts:
         act(exchange)
     assert exchange._state is state
     assert len(connection.transport.writes) == writes
-    assert exchange.response_complete is (state is State.COMPLETE)
-    assert exchange.disconnected is (state is State.GONE)
-    assert exchange.is_started is (state is State.STARTED)
-    assert exchange.is_whole is (state is State.WHOLE)
+    assert exchange.response_complete is (state is ExchangeState.COMPLETE)
+    assert exchange.disconnected is (state is ExchangeState.GONE)
+    assert exchange.is_started is (state is ExchangeState.STARTED)
+    assert exchange.is_whole is (state is ExchangeState.WHOLE)
 
 
 @pytest.mark.parametrize("is_answered", [False, True])

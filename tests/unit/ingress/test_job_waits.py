@@ -7,7 +7,7 @@ import pytest
 
 from penstock.errors import Overloaded, StoreUnavailable
 from penstock.ingress.jobs.job_waits import JobWaits
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 from penstock.records.account import AccountId
 from penstock.records.job import Door, Job, JobId, JobState, Priority
 from penstock.records.model import ModelId
@@ -44,7 +44,7 @@ class Desk:
 
 
 def make(desk: Desk, waits_max: int = 100) -> JobWaits:
-    return JobWaits(desk.find_ended, desk.cancel, Settings(job_waits_max=waits_max))
+    return JobWaits(desk.find_ended, desk.cancel, IngressSettings(job_waits_max=waits_max))
 
 
 async def test_all_who_wait_are_asked_for_in_one_question() -> None:

@@ -16,7 +16,7 @@ from uvicorn.server import ServerState
 from penstock.clock import SystemClock
 from penstock.ingress.http.body_budget import HeldBody
 from penstock.ingress.http.client_protocol import LONG_BYTES, ClientProtocol
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n"
 ANSWER_END = b"\r\n\r\nok"
@@ -43,7 +43,7 @@ class Streams:
 
 
 @asynccontextmanager
-async def connected(settings: Settings) -> AsyncIterator[Streams]:
+async def connected(settings: IngressSettings) -> AsyncIterator[Streams]:
     door = Door(settings, SystemClock())
     door.wheel.start()
     config = uvicorn.Config("nothing", http=ClientProtocol, log_config=None)
@@ -75,7 +75,10 @@ async def eventually(is_so: Callable[[], bool]) -> None:
 
 def run(test: Callable[[Streams], Awaitable[None]], **settings: float) -> None:
     async def connect() -> None:
-        async with asyncio.timeout(30), connected(msgspec.convert(settings, Settings)) as streams:
+        async with (
+            asyncio.timeout(30),
+            connected(msgspec.convert(settings, IngressSettings)) as streams,
+        ):
             await test(streams)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -11,12 +11,11 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from tests.unit.routing.routing_samples import Roster
 
-from penstock.admission import Settings as AdmissionSettings
+from penstock.admission import AdmissionSettings
 from penstock.app.batch_parts import BatchNeeds, BatchParts
 from penstock.app.flex_parts import FlexParts
 from penstock.catalogue import Catalogue
-from penstock.events import EndpointBook, Feed, Sender, WebhookSettings
-from penstock.events import Settings as EventSettings
+from penstock.events import EndpointBook, EventsSettings, Feed, Sender, WebhookSettings
 from penstock.ingress.pages.event_pages import EventPages
 from penstock.ingress.pages.health import HealthPages
 from penstock.ingress.pages.model_pages import ModelPages
@@ -26,26 +25,21 @@ from penstock.ingress.pages.routing_pages import RoutingPages
 from penstock.ingress.pages.subscription_pages import SubscriptionPages
 from penstock.ingress.pages.usage_pages import UsagePages
 from penstock.ingress.pages.webhook_pages import WebhookPages
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 from penstock.intake.request_reader import RequestReader
 from penstock.intake.routes import Surface, find_route, is_inference
 from penstock.jobs.large_values import LargeValues
 from penstock.jobs.submission import DeskRooms, JobDesk
-from penstock.metering import PriceBook
-from penstock.metering import Settings as MeteringSettings
+from penstock.metering import MeteringSettings, PriceBook
 from penstock.metering.reports.usage_reports import UsageReports
-from penstock.policy import AccountBook, KeyMirror
-from penstock.policy import Settings as PolicySettings
-from penstock.queue import Batches, Queue
-from penstock.queue import Settings as QueueSettings
+from penstock.policy import AccountBook, KeyMirror, PolicySettings
+from penstock.queue import Batches, Queue, QueueSettings
 from penstock.records.model import Family
 from penstock.records.signal import PeerState
-from penstock.routing import Router
-from penstock.routing import Settings as RoutingSettings
+from penstock.routing import Router, RoutingSettings
 from penstock.serving.explanation import Explainer
-from penstock.serving.settings import Settings as ServingSettings
-from penstock.store import Objects, Store
-from penstock.store import Settings as StoreSettings
+from penstock.serving.settings import ServingSettings
+from penstock.store import Objects, Store, StoreSettings
 from penstock.testing.manual_clock import ManualClock
 from penstock.wire.resources import schemas
 
@@ -61,7 +55,7 @@ async def lifespan(_: Starlette) -> AsyncIterator[None]:
 def pages() -> Starlette:
     catalogue = Catalogue([])
     mirror = KeyMirror(Store(StoreSettings(dsn="host=127.0.0.1")), ManualClock(), PolicySettings())
-    reader = RequestReader(catalogue, mirror, PriceBook(catalogue.models), Settings().intake)
+    reader = RequestReader(catalogue, mirror, PriceBook(catalogue.models), IngressSettings().intake)
     store = Store(StoreSettings(dsn="host=127.0.0.1"))
     clock, routing = ManualClock(), RoutingSettings()
     explainer = Explainer(Router(Roster(), routing), routing, lambda: PeerState.ALONE)
@@ -69,7 +63,7 @@ def pages() -> Starlette:
     values = LargeValues(objects, ServingSettings())
     rooms = DeskRooms(store, Queue(QueueSettings()), Batches(), values)
     desk = JobDesk(rooms, AdmissionSettings(), clock)
-    batches = BatchParts(BatchNeeds(store, objects, desk, reader, mirror), Settings(), clock)
+    batches = BatchParts(BatchNeeds(store, objects, desk, reader, mirror), IngressSettings(), clock)
     webhooks = WebhookSettings()
     book = EndpointBook(store, webhooks)
     made = Pages(
@@ -77,14 +71,14 @@ def pages() -> Starlette:
         usage=UsagePages(reader, UsageReports(store, MeteringSettings()), ManualClock()),
         health=HealthPages({}),
         routing=RoutingPages(reader, explainer, AccountBook(store).find, clock),
-        jobs=FlexParts(rooms, desk, reader, catalogue, Settings(), clock).pages,
+        jobs=FlexParts(rooms, desk, reader, catalogue, IngressSettings(), clock).pages,
         files=batches.files,
         batches=batches.batches,
-        events=EventPages(reader, Feed(store, EventSettings())),
+        events=EventPages(reader, Feed(store, EventsSettings())),
         webhooks=WebhookPages(reader, book, Sender(webhooks), webhooks, clock),
         subscriptions=SubscriptionPages(reader, book),
     )
-    return build_pages(made, Settings(), lifespan)
+    return build_pages(made, IngressSettings(), lifespan)
 
 
 def described() -> set[tuple[str, str]]:

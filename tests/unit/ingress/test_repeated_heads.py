@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.ingress.test_client_protocol import Client, post, run
 
 from penstock.ingress.http.exchange import Exchange
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 from penstock.intake.caller_headers import CallerHeaders
 
 Seen = tuple[bytes, list[tuple[bytes, bytes]], bytes, bytes, bytes]
@@ -59,7 +59,7 @@ def test_what_the_door_is_told_does_not_depend_on_the_requests_before(
             places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
             for start, end in itertools.pairwise(places):
                 await client.send(data[start:end])
-            fresh = Client(Settings())
+            fresh = Client(IngressSettings())
             first_there = keep_seen(fresh)
             await fresh.send(data)
             fresh.protocol.connection_lost(None)

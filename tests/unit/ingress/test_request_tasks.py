@@ -18,17 +18,15 @@ from penstock.engine.sink import Sink
 from penstock.ingress.http.client_protocol import ClientProtocol
 from penstock.ingress.inference.inference_endpoint import InferenceEndpoint
 from penstock.ingress.inference.ways import Ways
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.request_reader import RequestReader
 from penstock.metering import PriceBook
-from penstock.policy import KeyMirror
-from penstock.policy import Settings as PolicySettings
+from penstock.policy import KeyMirror, PolicySettings
 from penstock.records.account import Key
 from penstock.records.request import InferenceRequest, RequestEnd
 from penstock.serving.request_path import RequestPath
-from penstock.store import Settings as StoreSettings
-from penstock.store import Store
+from penstock.store import Store, StoreSettings
 from penstock.testing.manual_clock import ManualClock
 
 CHAT = post(json.dumps({"model": FULL.id, **HELLO}).encode())
@@ -63,12 +61,14 @@ class Worker:
         keys = KeyMirror(Store(StoreSettings(dsn="host=127.0.0.1")), clock, PolicySettings())
         keys._cell_secret = b"a cell's secret"
         catalogue = Catalogue([FULL], default_model=FULL.id)
-        reader = Reader(catalogue, keys, PriceBook(catalogue.models), Settings().intake)
+        reader = Reader(catalogue, keys, PriceBook(catalogue.models), IngressSettings().intake)
         self.desk = Desk()
         self.path = Path()
         ways = Ways(self.path, None, None)  # type: ignore[arg-type]
         wheel = TimerWheel(clock)
-        self.door = InferenceEndpoint(reader, ways, self.desk.endings, Settings(), wheel, clock)
+        self.door = InferenceEndpoint(
+            reader, ways, self.desk.endings, IngressSettings(), wheel, clock
+        )
         config = uvicorn.Config("nothing", http=ClientProtocol, interface="asgi3", log_config=None)
         config.load_app = lambda: None  # type: ignore[method-assign]
         config.load()

@@ -6,20 +6,18 @@ import pytest
 from penstock.catalogue import Catalogue
 from penstock.clock import new_id
 from penstock.errors import InvalidRequest, MissingCapability
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.opened_request import Delivery, OpenedRequest
 from penstock.intake.request_reader import RequestReader
 from penstock.intake.routes import find_route
 from penstock.metering import PriceBook
-from penstock.policy import KeyMirror
-from penstock.policy import Settings as PolicySettings
+from penstock.policy import KeyMirror, PolicySettings
 from penstock.records.account import Account, AccountId, Key, KeyId, Role
 from penstock.records.model import Capability, Family, Model, ModelId, Recipe
 from penstock.records.price import Prices, Tier
 from penstock.records.request import RequestId
-from penstock.store import Settings as StoreSettings
-from penstock.store import Store
+from penstock.store import Store, StoreSettings
 from penstock.testing.manual_clock import ManualClock
 
 KEY = Key(KeyId("k1"), Role.RUNTIME, Account(AccountId("acme"), "Acme"))
@@ -42,7 +40,7 @@ def model(name: str, *capabilities: Capability) -> Model:
 FULL, PLAIN = model("@cf/x/full", Capability.ASYNC_QUEUE), model("@cf/x/plain")
 
 
-def make_reader(settings: Settings) -> RequestReader:
+def make_reader(settings: IngressSettings) -> RequestReader:
     mirror = KeyMirror(Store(StoreSettings(dsn="host=127.0.0.1")), ManualClock(), PolicySettings())
     mirror._cell_secret = b"a cell's secret"
     catalogue = Catalogue([FULL, PLAIN])
@@ -51,7 +49,7 @@ def make_reader(settings: Settings) -> RequestReader:
 
 @pytest.fixture
 def reader() -> RequestReader:
-    return make_reader(Settings())
+    return make_reader(IngressSettings())
 
 
 def open_request(
@@ -131,7 +129,7 @@ def test_model_must_take_what_is_queued(
 
 
 def test_doors_can_be_shut() -> None:
-    reader = make_reader(Settings(flex=False))
+    reader = make_reader(IngressSettings(flex=False))
     with pytest.raises(InvalidRequest, match="not available"):
         open_request(reader, CHAT, {"model": FULL.id, **HELLO, "service_tier": "flex"})
     assert open_request(reader, CHAT, {"model": FULL.id, **HELLO})[0].delivery is None

@@ -4,11 +4,10 @@ import pytest
 
 from penstock.errors import AccountBlocked, Forbidden, ModelNotAllowed, Unauthenticated
 from penstock.intake.grant_cache import KEYS_MAX, GrantCache
-from penstock.policy import KeyMirror, Settings
+from penstock.policy import KeyMirror, PolicySettings
 from penstock.records.account import Account, AccountId, Affinity, Key, KeyId, Role
 from penstock.records.model import Family, Model, ModelId, Recipe
-from penstock.store import Settings as StoreSettings
-from penstock.store import Store
+from penstock.store import Store, StoreSettings
 from penstock.testing.manual_clock import ManualClock
 
 ACME = AccountId("acme")
@@ -25,7 +24,7 @@ KEY = key_of(Account(ACME, "Acme"))
 
 @pytest.fixture
 def grants() -> GrantCache:
-    mirror = KeyMirror(Store(StoreSettings(dsn="host=127.0.0.1")), ManualClock(), Settings())
+    mirror = KeyMirror(Store(StoreSettings(dsn="host=127.0.0.1")), ManualClock(), PolicySettings())
     mirror._cell_secret = b"a cell's secret"
     grants = GrantCache(mirror)
     grants.find(KEY, MODEL, None)

@@ -11,14 +11,12 @@ import pytest
 
 from penstock.catalogue import Catalogue
 from penstock.errors import InvalidRequest
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 from penstock.intake.large_reading import INLINE_BYTES_MAX, ReadingThread
 from penstock.intake.request_reader import RequestReader
 from penstock.metering import PriceBook
-from penstock.policy import KeyMirror
-from penstock.policy import Settings as PolicySettings
-from penstock.store import Settings as StoreSettings
-from penstock.store import Store
+from penstock.policy import KeyMirror, PolicySettings
+from penstock.store import Store, StoreSettings
 from penstock.testing import ManualClock
 
 
@@ -27,7 +25,9 @@ async def a_reader() -> AsyncIterator[RequestReader]:
     keys = KeyMirror(Store(StoreSettings(dsn="host=127.0.0.1")), ManualClock(), PolicySettings())
     thread = ReadingThread()
     try:
-        yield RequestReader(Catalogue([]), keys, PriceBook([]), Settings().intake, thread=thread)
+        yield RequestReader(
+            Catalogue([]), keys, PriceBook([]), IngressSettings().intake, thread=thread
+        )
     finally:
         thread.close()
 

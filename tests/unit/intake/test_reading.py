@@ -18,19 +18,17 @@ from penstock.errors import (
     Unauthenticated,
     UnknownModel,
 )
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.request_reader import RequestReader
 from penstock.intake.routes import find_route
 from penstock.metering import PriceBook
-from penstock.policy import KeyMirror
-from penstock.policy import Settings as PolicySettings
+from penstock.policy import KeyMirror, PolicySettings
 from penstock.records.account import Account, AccountId, Key, KeyId, Role
 from penstock.records.model import Capability, Family, Model, ModelId, Recipe
 from penstock.records.price import Prices
 from penstock.records.request import InferenceRequest, RequestId
-from penstock.store import Settings as StoreSettings
-from penstock.store import Store
+from penstock.store import Store, StoreSettings
 from penstock.testing.manual_clock import ManualClock
 
 ACME = Account(AccountId("acme"), "Acme")
@@ -62,7 +60,7 @@ def reader() -> RequestReader:
     mirror = KeyMirror(Store(StoreSettings(dsn="host=127.0.0.1")), ManualClock(), PolicySettings())
     mirror._cell_secret = b"a cell's secret"
     catalogue = Catalogue([FULL, PLAIN, NATIVE], default_model=FULL.id)
-    return RequestReader(catalogue, mirror, PriceBook(catalogue.models), Settings().intake)
+    return RequestReader(catalogue, mirror, PriceBook(catalogue.models), IngressSettings().intake)
 
 
 def read(
@@ -377,7 +375,7 @@ def test_cost_cap_shortens_upstream_or_refuses(path: bytes) -> None:
     mirror = KeyMirror(Store(StoreSettings(dsn="host=127.0.0.1")), ManualClock(), PolicySettings())
     mirror._cell_secret = b"a cell's secret"
     book = PriceBook(catalogue.models)
-    made = RequestReader(catalogue, mirror, book, Settings().intake)
+    made = RequestReader(catalogue, mirror, book, IngressSettings().intake)
     body = {"model": priced.id, **HELLO}
     cap = {b"x-penstock-max-cost-usd": b"0.0001"}
     request = read(made, path, body, cap)

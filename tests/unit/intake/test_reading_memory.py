@@ -10,18 +10,16 @@ import pytest
 from penstock.catalogue import Catalogue
 from penstock.clock import new_id
 from penstock.errors import Error
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.request_reader import RequestReader
 from penstock.intake.routes import find_route
 from penstock.metering import PriceBook
-from penstock.policy import KeyMirror
-from penstock.policy import Settings as PolicySettings
+from penstock.policy import KeyMirror, PolicySettings
 from penstock.records.account import Account, AccountId, Key, KeyId, Role
 from penstock.records.model import Capability, Family, Model, ModelId, Recipe
 from penstock.records.request import RequestId
-from penstock.store import Settings as StoreSettings
-from penstock.store import Store
+from penstock.store import Store, StoreSettings
 from penstock.testing.manual_clock import ManualClock
 from penstock.testing.sample_request import flat_fields
 from penstock.wire.json_body import VALUES_MAX, read_fields
@@ -82,7 +80,7 @@ def reader_with(memory: PromptMemory) -> RequestReader:
     mirror._cell_secret = b"a cell's secret"
     catalogue = Catalogue(MODELS, default_model=FULL.id)
     prices = PriceBook(catalogue.models)
-    return RequestReader(catalogue, mirror, prices, Settings().intake, PromptReader(memory))
+    return RequestReader(catalogue, mirror, prices, IngressSettings().intake, PromptReader(memory))
 
 
 def result(reader: RequestReader, body: bytes, key: Key = KEYS[0], path: bytes = b"") -> object:

@@ -5,18 +5,16 @@ import pytest
 
 from penstock.catalogue import Catalogue
 from penstock.clock import new_id
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.request_reader import RequestReader
 from penstock.intake.routes import find_route
 from penstock.metering import PriceBook
-from penstock.policy import KeyMirror
-from penstock.policy import Settings as PolicySettings
+from penstock.policy import KeyMirror, PolicySettings
 from penstock.records.account import Account, AccountId, Affinity, Key, KeyId, Role
 from penstock.records.model import Capability, Family, Model, ModelId, Recipe
 from penstock.records.request import InferenceRequest, RequestId
-from penstock.store import Settings as StoreSettings
-from penstock.store import Store
+from penstock.store import Store, StoreSettings
 from penstock.testing.manual_clock import ManualClock
 
 CHAT = b"/v1/chat/completions"
@@ -47,7 +45,7 @@ def reader() -> RequestReader:
     mirror = KeyMirror(Store(StoreSettings(dsn="host=127.0.0.1")), ManualClock(), PolicySettings())
     mirror._cell_secret = b"a cell's secret"
     catalogue = Catalogue([FIRST, SECOND], default_model=FIRST.id)
-    settings = Settings(prompt_bytes_per_token=3)
+    settings = IngressSettings(prompt_bytes_per_token=3)
     return RequestReader(catalogue, mirror, PriceBook(catalogue.models), settings.intake)
 
 

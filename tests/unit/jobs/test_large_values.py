@@ -10,7 +10,7 @@ from penstock.errors import StoreUnavailable
 from penstock.jobs.large_values import LargeValues
 from penstock.records.account import AccountId
 from penstock.records.job import JobId
-from penstock.serving.settings import Settings
+from penstock.serving.settings import ServingSettings
 
 ACCOUNT, JOB = AccountId("acme"), JobId("job")
 
@@ -42,7 +42,7 @@ class Shelf:
 
 
 def test_only_what_is_above_the_size_has_a_name() -> None:
-    values = LargeValues(Shelf(), Settings(objects_above_bytes=4))
+    values = LargeValues(Shelf(), ServingSettings(objects_above_bytes=4))
     assert values.name_for(ACCOUNT, JOB, b"four") == ""
     digest = hashlib.sha256(b"five!").hexdigest()
     assert values.name_for(ACCOUNT, JOB, b"five!") == f"acme/job/{digest}"
@@ -50,7 +50,7 @@ def test_only_what_is_above_the_size_has_a_name() -> None:
 
 async def test_values_are_found_wherever_they_are() -> None:
     shelf = Shelf()
-    values = LargeValues(shelf, Settings())
+    values = LargeValues(shelf, ServingSettings())
     await values.put({"a": b"1", "b": b"2"})
     assert await values.get("b", b"") == b"2"
     assert await values.get("", b"inline") == b"inline"
@@ -61,12 +61,12 @@ async def test_values_are_found_wherever_they_are() -> None:
 
 async def test_some_are_written_at_a_time() -> None:
     shelf = Shelf()
-    values = LargeValues(shelf, Settings(objects_at_once=3))
+    values = LargeValues(shelf, ServingSettings(objects_at_once=3))
     await values.put({str(n): b"" for n in range(20)})
     assert (len(shelf.values), shelf.most_at_once) == (20, 3)
 
 
 async def test_failure_to_write_one_is_a_failure_by_its_own_name() -> None:
-    values = LargeValues(Shelf(broken="2"), Settings())
+    values = LargeValues(Shelf(broken="2"), ServingSettings())
     with pytest.raises(StoreUnavailable):
         await values.put({str(n): b"" for n in range(4)})

@@ -6,7 +6,7 @@ from typing import Any
 from tests.unit.engine.engine_line import make_request
 
 from penstock.clock import new_id
-from penstock.metering import Journal, Metering, Settings
+from penstock.metering import Journal, Metering, MeteringSettings
 from penstock.metering.bill import Bill
 from penstock.metering.journal_format import CLOSED, OPENED, frame
 from penstock.metering.journal_reader import JournalReader, Row
@@ -17,9 +17,9 @@ from penstock.records.request import InferenceRequest, Outcome, RequestEnd, Requ
 from penstock.records.usage import Usage
 from penstock.testing.manual_clock import ManualClock
 
-SMALL = Settings(segment_bytes=2**16, journal_bytes_max=2**17, open_max=64)
+SMALL = MeteringSettings(segment_bytes=2**16, journal_bytes_max=2**17, open_max=64)
 # Smaller than an operator may choose, so that files fill up soon.
-TINY = Settings(segment_bytes=4096, journal_bytes_max=4 * 4096, open_max=8)
+TINY = MeteringSettings(segment_bytes=4096, journal_bytes_max=4 * 4096, open_max=8)
 PRICE = Price(600_000_000, 150_000_000, 3_000_000_000)
 
 
@@ -81,7 +81,7 @@ def facts_of(row: Row) -> dict[str, str | None]:
 class Desk:
     """A journal, its meters, and a clock that the test owns."""
 
-    def __init__(self, folder: Path, settings: Settings = SMALL) -> None:
+    def __init__(self, folder: Path, settings: MeteringSettings = SMALL) -> None:
         self.clock = ManualClock()
         self.journal = Journal(folder, new_id(), settings)
         self.metering = Metering(self.journal, self.clock)

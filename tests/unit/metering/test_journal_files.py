@@ -11,7 +11,7 @@ from tests.unit.metering.journal_files import SMALL, TINY, read_all
 
 from penstock.clock import new_id
 from penstock.errors import JournalFull
-from penstock.metering import Journal, Settings
+from penstock.metering import Journal, MeteringSettings
 from penstock.metering.journal import is_journal, take_lock
 from penstock.metering.journal_format import CLOSE_BYTES_MAX, HEADER_BYTES
 from penstock.metering.journal_reader import JournalReader
@@ -26,7 +26,7 @@ def names_in(folder: Path) -> list[str]:
 class Book:
     """A journal with its reader, and what they should hold."""
 
-    def __init__(self, folder: Path, chosen: Settings) -> None:
+    def __init__(self, folder: Path, chosen: MeteringSettings) -> None:
         self.journal = Journal(folder, new_id(), chosen)
         self.reader = JournalReader(self.journal.folder)
         self.open: dict[int, bytes] = {}
@@ -82,7 +82,7 @@ def test_end_always_finds_room_whatever_was_begun_before(
     steps: list[tuple[str, int]], segments: int
 ) -> None:
     with TemporaryDirectory(prefix="penstock-test-") as folder:
-        chosen = Settings(segment_bytes=4096, journal_bytes_max=segments * 4096, open_max=8)
+        chosen = MeteringSettings(segment_bytes=4096, journal_bytes_max=segments * 4096, open_max=8)
         book = Book(Path(folder), chosen)
         for step, size in steps:
             if step == "open":
@@ -203,12 +203,12 @@ def test_longest_end_fits_and_a_longer_one_is_our_mistake(tmp_path: Path) -> Non
 
 def test_settings_that_leave_no_room_for_ends_are_refused() -> None:
     with pytest.raises(ValueError, match="open_max"):
-        Settings(segment_bytes=2**16, journal_bytes_max=2**20, open_max=129)
+        MeteringSettings(segment_bytes=2**16, journal_bytes_max=2**20, open_max=129)
     with pytest.raises(ValueError, match="two segments"):
-        Settings(segment_bytes=2**16, journal_bytes_max=2**17 - 1, open_max=128)
+        MeteringSettings(segment_bytes=2**16, journal_bytes_max=2**17 - 1, open_max=128)
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert({"segment_bytes": 4096}, Settings)
-    Settings()
+        msgspec.convert({"segment_bytes": 4096}, MeteringSettings)
+    MeteringSettings()
 
 
 def test_removed_journal_leaves_nothing_and_a_left_one_everything(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_other_folders_beside_the_journals_are_not_taken_for_one(tmp_path: Path,
 
 
 def test_what_is_written_leaves_the_workers_memory_and_stays_in_the_file(tmp_path: Path) -> None:
-    book = Book(tmp_path, Settings())
+    book = Book(tmp_path, MeteringSettings())
     try:
         for _ in range(4000):
             book.end(book.begin(1000))

@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from penstock.policy import Settings
+from penstock.policy import PolicySettings
 
 
 def test_defaults_keep_the_promise() -> None:
-    settings = msgspec.convert({}, Settings)
-    assert settings == Settings()
+    settings = msgspec.convert({}, PolicySettings)
+    assert settings == PolicySettings()
     assert settings.refresh_seconds < 5
 
 
@@ -17,4 +17,4 @@ def test_defaults_keep_the_promise() -> None:
 )
 def test_a_wrong_setting_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert(wrong, Settings)
+        msgspec.convert(wrong, PolicySettings)

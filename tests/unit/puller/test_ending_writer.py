@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from tests.unit.puller.pulled_samples import a_job
 
 from penstock.errors import StoreUnavailable
-from penstock.puller.counts import Counts
+from penstock.puller.counts import PullerCounts
 from penstock.puller.ended_job import EndedJob, Ending
 from penstock.puller.ending_writer import EndingWriter
 from penstock.puller.pulled_job import PulledJob
-from penstock.puller.settings import Settings
+from penstock.puller.settings import PullerSettings
 from penstock.testing import ManualClock
 
 
@@ -35,9 +35,9 @@ class Book:
 class Scene:
     def __init__(self, book: Book) -> None:
         self.clock = ManualClock()
-        self.counts = Counts()
+        self.counts = PullerCounts()
         self.settled: list[PulledJob] = []
-        settings = Settings(gather_seconds=0.0, completions_max=1, lease_seconds=10.0)
+        settings = PullerSettings(gather_seconds=0.0, completions_max=1, lease_seconds=10.0)
         self.writer = EndingWriter(book, settings, self.clock, self.counts, self.settled.append)
 
     def add(self, count: int) -> list[PulledJob]:

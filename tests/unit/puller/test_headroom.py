@@ -5,19 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.puller.headroom import Headroom, Observation, slots_of
-from penstock.puller.settings import Settings
+from penstock.puller.headroom import Headroom, HeadroomObservation, slots_of
+from penstock.puller.settings import PullerSettings
 
-_SETTINGS = Settings()
+_SETTINGS = PullerSettings()
 _LOOK = 0.05
 
 
 @st.composite
-def observations(draw: st.DrawFn) -> Observation:
+def observations(draw: st.DrawFn) -> HeadroomObservation:
     slots = draw(st.integers(1, 64))
     flex = draw(st.integers(0, slots))
     unbegun = draw(st.integers(0, flex))
-    return Observation(
+    return HeadroomObservation(
         slots=slots,
         live=draw(st.integers(0, 100)),
         live_unread_tokens=draw(st.sampled_from([0, 0, 0, 900])),
@@ -36,11 +36,13 @@ def observations(draw: st.DrawFn) -> Observation:
     )
 
 
-def _grown(settings: Settings = _SETTINGS, slots: int = 64, seconds: float = 20.0) -> Headroom:
+def _grown(
+    settings: PullerSettings = _SETTINGS, slots: int = 64, seconds: float = 20.0
+) -> Headroom:
     """A controller that has seen an idle replica for long."""
     headroom = Headroom(settings)
-    headroom.look(Observation(slots=slots), 0.0)
-    headroom.look(Observation(slots=slots), seconds)
+    headroom.look(HeadroomObservation(slots=slots), 0.0)
+    headroom.look(HeadroomObservation(slots=slots), seconds)
     return headroom
 
 
@@ -48,14 +50,16 @@ def _fill(headroom: Headroom, slots: int, seconds: float, live: int = 0) -> list
     """Jobs in flight at each look, when all that is allowed is started and nothing ends."""
     flex, seen = 0, []
     for look in range(int(seconds / _LOOK)):
-        flex += headroom.look(Observation(slots=slots, live=live, flex=flex), look * _LOOK).start
+        flex += headroom.look(
+            HeadroomObservation(slots=slots, live=live, flex=flex), look * _LOOK
+        ).start
         seen.append(flex)
     return seen
 
 
 @given(st.lists(observations(), min_size=1, max_size=30))
 def test_it_never_asks_for_less_than_nothing_or_for_more_than_there_is(
-    looks: list[Observation],
+    looks: list[HeadroomObservation],
 ) -> None:
     headroom = Headroom(_SETTINGS)
     for at, seen in enumerate(looks):
@@ -75,7 +79,7 @@ def test_it_never_asks_for_less_than_nothing_or_for_more_than_there_is(
 
 
 @given(observations(), st.integers(1, 20))
-def test_more_load_never_means_more_jobs(seen: Observation, more: int) -> None:
+def test_more_load_never_means_more_jobs(seen: HeadroomObservation, more: int) -> None:
     base = _grown().look(seen, 21.0)
     loaded = msgspec.structs.replace
     for heavier in (
@@ -100,25 +104,25 @@ def test_beside_a_steady_live_load_it_fills_what_is_left() -> None:
 
 def test_while_a_live_prompt_is_read_nothing_starts_and_nothing_is_forgotten() -> None:
     headroom = _grown(slots=16)
-    reading = Observation(slots=16, live=1, live_unread_tokens=1500, flex=4)
+    reading = HeadroomObservation(slots=16, live=1, live_unread_tokens=1500, flex=4)
     assert headroom.look(reading, 21.0).start == 0
     assert headroom.allowed == 16
-    done = Observation(slots=16, live=1, flex=4, mean_tokens=100)
+    done = HeadroomObservation(slots=16, live=1, flex=4, mean_tokens=100)
     assert headroom.look(done, 21.1).start == 10
 
 
 @pytest.mark.parametrize(
     "crowded",
     [
-        Observation(slots=16, flex=12, waiting=1),
-        Observation(slots=16, flex=12, kv_use=0.95),
-        Observation(
+        HeadroomObservation(slots=16, flex=12, waiting=1),
+        HeadroomObservation(slots=16, flex=12, kv_use=0.95),
+        HeadroomObservation(
             slots=16, flex=12, live=1, live_unread_tokens=100,
             live_head_seconds=3.0, live_head_expected_seconds=1.0,
         ),
     ],
 )  # fmt: skip
-def test_it_cuts_at_once_and_grows_back(crowded: Observation) -> None:
+def test_it_cuts_at_once_and_grows_back(crowded: HeadroomObservation) -> None:
     headroom = _grown(slots=16)
     assert headroom.look(crowded, 21.0).start == 0
     assert headroom.allowed == 6
@@ -126,28 +130,28 @@ def test_it_cuts_at_once_and_grows_back(crowded: Observation) -> None:
     assert headroom.allowed == 6, "the cut has had no time to show"
     headroom.look(crowded, 21.6)
     assert headroom.allowed == 3
-    assert headroom.look(Observation(slots=16, flex=2), 21.7).start >= 1
-    headroom.look(Observation(slots=16, flex=3), 24.0)
+    assert headroom.look(HeadroomObservation(slots=16, flex=2), 21.7).start >= 1
+    headroom.look(HeadroomObservation(slots=16, flex=3), 24.0)
     assert headroom.allowed == 16
 
 
 def test_a_crowd_of_its_own_jobs_that_were_just_sent_is_no_crowd() -> None:
     headroom = _grown(slots=16)
-    headroom.look(Observation(slots=16, flex=3, flex_unbegun=3, waiting=3), 21.0)
+    headroom.look(HeadroomObservation(slots=16, flex=3, flex_unbegun=3, waiting=3), 21.0)
     assert headroom.allowed == 16
 
 
 def test_jobs_that_have_not_begun_are_handed_back_when_slots_run_short() -> None:
     headroom = _grown(slots=16)
-    burst = Observation(slots=16, live=4, live_unread_tokens=400, flex=15, flex_unbegun=2)
+    burst = HeadroomObservation(slots=16, live=4, live_unread_tokens=400, flex=15, flex_unbegun=2)
     assert headroom.look(burst, 21.0).give_back == 2
-    later = Observation(slots=16, live=4, live_unread_tokens=400, flex=12, flex_unbegun=9)
+    later = HeadroomObservation(slots=16, live=4, live_unread_tokens=400, flex=12, flex_unbegun=9)
     assert headroom.look(later, 21.0).give_back == 1, "only as many as keep one slot free"
 
 
 def test_old_jobs_have_their_share_of_a_replica_that_is_full_of_live_requests() -> None:
     headroom = _grown(slots=64)
-    full = Observation(slots=64, live=64, live_unread_tokens=9000, waiting=5)
+    full = HeadroomObservation(slots=64, live=64, live_unread_tokens=9000, waiting=5)
     assert headroom.look(full, 21.0).start_aged == 2
     taken = msgspec.structs.replace(full, flex=2, flex_reserved=2)
     assert headroom.look(taken, 21.1).start_aged == 0
@@ -156,18 +160,18 @@ def test_old_jobs_have_their_share_of_a_replica_that_is_full_of_live_requests() 
 
 def test_an_operators_limit_and_pause_hold_for_old_jobs_too() -> None:
     headroom = _grown(slots=64)
-    assert headroom.look(Observation(slots=64, in_flight_max=3), 21.0).start == 3
-    none = headroom.look(Observation(slots=64, live=64, in_flight_max=0), 21.0)
+    assert headroom.look(HeadroomObservation(slots=64, in_flight_max=3), 21.0).start == 3
+    none = headroom.look(HeadroomObservation(slots=64, live=64, in_flight_max=0), 21.0)
     assert (none.start, none.start_aged) == (0, 0)
-    paused = Observation(slots=64, flex=5, flex_unbegun=2, is_paused=True)
+    paused = HeadroomObservation(slots=64, flex=5, flex_unbegun=2, is_paused=True)
     assert headroom.look(paused, 21.0).give_back == 2
 
 
 def test_prompts_are_sent_one_after_the_other_where_live_requests_come() -> None:
     headroom = _grown(slots=64)
-    slow = Observation(slots=64, live=1, mean_tokens=1000, prefill_rate=1000)
+    slow = HeadroomObservation(slots=64, live=1, mean_tokens=1000, prefill_rate=1000)
     assert headroom.look(slow, 21.0).start == 1
     unread = msgspec.structs.replace(slow, flex=1, flex_unbegun=1, flex_unread_tokens=1000)
     assert headroom.look(unread, 21.1).start == 0
-    quiet = Observation(slots=64, mean_tokens=1000, prefill_rate=1000)
+    quiet = HeadroomObservation(slots=64, mean_tokens=1000, prefill_rate=1000)
     assert headroom.look(quiet, 40.0).start == 2

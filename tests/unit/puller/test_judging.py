@@ -3,28 +3,33 @@
 import pytest
 
 from penstock import errors
-from penstock.puller.failure_verdict import Verdict, as_job_failure, is_replica_at_fault, judge
+from penstock.puller.failure_verdict import (
+    FailureVerdict,
+    as_job_failure,
+    is_replica_at_fault,
+    judge,
+)
 
 
 @pytest.mark.parametrize(
     ("failure", "verdict", "is_replicas"),
     [
-        (errors.InvalidRequest("too long"), Verdict.FAIL, False),
-        (errors.Unauthenticated(), Verdict.FAIL, False),
-        (errors.AccountBlocked(), Verdict.FAIL, False),
-        (errors.ReplicaUnreachable(), Verdict.RETRY, True),
-        (errors.EngineLost(), Verdict.RETRY, True),
-        (errors.OutOfCapacity(), Verdict.RETRY, True),
-        (errors.EngineFailed(), Verdict.RETRY, False),
-        (errors.DeadlinePassed(), Verdict.RETRY, False),
-        (errors.InternalError(), Verdict.RETRY, False),
-        (errors.NoReplica(), Verdict.DEFER, True),
-        (errors.JournalFull(), Verdict.DEFER, False),
-        (errors.StoreUnavailable(), Verdict.DEFER, False),
+        (errors.InvalidRequest("too long"), FailureVerdict.FAIL, False),
+        (errors.Unauthenticated(), FailureVerdict.FAIL, False),
+        (errors.AccountBlocked(), FailureVerdict.FAIL, False),
+        (errors.ReplicaUnreachable(), FailureVerdict.RETRY, True),
+        (errors.EngineLost(), FailureVerdict.RETRY, True),
+        (errors.OutOfCapacity(), FailureVerdict.RETRY, True),
+        (errors.EngineFailed(), FailureVerdict.RETRY, False),
+        (errors.DeadlinePassed(), FailureVerdict.RETRY, False),
+        (errors.InternalError(), FailureVerdict.RETRY, False),
+        (errors.NoReplica(), FailureVerdict.DEFER, True),
+        (errors.JournalFull(), FailureVerdict.DEFER, False),
+        (errors.StoreUnavailable(), FailureVerdict.DEFER, False),
     ],
 )
 def test_a_refusal_is_final_and_our_own_failures_are_not(
-    failure: errors.Error, verdict: Verdict, is_replicas: bool
+    failure: errors.Error, verdict: FailureVerdict, is_replicas: bool
 ) -> None:
     assert judge(failure) is verdict
     assert is_replica_at_fault(failure) is is_replicas

@@ -3,14 +3,14 @@
 import pytest
 from tests.unit.puller.pulled_samples import a_job
 
-from penstock.puller.headroom import Observation, Room
+from penstock.puller.headroom import HeadroomObservation, Room
 from penstock.puller.lane import Lane
-from penstock.puller.settings import Settings
+from penstock.puller.settings import PullerSettings
 from penstock.queue import FlexControl
 from penstock.records.model import ModelId
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
 from penstock.records.signal import EngineClaim, LoadClaim
-from penstock.routing import Settings as RoutingSettings
+from penstock.routing import RoutingSettings
 from penstock.routing.knowledge import Knowledge
 from penstock.routing.known_replica import KnownReplica
 
@@ -24,9 +24,9 @@ class Recording:
     allowed = 1.0
 
     def __init__(self) -> None:
-        self.seen: list[Observation] = []
+        self.seen: list[HeadroomObservation] = []
 
-    def look(self, seen: Observation, now: float) -> Room:
+    def look(self, seen: HeadroomObservation, now: float) -> Room:
         del now
         self.seen.append(seen)
         return Room()
@@ -34,7 +34,7 @@ class Recording:
 
 @pytest.fixture
 def lane() -> Lane:
-    return Lane(_REPLICA, Settings(openings_max=3, poll_seconds=0.1, poll_seconds_max=0.4))
+    return Lane(_REPLICA, PullerSettings(openings_max=3, poll_seconds=0.1, poll_seconds_max=0.4))
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def observe(
     now: float,
     claim: EngineClaim | None = None,
     control: FlexControl | None = None,
-) -> Observation:
+) -> HeadroomObservation:
     recording = Recording()
     lane.headroom = recording  # type: ignore[assignment]
     lane.look(known, claim or EngineClaim("r", is_healthy=True), control, now)

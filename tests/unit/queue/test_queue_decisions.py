@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.queue import TRANSITIONS, Settings
+from penstock.queue import TRANSITIONS, QueueSettings
 from penstock.queue.back_off import pause_seconds
 from penstock.queue.rates import blend, wait_seconds
 from penstock.queue.rows import signed
@@ -29,14 +29,14 @@ def test_every_state_can_be_reached_from_the_queue() -> None:
 
 @given(st.integers(0, 10_000), st.floats(0, 3600), st.floats(0, 86_400))
 def test_a_pause_grows_up_to_its_maximum(attempts: int, first: float, most: float) -> None:
-    settings = Settings(retry_seconds=first, retry_seconds_max=most)
+    settings = QueueSettings(retry_seconds=first, retry_seconds_max=most)
     pause = pause_seconds(attempts, settings)
     assert min(first, most) <= pause <= most
     assert pause <= pause_seconds(attempts + 1, settings)
 
 
 def test_a_pause_doubles() -> None:
-    settings = Settings(retry_seconds=1, retry_seconds_max=60)
+    settings = QueueSettings(retry_seconds=1, retry_seconds_max=60)
     assert [pause_seconds(n, settings) for n in (1, 2, 3, 8)] == [1, 2, 4, 60]
 
 

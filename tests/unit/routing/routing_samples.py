@@ -9,7 +9,7 @@ from penstock.records.replica import Replica, ReplicaId, ReplicaState
 from penstock.records.request import InferenceRequest, RequestId
 from penstock.records.signal import Signal
 from penstock.records.usage import Usage
-from penstock.routing import Route, Router, Settings
+from penstock.routing import Route, Router, RoutingSettings
 from penstock.testing.sample_request import sample_request
 from penstock.wire.prompt.chain import digest
 
@@ -82,7 +82,7 @@ def a_request(*parts: str, **fields: Any) -> InferenceRequest:
 
 
 def a_router(*members: Replica, **fields: Any) -> Router:
-    return Router(Roster(*members), Settings(**fields))
+    return Router(Roster(*members), RoutingSettings(**fields))
 
 
 def send(router: Router, request: InferenceRequest, now: float, *excluded: str) -> Route:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.records.signal import LoadClaim
-from penstock.routing.peer_loads import Claims
+from penstock.routing.peer_loads import PeerLoads
 
 CAPACITY = 10_000
 counts = st.integers(0, 2**40) | st.just(0)
@@ -28,7 +28,7 @@ claims = st.builds(
 def test_sums_are_those_of_the_latest_claims(
     said: list[tuple[int, LoadClaim | None, float]],
 ) -> None:
-    heard = Claims()
+    heard = PeerLoads()
     latest: dict[int, tuple[LoadClaim, float]] = {}
     now = 1e5
     for sender, claim, pause in said:
@@ -62,6 +62,6 @@ def test_sums_are_those_of_the_latest_claims(
 
 
 def test_forgetting_one_who_said_nothing_is_harmless() -> None:
-    heard = Claims()
+    heard = PeerLoads()
     heard.forget(7)
     assert heard.senders() == ()

@@ -6,7 +6,7 @@ from tests.unit.routing.routing_samples import MODEL, Roster, a_request, replica
 from penstock.errors import NoReplica
 from penstock.records.replica import ReplicaId
 from penstock.records.signal import EngineClaim, PeerState, Signal
-from penstock.routing import Router, Settings
+from penstock.routing import Router, RoutingSettings
 
 
 def told_by_a_keeper(router: Router, replica: str, jobs: int, tokens: int = 1000) -> None:
@@ -19,7 +19,7 @@ def told_by_a_keeper(router: Router, replica: str, jobs: int, tokens: int = 1000
 
 def a_router(count: int, slots: int) -> Router:
     roster = Roster(*replicas(count, slots))
-    router = Router(roster, Settings())
+    router = Router(roster, RoutingSettings())
     router.keep_only(roster.all)
     return router
 

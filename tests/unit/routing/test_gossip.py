@@ -16,7 +16,7 @@ from tests.unit.routing.routing_samples import (
 
 from penstock.records.replica import ReplicaId
 from penstock.records.signal import PeerState, Signal
-from penstock.routing import Router, Settings
+from penstock.routing import Router, RoutingSettings
 
 
 def gateways(count: int, fleet: int = 3) -> list[Router]:
@@ -24,7 +24,7 @@ def gateways(count: int, fleet: int = 3) -> list[Router]:
     made = []
     for number in range(count):
         roster = Roster(*replicas(fleet))
-        router = Router(roster, Settings(), None, f"host-{number}")
+        router = Router(roster, RoutingSettings(), None, f"host-{number}")
         router.keep_only(roster.all)
         router.note_peers(PeerState.HEARD)
         made.append(router)

@@ -10,8 +10,15 @@ from tests.unit.routing.routing_samples import Roster, a_chain, a_request, repli
 from tests.unit.routing.served_fleet import ServedFleet
 
 from penstock.records.prompt_chain import PromptChain
-from penstock.records.signal import Batch, EngineClaim, LoadClaim, PeerState, SentPrompt, Signal
-from penstock.routing import Router, Settings
+from penstock.records.signal import (
+    EngineClaim,
+    LoadClaim,
+    PeerState,
+    SentPrompt,
+    Signal,
+    SignalBatch,
+)
+from penstock.routing import Router, RoutingSettings
 from penstock.routing.prefix.index import LINK_MAX
 
 MILLION = 1_000_000
@@ -43,7 +50,7 @@ def test_lie_keeps_requests_from_a_healthy_replica_for_two_seconds_at_most(
     lie: Callable[[], Signal],
 ) -> None:
     roster = Roster(*replicas(3))
-    router = Router(roster, Settings())
+    router = Router(roster, RoutingSettings())
     fleet = ServedFleet(router, roster)
     router.note_peers(PeerState.HEARD)
     fleet.every(0.05, 0.0, 40.0, fleet.ask)
@@ -60,7 +67,7 @@ def test_lie_keeps_requests_from_a_healthy_replica_for_two_seconds_at_most(
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 def test_lie_about_every_replica_leaves_the_model_open(lie: Callable[[], Signal]) -> None:
     # Otherwise requests would be refused for want of a slot that is there.
-    router = Router(Roster(*replicas(1)), Settings())
+    router = Router(Roster(*replicas(1)), RoutingSettings())
     router.note_peers(PeerState.HEARD)
     serve(router, a_request("a"), 0.0)
     busy_since = None
@@ -78,7 +85,7 @@ def test_lie_about_every_replica_leaves_the_model_open(lie: Callable[[], Signal]
 
 def test_true_claims_are_tried_seldom() -> None:
     # Each trial waits long where the others are right: few requests may pay for our doubts.
-    router = Router(Roster(*replicas(16, slots=4)), Settings())
+    router = Router(Roster(*replicas(16, slots=4)), RoutingSettings())
     router.note_peers(PeerState.HEARD)
     claims = [LoadClaim(f"r{n}", 60_000, 0, 9.0, 9.0, 4, 0, 60_000) for n in range(16)]
     sent = 0
@@ -110,7 +117,7 @@ def test_nothing_breaks_by_what_a_keeper_says_and_it_is_forgotten_when_it_is_sil
     claim: EngineClaim,
 ) -> None:
     roster = Roster(*replicas(3))
-    router = Router(roster, Settings())
+    router = Router(roster, RoutingSettings())
     fleet = ServedFleet(router, roster)
     signal = Signal(9, 1, "keeper", engines=[claim])
     # While gateways are silent most is made of what engines say of themselves.
@@ -144,7 +151,7 @@ signals = st.builds(
     loads=st.lists(
         st.builds(LoadClaim, names, counts, counts, ages, ages, counts, counts, counts), max_size=4
     ),
-    batches=st.lists(st.builds(Batch, words, st.lists(prompts, max_size=4)), max_size=2),
+    batches=st.lists(st.builds(SignalBatch, words, st.lists(prompts, max_size=4)), max_size=2),
     engines=st.lists(
         st.builds(
             EngineClaim,
@@ -168,7 +175,7 @@ signals = st.builds(
 def test_no_signal_of_the_right_form_breaks_anything(
     said: list[tuple[Signal, int, float]],
 ) -> None:
-    router = Router(Roster(*replicas(3, slots=4)), Settings(links_max=1024), None, "here")
+    router = Router(Roster(*replicas(3, slots=4)), RoutingSettings(links_max=1024), None, "here")
     router.note_peers(PeerState.HEARD)
     now = 100.0
     routes = []
@@ -193,7 +200,7 @@ def test_no_signal_of_the_right_form_breaks_anything(
         router.tick(now)
         router.free(request.model.id)
         told = router.tell(now)
-        data = msgspec.msgpack.encode(Signal(1, 1, "here", told.loads, [Batch(1, told.sent)]))
+        data = msgspec.msgpack.encode(Signal(1, 1, "here", told.loads, [SignalBatch(1, told.sent)]))
         msgspec.msgpack.decode(data, type=Signal)
         if turn % 3 == 2:
             router.forget_peer(signal.sender)
@@ -210,7 +217,7 @@ def test_no_signal_of_the_right_form_breaks_anything(
 
 
 def test_link_that_is_repeated_in_a_prompt_does_no_harm() -> None:
-    router = Router(Roster(*replicas(3)), Settings(holders_max=1, links_max=1024))
+    router = Router(Roster(*replicas(3)), RoutingSettings(holders_max=1, links_max=1024))
     serve(router, a_request("a"), 0.0)
     for name in ("r0", "r1", "r2", "r0"):
         prompt = SentPrompt(1, name, 0, [5, 5, 6, 5], [1, 1, 1, 1])
@@ -220,7 +227,7 @@ def test_link_that_is_repeated_in_a_prompt_does_no_harm() -> None:
 
 
 def test_links_that_are_no_digests_are_not_taken_in() -> None:
-    router = Router(Roster(*replicas(1)), Settings())
+    router = Router(Roster(*replicas(1)), RoutingSettings())
     router.keep_only(replicas(1))
     for link in (LINK_MAX + 1, 2**63, 2**64 - 1):
         router.hear(Signal(1, 1, "there"), [SentPrompt(1, "r0", 0, [5, link], [1, 1])], 1.0)
@@ -230,7 +237,7 @@ def test_links_that_are_no_digests_are_not_taken_in() -> None:
 
 
 def test_claims_about_replicas_that_are_not_known_leave_no_trace() -> None:
-    router = Router(Roster(*replicas(1)), Settings())
+    router = Router(Roster(*replicas(1)), RoutingSettings())
     claim = LoadClaim("nobody", 1, 1, 0.0, 0.0, 1, 1, 1)
     router.hear(Signal(1, 1, "there", loads=[claim]), (), 0.0)
     router.forget_peer(1)

@@ -19,7 +19,7 @@ from penstock.errors import NoReplica
 from penstock.records.model import ModelId
 from penstock.records.replica import ReplicaId, ReplicaState
 from penstock.records.usage import Usage
-from penstock.routing import Route, Router, Settings
+from penstock.routing import Route, Router, RoutingSettings
 
 NOW = 100.0
 
@@ -144,7 +144,7 @@ def test_explain_changes_nothing_and_names_the_choice_first() -> None:
 
 def test_roster_change_forgets_what_is_gone_and_nothing_else() -> None:
     roster = Roster(*replicas(3))
-    router = Router(roster, Settings())
+    router = Router(roster, RoutingSettings())
     for number in range(3):
         place(router, a_request("t", f"s{number}", "u"), f"r{number}", NOW)
     roster.write(*replicas(2))
@@ -173,7 +173,7 @@ def test_no_order_of_events_breaks_a_rule_or_leaks(
     taken: list[tuple[str, int, list[str], list[str]]],
 ) -> None:
     roster = Roster(*replicas(3, slots=3))
-    router = Router(roster, Settings(links_max=1024))
+    router = Router(roster, RoutingSettings(links_max=1024))
     under_way: list[Route] = []
     now = NOW
     for step, which, some, others in taken:
@@ -238,7 +238,7 @@ def check_pick(
 
 def test_request_may_be_sent_to_a_replica_that_left_after_it_was_picked() -> None:
     roster = Roster(*replicas(2))
-    router = Router(roster, Settings())
+    router = Router(roster, RoutingSettings())
     route = router.pick(a_request("a", session=1), (), NOW)
     roster.write()
     router.keep_only(())
@@ -254,7 +254,7 @@ def test_request_may_be_sent_to_a_replica_that_left_after_it_was_picked() -> Non
 
 def test_replica_with_requests_under_way_is_kept_until_they_end() -> None:
     roster = Roster(*replicas(2))
-    router = Router(roster, Settings())
+    router = Router(roster, RoutingSettings())
     route = send(router, a_request("a"), NOW, "r1")
     roster.write(a_replica("r1"), a_replica("r2"))
     router.keep_only(roster.all)

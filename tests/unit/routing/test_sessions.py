@@ -19,7 +19,7 @@ from tests.unit.routing.routing_samples import (
 from penstock.records.host_load import HostLoad, HostTable
 from penstock.records.replica import ReplicaId, ReplicaState
 from penstock.records.signal import PeerState
-from penstock.routing import Router, Settings
+from penstock.routing import Router, RoutingSettings
 from penstock.routing.sessions import Sessions
 
 NOW = 100.0
@@ -88,7 +88,7 @@ def test_strict_session_stays_whatever_it_costs() -> None:
 @pytest.mark.parametrize("is_strict", [False, True])
 def test_session_moves_off_a_draining_replica_and_says_so(*, is_strict: bool) -> None:
     roster = Roster(*replicas(2))
-    router = Router(roster, Settings())
+    router = Router(roster, RoutingSettings())
     place(router, turn(), "r1", NOW)
     roster.write(a_replica("r0"), a_replica("r1", state=ReplicaState.DRAINING))
     router.keep_only(roster.all)
@@ -99,7 +99,7 @@ def test_session_moves_off_a_draining_replica_and_says_so(*, is_strict: bool) ->
 @pytest.mark.parametrize("is_strict", [False, True])
 def test_session_whose_replica_is_gone_is_lost(*, is_strict: bool) -> None:
     roster = Roster(*replicas(2))
-    router = Router(roster, Settings())
+    router = Router(roster, RoutingSettings())
     place(router, turn(), "r1", NOW)
     roster.write(a_replica("r0"))
     router.keep_only(roster.all)
@@ -170,7 +170,7 @@ def test_load_of_the_hosts_other_workers_is_seen_at_the_next_decision() -> None:
             return self.load if replica == "r0" else None
 
     table = Table()
-    router = Router(Roster(*replicas(2, slots=8)), Settings(), table)
+    router = Router(Roster(*replicas(2, slots=8)), RoutingSettings(), table)
     route = send(router, a_request("a"), NOW)
     assert route.replica.id == "r0"
     assert table.written["r0"].in_flight == 1

@@ -9,9 +9,8 @@ from tests.unit.engine.tiny_engine import Answer, Call, TinyEngine
 
 from penstock import admission, routing
 from penstock.clock import TimerWheel, new_id
-from penstock.engine.settings import Settings as EngineSettings
-from penstock.metering import Journal, Metering
-from penstock.metering import Settings as MeteringSettings
+from penstock.engine.settings import EngineSettings
+from penstock.metering import Journal, Metering, MeteringSettings
 from penstock.metering.journal_reader import JournalReader, Row
 from penstock.records.model import ModelId
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
@@ -19,9 +18,8 @@ from penstock.records.request import RequestEnd
 from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.probing import Prober
 from penstock.serving.request_path import RequestPath, Stages
-from penstock.serving.settings import Settings
-from penstock.store import Settings as StoreSettings
-from penstock.store import Store
+from penstock.serving.settings import ServingSettings
+from penstock.store import Store, StoreSettings
 from penstock.testing.manual_clock import ManualClock
 
 _SMALL = MeteringSettings(segment_bytes=2**16, journal_bytes_max=2**17, open_max=64)
@@ -46,19 +44,25 @@ class Fleet:
         self.set_up()
 
     def set_up(
-        self, serving: Settings | None = None, waiting: admission.Settings | None = None
+        self,
+        serving: ServingSettings | None = None,
+        waiting: admission.AdmissionSettings | None = None,
     ) -> None:
-        self.router = routing.Router(self, routing.Settings())
+        self.router = routing.Router(self, routing.RoutingSettings())
         self.clients = FleetClients(EngineSettings(), self.wheel, self.clock)
-        self.gate = admission.Gate(self.router, waiting or admission.Settings(), self.wheel)
+        self.gate = admission.Gate(
+            self.router, waiting or admission.AdmissionSettings(), self.wheel
+        )
         stages = Stages(
-            limits=admission.Limits(_no_store(), self.clock, admission.Settings(), new_id()),
+            limits=admission.Limits(
+                _no_store(), self.clock, admission.AdmissionSettings(), new_id()
+            ),
             gate=self.gate,
             router=self.router,
             clients=self.clients,
             meters=Metering(self.journal, self.clock),
         )
-        self.path = RequestPath(stages, serving or Settings(), self.clock)
+        self.path = RequestPath(stages, serving or ServingSettings(), self.clock)
         self.prober = Prober(self.router, self.clients, self.clock)
 
     def ready(self, model: ModelId) -> tuple[Replica, ...]:

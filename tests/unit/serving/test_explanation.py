@@ -9,7 +9,7 @@ from tests.unit.routing.routing_samples import a_request, a_router, place, repli
 
 from penstock.errors import NoReplica
 from penstock.records.signal import PeerState
-from penstock.routing import Router, Settings
+from penstock.routing import Router, RoutingSettings
 from penstock.serving.explanation import Explainer
 from penstock.wire.resources.routing import RoutingAnswer
 
@@ -23,7 +23,9 @@ def explain(
 ) -> RoutingAnswer:
     router.note_peers(peers)
     request = a_request(*parts, **fields)
-    return Explainer(router, Settings(), lambda: peers).explain(request, NOW, is_absolute=True)
+    return Explainer(router, RoutingSettings(), lambda: peers).explain(
+        request, NOW, is_absolute=True
+    )
 
 
 def test_cache_makes_a_replica_the_cheapest() -> None:
@@ -54,7 +56,7 @@ def test_ratios_say_no_more_than_how_replicas_compare() -> None:
     router = a_router(*replicas(3))
     for number, others in enumerate([("r1", "r2")] * 3 + [("r0", "r2")]):
         send(router, a_request("t", "s", f"question {number}"), NOW, *others)
-    explainer = Explainer(router, Settings(), lambda: PeerState.ALONE)
+    explainer = Explainer(router, RoutingSettings(), lambda: PeerState.ALONE)
     answer = explainer.explain(a_request(*FIRST), NOW, is_absolute=False)
     ratios = {each.replica: each.load_ratio for each in answer.candidates}
     assert ratios == {"r0": 1.0, "r1": 0.33, "r2": 0.0}
@@ -137,7 +139,7 @@ def test_explaining_agrees_with_picking_and_changes_nothing(
         send(router, a_request("t", "s", f"p{prompt}", session=key), NOW)
     request = a_request("t", "s", "p1", "a", "b", session=session)
     router.note_peers(peers)
-    explainer = Explainer(router, Settings(), lambda: peers)
+    explainer = Explainer(router, RoutingSettings(), lambda: peers)
     before = router.pick(request, (), NOW).replica.id
     first = explainer.explain(request, NOW, is_absolute=True)
     assert first == explainer.explain(request, NOW, is_absolute=True)

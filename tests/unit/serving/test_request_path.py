@@ -24,7 +24,7 @@ from penstock.errors import (
 )
 from penstock.records.replica import ReplicaId
 from penstock.records.usage import Usage
-from penstock.serving.settings import Settings
+from penstock.serving.settings import ServingSettings
 
 
 async def test_request_is_served_and_its_facts_are_known(fleet: Fleet) -> None:
@@ -162,7 +162,7 @@ async def test_each_try_goes_to_another_replica(fleet: Fleet) -> None:
 
 
 async def test_retries_stop_when_the_budget_is_spent(fleet: Fleet) -> None:
-    fleet.set_up(Settings(retry_burst=1, retry_share_max=0.0))
+    fleet.set_up(ServingSettings(retry_burst=1, retry_share_max=0.0))
     engines = [await fleet.add(busy) for _ in range(3)]
     attempts = []
     for _ in range(3):

@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.serving.retry_budget import RetryBudget
-from penstock.serving.settings import Settings
+from penstock.serving.settings import ServingSettings
 
 
 def budget(burst: int, share: float) -> RetryBudget:
-    return RetryBudget(Settings(retry_burst=burst, retry_share_max=share))
+    return RetryBudget(ServingSettings(retry_burst=burst, retry_share_max=share))
 
 
 def test_quiet_gateway_may_retry_up_to_the_burst() -> None:

@@ -5,13 +5,12 @@ from tests.unit.routing.routing_samples import a_request, a_router, place, repli
 from penstock.records.signal import PeerState
 from penstock.routing import Router
 from penstock.serving.routing_counts import count_routing
-from penstock.signals import CellKey, Drop, Exchange, Identity
-from penstock.signals import Settings as SignalsSettings
+from penstock.signals import CellKey, Drop, GossipLoops, Identity, SignalsSettings
 from penstock.telemetry.metrics import METRICS, Gauges
 from penstock.testing.manual_clock import ManualClock
 
 
-def counted(router: Router, exchange: Exchange | None = None) -> Gauges:
+def counted(router: Router, exchange: GossipLoops | None = None) -> Gauges:
     gauges = Gauges(sums={"penstock_journal_bytes": 1})
     count_routing(gauges, router, exchange)
     assert set(gauges.sums) | set(gauges.reasons) <= set(METRICS)
@@ -61,7 +60,7 @@ def test_moves_are_told_by_reason() -> None:
 
 def test_what_was_said_and_heard_is_told() -> None:
     router = a_router(*replicas(1))
-    exchange = Exchange(
+    exchange = GossipLoops(
         Identity(1, "host"), CellKey("mark", b"k" * 32), SignalsSettings(transport="off"),
         ManualClock(), router,
     )  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.records.signal import Batch, EngineClaim, LoadClaim, SentPrompt, Signal
+from penstock.records.signal import EngineClaim, LoadClaim, SentPrompt, Signal, SignalBatch
 from penstock.signals.counts import Drop
 from penstock.signals.envelope import Envelope
 
@@ -37,7 +37,7 @@ signals = st.builds(
     loads=st.lists(
         st.builds(LoadClaim, names, counts, counts, ages, ages, counts, counts, counts), max_size=3
     ),
-    batches=st.lists(st.builds(Batch, words, st.lists(prompts, max_size=3)), max_size=3),
+    batches=st.lists(st.builds(SignalBatch, words, st.lists(prompts, max_size=3)), max_size=3),
     engines=st.lists(st.builds(EngineClaim, names, st.booleans()), max_size=3),
     is_last=st.booleans(),
 )

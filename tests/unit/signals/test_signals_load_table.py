@@ -9,7 +9,7 @@ import pytest
 
 from penstock.records.host_load import HostLoad
 from penstock.records.replica import ReplicaId
-from penstock.signals import LoadTable, Settings, open_table, worker_identity
+from penstock.signals import LoadTable, SignalsSettings, open_table, worker_identity
 from penstock.signals.table_file import Form
 
 R1, R2, R3 = ReplicaId("r1"), ReplicaId("r2"), ReplicaId("r3")
@@ -23,10 +23,12 @@ class Host:
         self.folder = folder
         self.open_tables: list[LoadTable] = []
 
-    def settings(self, *, replicas_max: int = 8, workers_max: int = 4) -> Settings:
-        return Settings(folder=str(self.folder), replicas_max=replicas_max, workers_max=workers_max)
+    def settings(self, *, replicas_max: int = 8, workers_max: int = 4) -> SignalsSettings:
+        return SignalsSettings(
+            folder=str(self.folder), replicas_max=replicas_max, workers_max=workers_max
+        )
 
-    def open(self, now: float = 100.0, settings: Settings | None = None) -> LoadTable:
+    def open(self, now: float = 100.0, settings: SignalsSettings | None = None) -> LoadTable:
         table = open_table(settings or self.settings(), now)
         assert table is not None
         self.open_tables.append(table)
@@ -192,11 +194,11 @@ def test_damaged_slots_are_counted_and_not_used(host: Host) -> None:
     one, two = host.open(), host.open()
     beat_all(one, two)
     for wrong in (float("nan"), float("inf"), -1e6):
-        for field in HostLoad.__slots__:
+        for field in vars(HostLoad()):
             values = {"in_flight": 1.0, field: wrong}
             two.write(R1, HostLoad(**values))
             load = one.others(R1)
-            for number in (getattr(load, name) for name in HostLoad.__slots__ if load):
+            for number in (getattr(load, name) for name in vars(HostLoad()) if load):
                 assert 0 <= number < 1e15
     assert one.damaged > 10
 
@@ -258,7 +260,7 @@ def test_a_folder_that_cannot_be_had_means_no_table(host: Host) -> None:
 
 
 def test_without_signals_there_is_no_table(host: Host) -> None:
-    assert open_table(Settings(folder=str(host.folder), transport="off"), 100.0) is None
+    assert open_table(SignalsSettings(folder=str(host.folder), transport="off"), 100.0) is None
     assert not host.folder.exists()
 
 

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.records.signal import Batch, EngineClaim, PeerState, SentPrompt, Signal
+from penstock.records.signal import EngineClaim, PeerState, SentPrompt, Signal, SignalBatch
 from penstock.signals.counts import Drop
 from penstock.signals.peers import Peers
-from penstock.signals.settings import Settings
+from penstock.signals.settings import SignalsSettings
 
 OWN = 7
 WALL = 1_800_000_000.0
@@ -14,11 +14,11 @@ FIRST = int(WALL * 1e9)
 
 
 def peers(**settings: float) -> Peers:
-    return Peers(OWN, Settings(**settings))  # type: ignore[arg-type]
+    return Peers(OWN, SignalsSettings(**settings))  # type: ignore[arg-type]
 
 
-def batch(number: int) -> Batch:
-    return Batch(FIRST + number, [SentPrompt(number, "r", 0, [], [])])
+def batch(number: int) -> SignalBatch:
+    return SignalBatch(FIRST + number, [SentPrompt(number, "r", 0, [], [])])
 
 
 def message(number: int, *, sender: int = 1, is_last: bool = False) -> Signal:
@@ -123,7 +123,9 @@ def test_a_number_far_ahead_cannot_silence_a_peer_for_good() -> None:
 
 def test_a_batch_numbered_ahead_of_its_message_is_left_out() -> None:
     listener = peers()
-    lie = Signal(1, FIRST, "host", batches=[Batch(2**64 - 1, [SentPrompt(9, "r", 0, [], [])])])
+    lie = Signal(
+        1, FIRST, "host", batches=[SignalBatch(2**64 - 1, [SentPrompt(9, "r", 0, [], [])])]
+    )
     assert listener.hear(lie, now=0, wall=WALL) == []
     assert listener.hear(message(1), now=0, wall=WALL) == [SentPrompt(1, "r", 0, [], [])]
 

@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from penstock.signals import Reach, Settings
+from penstock.signals import Reach, SignalsSettings
 from penstock.signals.reach import reach_problem
 
-LOCAL, OFF, NATS = (Settings(transport=each) for each in ("local", "off", "nats"))
+LOCAL, OFF, NATS = (SignalsSettings(transport=each) for each in ("local", "off", "nats"))
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ LOCAL, OFF, NATS = (Settings(transport=each) for each in ("local", "off", "nats"
     ],
 )
 def test_only_nats_that_is_connected_reaches_a_second_host(
-    settings: Settings, hosts: int, is_up: bool, part: str
+    settings: SignalsSettings, hosts: int, is_up: bool, part: str
 ) -> None:
     problem = reach_problem(settings, hosts, is_up=is_up)
     assert bool(problem) == bool(part)

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from penstock.signals import Settings
+from penstock.signals import SignalsSettings
 
 
 @pytest.mark.parametrize(
@@ -19,15 +19,15 @@ from penstock.signals import Settings
 )
 def test_a_setting_that_cannot_work_is_refused_by_name(name: str, value: object, said: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=said):
-        msgspec.convert({name: value}, Settings)
+        msgspec.convert({name: value}, SignalsSettings)
 
 
 def test_a_password_in_an_url_is_not_repeated_in_the_error() -> None:
     with pytest.raises(msgspec.ValidationError) as wrong:
-        msgspec.convert({"nats_url": "nats://me:hush@127.0.0.1:4222"}, Settings)
+        msgspec.convert({"nats_url": "nats://me:hush@127.0.0.1:4222"}, SignalsSettings)
     assert "hush" not in str(wrong.value)
 
 
 def test_the_longest_folder_that_is_taken_holds_a_socket() -> None:
-    longest = Settings(folder="/" + "x" * 75).folder
+    longest = SignalsSettings(folder="/" + "x" * 75).folder
     assert len(f"{longest}/01234567-0123456789abcdef.sock") <= 107

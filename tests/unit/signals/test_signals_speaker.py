@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.records.signal import EngineClaim, LoadClaim, SentPrompt, Signal
-from penstock.signals.counts import Counts
+from penstock.signals.counts import SignalCounts
 from penstock.signals.envelope import Envelope
 from penstock.signals.identity import Identity, keeper_identity, worker_identity
 from penstock.signals.speaker import Speaker
@@ -20,7 +20,7 @@ class Scene:
 
     def __init__(self, clock: ManualClock | None = None) -> None:
         self.clock = clock or ManualClock()
-        self.counts = Counts()
+        self.counts = SignalCounts()
         self.envelope = Envelope(b"k" * 32, LIMIT)
         self.speaker = Speaker(Identity(5, "host"), self.envelope, self.clock, self.counts)
 

@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from penstock.store import Settings
+from penstock.store import StoreSettings
 
 
 def test_defaults_work_on_a_laptop() -> None:
-    assert msgspec.convert({}, Settings) == Settings()
+    assert msgspec.convert({}, StoreSettings) == StoreSettings()
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ def test_defaults_work_on_a_laptop() -> None:
 )
 def test_a_wrong_setting_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert(wrong, Settings)
+        msgspec.convert(wrong, StoreSettings)

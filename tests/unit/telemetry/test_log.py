@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.telemetry.log import JsonLines, TextLines, fields_of, set_up, set_up_service
-from penstock.telemetry.settings import Settings
+from penstock.telemetry.settings import TelemetrySettings
 
 
 class Unprintable:
@@ -148,7 +148,7 @@ def root_logger() -> Iterator[logging.Logger]:
 def test_set_up_sends_lines_of_the_wanted_form_to_standard_error(
     form: str, kind: type, root_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    set_up(Settings(log_format=form, log_level="warning"))  # type: ignore[arg-type]
+    set_up(TelemetrySettings(log_format=form, log_level="warning"))  # type: ignore[arg-type]
     assert [type(handler.formatter) for handler in root_logger.handlers] == [kind]
     logging.getLogger("penstock.y").warning("seen", extra={"action": "seen"})
     logging.getLogger("penstock.y").info("not seen")
@@ -161,8 +161,8 @@ def test_set_up_sends_lines_of_the_wanted_form_to_standard_error(
 def test_a_service_writes_the_same_lines_by_a_thread(
     root_logger: logging.Logger, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    set_up_service(Settings(log_level="warning"))
-    writer = set_up_service(Settings(log_level="warning"))
+    set_up_service(TelemetrySettings(log_level="warning"))
+    writer = set_up_service(TelemetrySettings(log_level="warning"))
     logging.getLogger("penstock.y").warning("seen", extra={"action": "seen"})
     writer.close(5)
     (line,) = capfd.readouterr().err.splitlines()

@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 
 from penstock.telemetry.counters import Labels
 from penstock.telemetry.metrics import OTHER
-from penstock.telemetry.session_growth import Turns
+from penstock.telemetry.session_growth import SessionGrowth
 
 
 def test_growth_is_since_the_turn_before_of_the_same_session() -> None:
-    turns = Turns(10)
+    turns = SessionGrowth(10)
     assert turns.growth("a", "s", 100) is None
     assert turns.growth("b", "s", 900) is None, "another account's session of that name"
     assert turns.growth("a", "s", 150) == 50
@@ -17,7 +17,7 @@ def test_growth_is_since_the_turn_before_of_the_same_session() -> None:
 
 
 def test_session_that_is_heard_of_stays_and_others_are_forgotten() -> None:
-    turns = Turns(4)
+    turns = SessionGrowth(4)
     turns.growth("a", "once", 1)
     turns.growth("a", "often", 1)
     for number in range(10):
@@ -30,7 +30,7 @@ def test_session_that_is_heard_of_stays_and_others_are_forgotten() -> None:
 def test_memory_is_bounded_whatever_sessions_are_named(
     bound: int, asked: list[tuple[str, int]]
 ) -> None:
-    turns = Turns(bound)
+    turns = SessionGrowth(bound)
     for account, session in asked:
         turns.growth(account, str(session), 1)
         assert turns.remembered() <= bound + 1

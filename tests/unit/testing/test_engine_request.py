@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.testing.scripted_engine.answer_shape import AnswerHead
-from penstock.testing.scripted_engine.answer_usage import Usage
+from penstock.testing.scripted_engine.answer_usage import AnswerUsage
 from penstock.testing.scripted_engine.chat_request import read_chat, read_completion
 from penstock.testing.scripted_engine.embeddings_request import read_embeddings
 from penstock.testing.scripted_engine.embeddings_shapes import EmbeddingsShape
@@ -154,7 +154,9 @@ def test_prompts_are_counted_however_they_are_given(prompt: object, tokens: int)
 
 def _vectors(**fields: object) -> list[Any]:
     request = _read(read_embeddings, **fields)
-    shape = EmbeddingsShape(request, AnswerHead("e", 1, "m"), Usage(prompt_tokens=1), lambda: "")
+    shape = EmbeddingsShape(
+        request, AnswerHead("e", 1, "m"), AnswerUsage(prompt_tokens=1), lambda: ""
+    )
     return [row["embedding"] for row in json.loads(shape.whole([]))["data"]]
 
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from penstock.testing.scripted_engine.answer_shape import AnswerHead
-from penstock.testing.scripted_engine.answer_usage import Usage
+from penstock.testing.scripted_engine.answer_usage import AnswerUsage
 from penstock.testing.scripted_engine.engine_request import EngineRequest, Served
 from penstock.testing.scripted_engine.messages_request import read_messages
 from penstock.testing.scripted_engine.messages_shapes import MessagesShape
-from penstock.testing.scripted_engine.scripted_answers import Answer, ToolCall
+from penstock.testing.scripted_engine.scripted_answers import ScriptedAnswer, ScriptedToolCall
 
 STREAM = """\
 event: message_start
@@ -49,18 +49,18 @@ WHOLE = """\
 {"id":"chatcmpl-8c4e8b7e2c9446c3","type":"message","role":"assistant","content":[{"type":"text","text":"H"}],"model":"smol","stop_reason":"stop_sequence","stop_sequence":"e","usage":{"input_tokens":33,"output_tokens":1,"cache_creation_input_tokens":0,"cache_read_input_tokens":0}}"""
 
 ASKED = {"model": "smol", "messages": [{"role": "user", "content": "Say hi."}], "max_tokens": 5}
-CACHED = Usage(prompt_tokens=511, cached_tokens=384)
+CACHED = AnswerUsage(prompt_tokens=511, cached_tokens=384)
 
 
 def _read(**fields: object) -> EngineRequest:
     return read_messages(json.dumps({**ASKED, **fields}).encode(), Served("smol", 8192))
 
 
-def _shape(head: AnswerHead, usage: Usage, *ids: str) -> MessagesShape:
+def _shape(head: AnswerHead, usage: AnswerUsage, *ids: str) -> MessagesShape:
     return MessagesShape(_read(), head, usage, iter(ids).__next__)
 
 
-def _sent(shape: MessagesShape, answer: Answer) -> list[str]:
+def _sent(shape: MessagesShape, answer: ScriptedAnswer) -> list[str]:
     events = [event.decode() for _, event in shape.events([answer])]
     return [*events, shape.ending().decode()]
 
@@ -73,20 +73,22 @@ def _data(event: str) -> dict[str, Any]:
 def test_a_streamed_answer_is_byte_for_byte_that_of_vllm() -> None:
     events = [_data(event) for event in STREAM.strip().split("\n\n")]
     pieces = [event["delta"]["text"] for event in events if event["type"].endswith("block_delta")]
-    answer = Answer(pieces=pieces, finish_reason="length", ends_with_piece=True)
+    answer = ScriptedAnswer(pieces=pieces, finish_reason="length", ends_with_piece=True)
     shape = _shape(AnswerHead(events[0]["message"]["id"], 1, "smol"), CACHED)
     assert "".join(_sent(shape, answer)) == STREAM
 
 
 def test_a_whole_answer_is_byte_for_byte_that_of_vllm() -> None:
-    answer = Answer(pieces=["H"], finish_reason="stop", stop_reason="e", ends_with_piece=True)
-    shape = _shape(AnswerHead(json.loads(WHOLE)["id"], 1, "smol"), Usage(prompt_tokens=33))
+    answer = ScriptedAnswer(
+        pieces=["H"], finish_reason="stop", stop_reason="e", ends_with_piece=True
+    )
+    shape = _shape(AnswerHead(json.loads(WHOLE)["id"], 1, "smol"), AnswerUsage(prompt_tokens=33))
     assert shape.whole([answer]).decode() == WHOLE
 
 
 def test_input_tokens_leave_out_what_the_cache_had_and_got() -> None:
-    usage = Usage(prompt_tokens=511, cached_tokens=128, created_tokens=256)
-    answer = Answer(pieces=["a"], finish_reason="stop")
+    usage = AnswerUsage(prompt_tokens=511, cached_tokens=128, created_tokens=256)
+    answer = ScriptedAnswer(pieces=["a"], finish_reason="stop")
     told = json.loads(_shape(AnswerHead("i", 1, "m"), usage).whole([answer]))["usage"]
     assert told == {
         "input_tokens": 127,
@@ -97,7 +99,7 @@ def test_input_tokens_leave_out_what_the_cache_had_and_got() -> None:
 
 
 def test_thinking_is_a_block_that_ends_with_its_signature() -> None:
-    answer = Answer(pieces=["so"], reasoning=["hm", " yes"], finish_reason="stop")
+    answer = ScriptedAnswer(pieces=["so"], reasoning=["hm", " yes"], finish_reason="stop")
     sent = [_data(event) for event in _sent(_shape(AnswerHead("i", 1, "m"), CACHED, "5"), answer)]
     kinds = [event.get("delta", {}).get("type", event["type"]) for event in sent]
     assert kinds == [
@@ -110,8 +112,8 @@ def test_thinking_is_a_block_that_ends_with_its_signature() -> None:
 
 
 def test_a_call_is_a_block_whose_input_comes_in_pieces() -> None:
-    calls = [ToolCall("look", ['{"a"', ":1}"])]
-    answer = Answer(pieces=[], finish_reason="tool_calls", tool_calls=calls)
+    calls = [ScriptedToolCall("look", ['{"a"', ":1}"])]
+    answer = ScriptedAnswer(pieces=[], finish_reason="tool_calls", tool_calls=calls)
     shape = _shape(AnswerHead("i", 1, "m"), CACHED, "7", "7")
     sent = [_data(event) for event in _sent(shape, answer)]
     block = {"type": "tool_use", "id": "chatcmpl-tool-7", "name": "look", "input": {}}

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.testing.scripted_engine.answer_shape import AnswerHead
-from penstock.testing.scripted_engine.answer_usage import Usage
+from penstock.testing.scripted_engine.answer_usage import AnswerUsage
 from penstock.testing.scripted_engine.engine_request import EngineRequest, Served
 from penstock.testing.scripted_engine.responses_request import read_responses
 from penstock.testing.scripted_engine.responses_shapes import ResponsesShape
-from penstock.testing.scripted_engine.scripted_answers import Answer, ToolCall
+from penstock.testing.scripted_engine.scripted_answers import ScriptedAnswer, ScriptedToolCall
 
 STREAM = """\
 event: response.created
@@ -109,8 +109,8 @@ WHOLE = """\
 
 ASKED = {"model": "smol", "input": "Say hi.", "max_output_tokens": 5, "temperature": 0}
 WORDS = ["Hello", " there", "!", " I", "'m"]
-HELLO = Answer(pieces=WORDS, finish_reason="length", ends_with_piece=True)
-USAGE = Usage(prompt_tokens=33)
+HELLO = ScriptedAnswer(pieces=WORDS, finish_reason="length", ends_with_piece=True)
+USAGE = AnswerUsage(prompt_tokens=33)
 TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}}
 
 
@@ -122,7 +122,7 @@ def _ids(*ids: str) -> Callable[[], str]:
     return iter(ids).__next__
 
 
-def _sent(shape: ResponsesShape, answer: Answer) -> list[str]:
+def _sent(shape: ResponsesShape, answer: ScriptedAnswer) -> list[str]:
     events = [event.decode() for _, event in shape.events([answer])]
     return [*events, shape.ending().decode()]
 
@@ -140,8 +140,8 @@ def test_a_streamed_answer_is_byte_for_byte_that_of_vllm() -> None:
 
 def test_the_events_of_a_call_are_byte_for_byte_those_of_vllm() -> None:
     pieces = [_data(event)["delta"] for event in CALL_EVENTS.split("\n\n") if ".delta" in event]
-    answer = Answer(
-        pieces=[], finish_reason="tool_calls", tool_calls=[ToolCall("get_weather", pieces)]
+    answer = ScriptedAnswer(
+        pieces=[], finish_reason="tool_calls", tool_calls=[ScriptedToolCall("get_weather", pieces)]
     )
     ids = _ids("b3c46a389be9f8c1", "a45a013a04616ecd")
     shape = ResponsesShape(_read(tools=[TOOL]), AnswerHead("r", 1, "smol"), USAGE, ids)
@@ -155,7 +155,7 @@ def test_a_whole_answer_is_byte_for_byte_that_of_vllm() -> None:
 
 
 def test_reasoning_is_an_item_before_the_words() -> None:
-    answer = Answer(pieces=["so"], reasoning=["hm", " yes"], finish_reason="stop")
+    answer = ScriptedAnswer(pieces=["so"], reasoning=["hm", " yes"], finish_reason="stop")
     shape = ResponsesShape(_read(), AnswerHead("r", 1, "m"), USAGE, _ids("a", "b"))
     kinds = [_data(event)["type"].removeprefix("response.") for event in _sent(shape, answer)]
     assert kinds == [
@@ -171,8 +171,8 @@ def test_reasoning_is_an_item_before_the_words() -> None:
 
 
 def test_what_was_streamed_is_repeated_at_the_end_and_usage_stands_there_alone() -> None:
-    answer = Answer(pieces=["so"], reasoning=["hm"], finish_reason="stop")
-    usage = Usage(prompt_tokens=64, cached_tokens=48, created_tokens=16)
+    answer = ScriptedAnswer(pieces=["so"], reasoning=["hm"], finish_reason="stop")
+    usage = AnswerUsage(prompt_tokens=64, cached_tokens=48, created_tokens=16)
     shape = ResponsesShape(_read(), AnswerHead("r", 1, "m"), usage, _ids("a", "b"))
     sent = [_data(event) for event in _sent(shape, answer)]
     done = [event["item"] for event in sent if event["type"] == "response.output_item.done"]
@@ -194,8 +194,11 @@ def test_a_tool_of_a_namespace_and_a_free_one_are_called_by_their_own_names() ->
     ]
     request = _read(tools=tools)
     assert [tool["function"]["name"] for tool in request.tools] == ["files__read", "patch"]
-    calls = [ToolCall("files__read", ["{}"]), ToolCall("patch", ['{"input":"a new line"}'])]
-    answer = Answer(pieces=[], finish_reason="tool_calls", tool_calls=calls)
+    calls = [
+        ScriptedToolCall("files__read", ["{}"]),
+        ScriptedToolCall("patch", ['{"input":"a new line"}']),
+    ]
+    answer = ScriptedAnswer(pieces=[], finish_reason="tool_calls", tool_calls=calls)
     shape = ResponsesShape(request, AnswerHead("r", 1, "m"), USAGE, _ids(*"abcd"))
     first, second = json.loads(shape.whole([answer]))["output"]
     assert (first["type"], first["namespace"], first["name"]) == ("function_call", "files", "read")

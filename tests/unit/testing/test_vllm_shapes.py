@@ -2,10 +2,10 @@
 
 import pytest
 
-from penstock.testing.scripted_engine.answer_usage import Usage
+from penstock.testing.scripted_engine.answer_usage import AnswerUsage
 from penstock.testing.scripted_engine.chat_request import read_chat, read_completion
 from penstock.testing.scripted_engine.engine_request import EngineRequest, Served
-from penstock.testing.scripted_engine.scripted_answers import Answer, ToolCall
+from penstock.testing.scripted_engine.scripted_answers import ScriptedAnswer, ScriptedToolCall
 from penstock.testing.scripted_engine.token_stream import TokenStream
 from penstock.testing.scripted_engine.vllm_shapes import (
     FINGERPRINT,
@@ -71,7 +71,7 @@ WHOLE_TOOL_CALL = """\
 WHOLE_COMPLETION = """\
 {"id":"cmpl-b63c5d01acc9fbd9","object":"text_completion","created":1794712132,"model":"smollm2","choices":[{"index":0,"text":" industry take","logprobs":null,"finish_reason":"length","stop_reason":null,"token_ids":null,"prompt_logprobs":null,"prompt_token_ids":null,"routed_experts":null}],"service_tier":null,"system_fingerprint":"vllm-0.32.0-1980f723","usage":{"prompt_tokens":31,"total_tokens":33,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":0,"created_cache_tokens":null,"multimodal_tokens":null},"completion_tokens_details":null},"kv_transfer_params":null,"ec_transfer_params":null,"metrics":null}"""  # noqa: E501 - a recorded line, kept whole
 
-USAGE = Usage(prompt_tokens=31)
+USAGE = AnswerUsage(prompt_tokens=31)
 TOOL_ID = "chatcmpl-tool-9db129864f388ec0"
 
 
@@ -88,8 +88,10 @@ def _request(options: str, *, is_chat: bool = True) -> EngineRequest:
             TWO_CHOICES_WITH_USAGE,
             ',"stream_options":{"include_usage":true,"continuous_usage_stats":true}',
             [
-                Answer(pieces=["Car", " Mar"], finish_reason="length", ends_with_piece=True),
-                Answer(pieces=["hey", ","], finish_reason="length", ends_with_piece=True),
+                ScriptedAnswer(
+                    pieces=["Car", " Mar"], finish_reason="length", ends_with_piece=True
+                ),
+                ScriptedAnswer(pieces=["hey", ","], finish_reason="length", ends_with_piece=True),
             ],
             ("chatcmpl-846414758f68c27b", 1794712120),
         ),
@@ -98,10 +100,10 @@ def _request(options: str, *, is_chat: bool = True) -> EngineRequest:
             # Asking for continuous usage without usage gives none, as in vLLM.
             ',"stream_options":{"continuous_usage_stats":true}',
             [
-                Answer(
+                ScriptedAnswer(
                     pieces=[],
                     finish_reason="tool_calls",
-                    tool_calls=[ToolCall(name="f", pieces=['{"', "}"])],
+                    tool_calls=[ScriptedToolCall(name="f", pieces=['{"', "}"])],
                 )
             ],
             ("chatcmpl-9e4e552801f4c16f", 1794712128),
@@ -109,19 +111,19 @@ def _request(options: str, *, is_chat: bool = True) -> EngineRequest:
         (
             OWN_END_WITH_USAGE,
             ',"stream_options":{"include_usage":true}',
-            [Answer(pieces=["?"], finish_reason="stop")],
+            [ScriptedAnswer(pieces=["?"], finish_reason="stop")],
             ("chatcmpl-b9713fc67615ddbd", 1794712301),
         ),
         (
             COMPLETION_WITH_USAGE,
             ',"stream_options":{"include_usage":true}',
-            [Answer(pieces=["-", "packed"], finish_reason="length", ends_with_piece=True)],
+            [ScriptedAnswer(pieces=["-", "packed"], finish_reason="length", ends_with_piece=True)],
             ("cmpl-87b6add010e1283a", 1794712132),
         ),
     ],
 )
 def test_streamed_bytes_are_those_of_vllm(
-    recorded: str, options: str, answers: list[Answer], head: tuple[str, int]
+    recorded: str, options: str, answers: list[ScriptedAnswer], head: tuple[str, int]
 ) -> None:
     is_chat = head[0].startswith("chatcmpl")
     request = _request(options, is_chat=is_chat)
@@ -136,22 +138,24 @@ def test_streamed_bytes_are_those_of_vllm(
     [
         (
             WHOLE_TOOL_CALL,
-            Answer(
+            ScriptedAnswer(
                 pieces=[],
                 finish_reason="tool_calls",
-                tool_calls=[ToolCall(name="f", pieces=['{"a": "x"}'])],
+                tool_calls=[ScriptedToolCall(name="f", pieces=['{"a": "x"}'])],
             ),
             ("chatcmpl-ad262110c9944edd", 1794712121),
         ),
         (
             WHOLE_COMPLETION,
-            Answer(pieces=[" industry", " take"], finish_reason="length", ends_with_piece=True),
+            ScriptedAnswer(
+                pieces=[" industry", " take"], finish_reason="length", ends_with_piece=True
+            ),
             ("cmpl-b63c5d01acc9fbd9", 1794712132),
         ),
     ],
 )
 def test_whole_bytes_are_those_of_vllm(
-    recorded: str, answer: Answer, head: tuple[str, int]
+    recorded: str, answer: ScriptedAnswer, head: tuple[str, int]
 ) -> None:
     is_chat = head[0].startswith("chatcmpl")
     choice = whole_choice(0, answer, ["chatcmpl-tool-b7740460a81a6ee4"], is_chat=is_chat)
@@ -170,6 +174,6 @@ def test_error_body_is_that_of_vllm() -> None:
 
 
 def test_lies_replace_what_every_usage_says() -> None:
-    usage = Usage(prompt_tokens=31, overrides={"completion_tokens": 999})
+    usage = AnswerUsage(prompt_tokens=31, overrides={"completion_tokens": 999})
     assert b'"completion_tokens":999' in usage.running(1, is_chat=True)
     assert b'"completion_tokens":999' in usage.final(1, is_stream=True, is_chat=True)

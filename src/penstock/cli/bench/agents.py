@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from penstock.cli.bench.load import Conversation, Load, Message, Turn, text_of
+from penstock.cli.bench.load import BenchConversation, BenchMessage, BenchTurn, Load, text_of
 
 
 class AgentLoad(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class AgentLoad(msgspec.Struct, frozen=True):
 
     def load(self) -> Load:
         turns = self._turns_that_fit()
-        system = Message("system", text_of(self.system_tokens, self.seed, "system"))
+        system = BenchMessage("system", text_of(self.system_tokens, self.seed, "system"))
         return Load(
             conversations=self._conversations(turns, system),
             requests=self.sessions * turns,
@@ -44,24 +44,24 @@ class AgentLoad(msgspec.Struct, frozen=True):
         more = max(room, 0) // (self.turn_tokens + self.output_tokens)
         return min(self.turns, 1 + more)
 
-    def _conversations(self, turns: int, system: Message) -> Iterator[Conversation]:
+    def _conversations(self, turns: int, system: BenchMessage) -> Iterator[BenchConversation]:
         # Not by the seed: two runs with other texts have the same pauses, and can be compared.
         random = Random(1)  # noqa: S311 - a load to be repeated
         at = 0.0
         for number in range(self.sessions):
-            yield Conversation(
+            yield BenchConversation(
                 session=f"bench-{self.seed}-{number}",
                 turns=tuple(self._turn(number, turn, system, random) for turn in range(turns)),
                 starts_at=at,
             )
             at += random.expovariate(self.rate) if self.rate else 0.0
 
-    def _turn(self, session: int, turn: int, system: Message, random: Random) -> Turn:
+    def _turn(self, session: int, turn: int, system: BenchMessage, random: Random) -> BenchTurn:
         tokens = self.turn_tokens if turn else self.first_tokens
-        message = Message("user", text_of(tokens, self.seed, session, turn))
+        message = BenchMessage("user", text_of(tokens, self.seed, session, turn))
         opens_with_system = not turn and self.system_tokens
         mean = self.think_seconds
-        return Turn(
+        return BenchTurn(
             messages=(system, message) if opens_with_system else (message,),
             output_tokens=self.output_tokens,
             pause_seconds=random.expovariate(1 / mean) if turn and mean else 0.0,

@@ -14,7 +14,7 @@ from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.clock import Clock
 from penstock.engine.connection import Connection
 from penstock.engine.pool import ConnectionPool
-from penstock.engine.settings import Settings
+from penstock.engine.settings import EngineSettings
 from penstock.errors import ReplicaUnreachable
 
 _ANSWER_BYTES_MAX: Final = 64 * 2**20
@@ -34,7 +34,7 @@ class ChatClient:
     """Connections to one address."""
 
     def __init__(self, url: str, access: Access, clock: Clock) -> None:
-        settings = Settings(connect_seconds=_CONNECT_SECONDS, ca_file=access.ca_file)
+        settings = EngineSettings(connect_seconds=_CONNECT_SECONDS, ca_file=access.ca_file)
         self._pool = ConnectionPool(url, settings, clock)
         self._clock = clock
         self._seconds_max = access.seconds_max

@@ -12,9 +12,9 @@ from msgspec import Meta
 
 from penstock.cli.bench.answer import OK, StreamedAnswer
 from penstock.cli.bench.client import Access, ChatClient
-from penstock.cli.bench.load import Conversation, Load, Message, Turn
+from penstock.cli.bench.load import BenchConversation, BenchMessage, BenchTurn, Load
 from penstock.cli.bench.loop_lag import LoopLag
-from penstock.cli.bench.sample import STOPPED, Sample, Seen
+from penstock.cli.bench.sample import STOPPED, Sample, SeenAnswer
 from penstock.clock import Clock
 
 # A round of the clock that all sleep by anyway; less than this is not late.
@@ -46,7 +46,7 @@ class Driver:
         self._begun = 0
         self._began_at = 0.0
         self.lag = LoopLag(clock)
-        self.seen = Seen()
+        self.seen = SeenAnswer()
 
     async def run(self, load: Load, stop: asyncio.Event) -> None:
         """Until the load is done, its time is over, or `stop` is set."""
@@ -78,8 +78,8 @@ class Driver:
                 self._note_start(conversation.starts_at)
                 group.create_task(self._converse(conversation))
 
-    async def _converse(self, conversation: Conversation) -> None:
-        messages: list[Message] = []
+    async def _converse(self, conversation: BenchConversation) -> None:
+        messages: list[BenchMessage] = []
         try:
             for turn in conversation.turns:
                 await asyncio.sleep(turn.pause_seconds)
@@ -89,11 +89,13 @@ class Driver:
                 answer = await self._ask(conversation.session, turn, messages)
                 if answer.code != OK:
                     return
-                messages.append(Message("assistant", answer.text))
+                messages.append(BenchMessage("assistant", answer.text))
         finally:
             self._places.release()
 
-    async def _ask(self, session: str, turn: Turn, messages: list[Message]) -> StreamedAnswer:
+    async def _ask(
+        self, session: str, turn: BenchTurn, messages: list[BenchMessage]
+    ) -> StreamedAnswer:
         client = self._clients[self._begun % len(self._clients)]
         self._begun += 1
         body = self._body(turn, messages)
@@ -109,7 +111,7 @@ class Driver:
         self._keep(self._sample(answer, began))
         return answer
 
-    def _body(self, turn: Turn, messages: list[Message]) -> bytes:
+    def _body(self, turn: BenchTurn, messages: list[BenchMessage]) -> bytes:
         fields: dict[str, object] = {
             "model": self._drive.model,
             "messages": messages,

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.cli.bench.answer import OK
 from penstock.cli.bench.loop_lag import LoopLag
-from penstock.cli.bench.sample import STOPPED, Sample, Seen
+from penstock.cli.bench.sample import STOPPED, Sample, SeenAnswer
 from penstock.metering.prices import usd
 from penstock.records.price import Price, cost_nanousd
 
@@ -55,7 +55,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report(
-    seen: Seen, lag: LoopLag, *, load: str, model: str, price: Price | None = None
+    seen: SeenAnswer, lag: LoopLag, *, load: str, model: str, price: Price | None = None
 ) -> Report:
     """The figures of what was seen; `price` instead of what the server says of the cost."""
     counts = Counter(sample.code for sample in seen.samples)

@@ -26,26 +26,26 @@ _LONG_WORDS: Final = 2**13
 _OPENING_WORDS: Final = 8
 
 
-class Message(msgspec.Struct, frozen=True):
+class BenchMessage(msgspec.Struct, frozen=True):
     """As it goes into the request's body."""
 
     role: str
     content: str
 
 
-class Turn(msgspec.Struct, frozen=True):
+class BenchTurn(msgspec.Struct, frozen=True):
     """After `pause_seconds`, these messages are added to the conversation and answered."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[BenchMessage, ...]
     output_tokens: int
     pause_seconds: float = 0.0
 
 
-class Conversation(msgspec.Struct, frozen=True):
+class BenchConversation(msgspec.Struct, frozen=True):
     """Turns that grow one prompt; each waits for the answer before it."""
 
     session: str
-    turns: tuple[Turn, ...]
+    turns: tuple[BenchTurn, ...]
     # Seconds after the run's start; it may begin later where too many are under way.
     starts_at: float = 0.0
 
@@ -53,7 +53,7 @@ class Conversation(msgspec.Struct, frozen=True):
 class Load(msgspec.Struct, frozen=True):
     """All conversations in the order of their start, and how many requests they are."""
 
-    conversations: Iterable[Conversation]
+    conversations: Iterable[BenchConversation]
     requests: int
     # In words, for the closing table.
     description: str

@@ -22,7 +22,7 @@ class Sample(msgspec.Struct, frozen=True):
     cost_nanousd: int | None = None
 
 
-class Seen(msgspec.Struct):
+class SeenAnswer(msgspec.Struct):
     """What a run has seen so far; the figures are made of this."""
 
     samples: list[Sample] = []

@@ -13,14 +13,14 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from penstock.cli.bench.load import Conversation, Load, Message, Turn, text_of
+from penstock.cli.bench.load import BenchConversation, BenchMessage, BenchTurn, Load, text_of
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 
 BLOCK_TOKENS: Final = 512
 # A block that leads to more different blocks than this is a common head, such as instructions.
 _FOLLOWERS_MAX: Final = 20
 _LINE_BYTES_MAX: Final = 4 * 2**20
-_LAST_WORDS: Final = Message("user", "Go on.")
+_LAST_WORDS: Final = BenchMessage("user", "Go on.")
 
 
 class TraceLine(msgspec.Struct, frozen=True):
@@ -52,17 +52,17 @@ class TraceLoad(msgspec.Struct, frozen=True):
             description=f"{len(ordered)} requests of {name} at {self.speed:g} times its speed",
         )
 
-    def _conversations(self, lines: Sequence[TraceLine]) -> Iterator[Conversation]:
+    def _conversations(self, lines: Sequence[TraceLine]) -> Iterator[BenchConversation]:
         first = lines[0].timestamp if lines else 0.0
         for line, session in zip(lines, sessions_of(lines), strict=True):
             output = max(1, min(line.output_length, self.output_tokens_max))
-            yield Conversation(
+            yield BenchConversation(
                 session=f"bench-{self.seed}-{session}",
-                turns=(Turn(self._messages(line), output),),
+                turns=(BenchTurn(self._messages(line), output),),
                 starts_at=(line.timestamp - first) / 1000 / self.speed,
             )
 
-    def _messages(self, line: TraceLine) -> tuple[Message, ...]:
+    def _messages(self, line: TraceLine) -> tuple[BenchMessage, ...]:
         """A message for each block, so that what two prompts share is the same messages."""
         left = min(line.input_length, self.prompt_tokens_max)
         messages = []
@@ -72,7 +72,7 @@ class TraceLoad(msgspec.Struct, frozen=True):
             role = ("user", "assistant")[index % 2 == 0] if index else "system"
             words = text_of(BLOCK_TOKENS, self.seed, block)
             # A block's beginning: the last one of a prompt is seldom full.
-            messages.append(Message(role, words[: min(left, BLOCK_TOKENS) * 4]))
+            messages.append(BenchMessage(role, words[: min(left, BLOCK_TOKENS) * 4]))
             left -= BLOCK_TOKENS
         if not messages or messages[-1].role != "user":
             messages.append(_LAST_WORDS)

@@ -11,11 +11,11 @@ from typing import Final
 import msgspec
 
 from penstock.catalogue import load_catalogue
-from penstock.catalogue.settings import Settings as CatalogueSettings
+from penstock.catalogue.settings import CatalogueSettings
 from penstock.cli.bench.client import Access
 from penstock.cli.bench.driver import Drive, Driver
 from penstock.cli.bench.figures import Report, report
-from penstock.cli.demo.backlog import Backlog, BacklogNow
+from penstock.cli.demo.backlog import BacklogNow, DemoBacklog
 from penstock.cli.demo.cell import DemoCell
 from penstock.cli.demo.plan import DemoPlan
 from penstock.clock import SystemClock
@@ -53,7 +53,7 @@ class Stage:
         self._plan = plan
         self._cell = cell
         self._clock = SystemClock()
-        self.backlog = Backlog(cell, plan.jobs)
+        self.backlog = DemoBacklog(cell, plan.jobs)
         self.driver: Driver | None = None
         self.requests = plan.agents.load().requests
 

@@ -41,7 +41,7 @@ class BacklogNow(msgspec.Struct, frozen=True):
     cost_nanousd: int = 0
 
 
-class Backlog:
+class DemoBacklog:
     """`now` is as it was seen last."""
 
     def __init__(self, cell: DemoCell, shape: JobShape) -> None:

@@ -5,7 +5,7 @@ from enum import StrEnum
 import msgspec
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """`warn` works, but less well than it should; `fail` does not work."""
 
     OK = "ok"
@@ -17,18 +17,18 @@ class Check(msgspec.Struct, frozen=True):
     """One line. `advice` is what to do, empty when there is nothing."""
 
     name: str
-    verdict: Verdict
+    verdict: CheckVerdict
     finding: str
     advice: str = ""
 
 
 def ok(name: str, finding: str) -> Check:
-    return Check(name, Verdict.OK, finding)
+    return Check(name, CheckVerdict.OK, finding)
 
 
 def warn(name: str, finding: str, advice: str) -> Check:
-    return Check(name, Verdict.WARN, finding, advice)
+    return Check(name, CheckVerdict.WARN, finding, advice)
 
 
 def fail(name: str, finding: str, advice: str) -> Check:
-    return Check(name, Verdict.FAIL, finding, advice)
+    return Check(name, CheckVerdict.FAIL, finding, advice)

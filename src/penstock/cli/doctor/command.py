@@ -8,8 +8,8 @@ import typer
 from rich.text import Text
 
 from penstock.catalogue import CatalogueError, load_catalogue
-from penstock.cli.doctor.check import Check, Verdict, fail, ok, warn
-from penstock.cli.doctor.engines import Engine, check_engine
+from penstock.cli.doctor.check import Check, CheckVerdict, fail, ok, warn
+from penstock.cli.doctor.engines import FoundEngine, check_engine
 from penstock.cli.doctor.host import check_descriptors, check_disk, check_ports
 from penstock.cli.doctor.postgres import check_postgres, unreachable
 from penstock.cli.doctor.signals import check_signals
@@ -27,7 +27,7 @@ from penstock.fleet.roster import RosterMirror
 from penstock.records.replica import Replica, ReplicaState
 from penstock.store import Store
 
-_COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red"}
+_COLOURS = {CheckVerdict.OK: "green", CheckVerdict.WARN: "yellow", CheckVerdict.FAIL: "bold red"}
 
 
 def doctor(
@@ -40,7 +40,7 @@ def doctor(
         print_json(checks)
     else:
         print_table(("", "what", "finding", "what to do"), (_row(check) for check in checks))
-    if any(check.verdict is Verdict.FAIL for check in checks):
+    if any(check.verdict is CheckVerdict.FAIL for check in checks):
         raise typer.Exit(ExitCode.FAILED)
 
 
@@ -79,7 +79,7 @@ async def _look_at_postgres(
     await store.open()
     try:
         checks = await check_postgres(store, dsn, SystemClock())
-        if any(check.verdict is Verdict.FAIL for check in checks):
+        if any(check.verdict is CheckVerdict.FAIL for check in checks):
             return checks, ()
         roster = RosterMirror(store, SystemClock(), config.fleet)
         await roster.load()
@@ -98,11 +98,11 @@ def _catalogue(config: Config) -> Check:
     return ok("catalogue", f"{len(catalogue.models)} models")
 
 
-def _engines(config: Config, state: UpState, replicas: tuple[Replica, ...]) -> list[Engine]:
+def _engines(config: Config, state: UpState, replicas: tuple[Replica, ...]) -> list[FoundEngine]:
     """Those of the roster, and attached ones that no keeper has taken over yet."""
     commands = _commands(state.fleet) | _commands(Path(config.fleet.state_folder))
     engines = {
-        replica.url: Engine(
+        replica.url: FoundEngine(
             url=replica.url,
             model=replica.model,
             served_name=replica.served_name,
@@ -115,7 +115,7 @@ def _engines(config: Config, state: UpState, replicas: tuple[Replica, ...]) -> l
     for wanted in config.fleet.replicas:
         url = wanted.url.rstrip("/")
         if url and url not in engines:
-            engines[url] = Engine(url=url, model=wanted.model)
+            engines[url] = FoundEngine(url=url, model=wanted.model)
     return list(engines.values())
 
 

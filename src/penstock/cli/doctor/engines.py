@@ -12,7 +12,7 @@ from penstock.errors import ReplicaUnreachable
 _PREFIX_CACHING = re.compile(rb'vllm:cache_config_info\{[^}]*enable_prefix_caching="(\w+)"')
 
 
-class Engine(msgspec.Struct, frozen=True):
+class FoundEngine(msgspec.Struct, frozen=True):
     """One engine to look at. `argv` is empty where somebody else has started it."""
 
     url: str
@@ -38,7 +38,7 @@ class _Names(msgspec.Struct):
     data: list[_Named] = []
 
 
-def check_engine(caller: HttpCaller, engine: Engine) -> list[Check]:
+def check_engine(caller: HttpCaller, engine: FoundEngine) -> list[Check]:
     """Blocks for as long as one short answer takes."""
     name = f"engine {engine.url}"
     try:
@@ -58,7 +58,7 @@ def check_engine(caller: HttpCaller, engine: Engine) -> list[Check]:
         return [fail(name, failure.message, advice)]
 
 
-def _prompt_details(caller: HttpCaller, engine: Engine) -> Check:
+def _prompt_details(caller: HttpCaller, engine: FoundEngine) -> Check:
     """Only an answer shows this flag, so one token is asked for."""
     name = f"engine {engine.url} usage"
     served = engine.served_name or _first_name(caller, engine.url)
@@ -82,7 +82,7 @@ def _prompt_details(caller: HttpCaller, engine: Engine) -> Check:
     return ok(name, "says how many tokens were cached")
 
 
-def _prefix_caching(caller: HttpCaller, engine: Engine) -> Check:
+def _prefix_caching(caller: HttpCaller, engine: FoundEngine) -> Check:
     name = f"engine {engine.url} prefix cache"
     found = _PREFIX_CACHING.search(caller.get(engine.url, "/metrics").body)
     if found is None:
@@ -92,7 +92,7 @@ def _prefix_caching(caller: HttpCaller, engine: Engine) -> Check:
     return ok(name, "is on")
 
 
-def _arguments(engine: Engine) -> list[Check]:
+def _arguments(engine: FoundEngine) -> list[Check]:
     """What no answer shows: read off the command line of engines that our keeper started."""
     if not engine.argv:
         return []

@@ -9,14 +9,14 @@ from penstock.cli.http_call import HttpCaller
 from penstock.cli.ports import is_free
 from penstock.cli.up.ready import local_address
 from penstock.errors import ReplicaUnreachable
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 
 _GIB = 2**30
 _DISK_FAIL_BYTES = _GIB // 2
 _DISK_WARN_BYTES = 5 * _GIB
 
 
-def check_ports(settings: Settings) -> list[Check]:
+def check_ports(settings: IngressSettings) -> list[Check]:
     """Each port is free, or ours; ours is known by what it answers."""
     pages = [
         ("port", settings.port, "/readyz", b"keys_loaded", "ingress.port"),
@@ -48,7 +48,7 @@ def check_disk(folder: Path) -> Check:
     return warn("disk", finding, advice) if free < _DISK_WARN_BYTES else ok("disk", finding)
 
 
-def check_descriptors(settings: Settings) -> Check:
+def check_descriptors(settings: IngressSettings) -> Check:
     """The gateway raises its own limit as far as it may, so the hard one counts."""
     _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * settings.connections_max

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from penstock.cli.doctor.check import Check, ok, warn
 from penstock.config import Config
-from penstock.signals import Settings
+from penstock.signals import SignalsSettings
 from penstock.signals.reach import ADVICE, reach_problem
 
 _NAME = "signals"
@@ -23,7 +23,7 @@ async def check_signals(config: Config, roster_hosts: Iterable[str]) -> Check:
     return ok(_NAME, f"{settings.transport}, {hosts} host{'s' if hosts > 1 else ''}")
 
 
-async def _nats_problem(settings: Settings) -> str:
+async def _nats_problem(settings: SignalsSettings) -> str:
     # Only where it is wanted: no other command needs the client of NATS.
     from penstock.signals.nats import find_problem  # noqa: PLC0415 - see above
 

@@ -26,7 +26,7 @@ from penstock.cli.up.order import Order, settings_for
 from penstock.cli.up.postgres import OwnPostgres
 from penstock.cli.up.ready import ReadyWait, local_address
 from penstock.cli.up.state import UpState
-from penstock.cli.up.wanted import Chooser, Wanted
+from penstock.cli.up.wanted import ModelChooser, WantedModels
 from penstock.clock import SystemClock
 from penstock.config import Config, environment_for, load
 from penstock.store import Store, migrate
@@ -37,7 +37,7 @@ class _Plan(msgspec.Struct, frozen=True):
 
     config: Config
     environment: dict[str, str]
-    wanted: Wanted
+    wanted: WantedModels
     caller: HttpCaller
     postgres: OwnPostgres | None
 
@@ -69,7 +69,7 @@ class Machine:
         loaded = load(order.file)
         engine = loaded.config.engine
         caller = HttpCaller(api_keys=engine.api_keys, ca_file=engine.ca_file)
-        wanted = Chooser(loaded.config, self._state.models, caller).choose(
+        wanted = ModelChooser(loaded.config, self._state.models, caller).choose(
             order.models, order.attach
         )
         for note in wanted.notes:

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.cli.ports import free_port
 from penstock.cli.up.state import UpState
-from penstock.cli.up.wanted import Wanted
+from penstock.cli.up.wanted import WantedModels
 from penstock.config import Loaded
 
 # The fleet's own range, less some ports at its end for the replicas of the last folder.
@@ -31,7 +31,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 def settings_for(
-    order: Order, loaded: Loaded, wanted: Wanted, state: UpState, dsn: str
+    order: Order, loaded: Loaded, wanted: WantedModels, state: UpState, dsn: str
 ) -> dict[str, object]:
     """`room.name` → value. Options win; one machine's habits only fill in what nobody has set."""
     fixed: dict[str, object] = {

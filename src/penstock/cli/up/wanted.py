@@ -16,7 +16,7 @@ from penstock.records.model import Model
 _LAPTOP_MODEL = "smollm2"
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class WantedModels(msgspec.Struct, frozen=True):
     """Replicas, their models (the first is the default one), and what people should know of it."""
 
     replicas: tuple[WantedReplicas, ...]
@@ -26,7 +26,7 @@ class Wanted(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-class Chooser:
+class ModelChooser:
     """Made once. `models` and `attach` are as given on the command line."""
 
     def __init__(self, config: Config, models_folder: Path, caller: HttpCaller) -> None:
@@ -39,7 +39,7 @@ class Chooser:
         self._engine_home = config.fleet.engine_home or _installed_engine()
         self._notes: list[str] = []
 
-    def choose(self, models: tuple[str, ...], attach: tuple[str, ...]) -> Wanted:
+    def choose(self, models: tuple[str, ...], attach: tuple[str, ...]) -> WantedModels:
         """Everything that is wanted, each part of it known to be there."""
         replicas = [self._attach(url.rstrip("/")) for url in attach]
         replicas += [WantedReplicas(model=name) for name in models]
@@ -50,7 +50,7 @@ class Chooser:
         for replica, model in zip(replicas, chosen, strict=True):
             if replica.provider == "process":
                 self._check_program(model)
-        return Wanted(
+        return WantedModels(
             replicas=tuple(replicas),
             models=tuple({model.id: model for model in chosen}.values()),
             catalogue_folder=self._settings.folder,

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from penstock.engine.dialects.vllm_calls import CALLS, Call
+from penstock.engine.dialects.vllm_calls import CALLS, EngineCall
 from penstock.records.decimals import whole
 from penstock.records.request import InferenceRequest
 from penstock.wire.json_body import Fields, is_given
@@ -94,5 +94,5 @@ def _key(name: str) -> bytes:
     return known
 
 
-def _is_limited(fields: Fields, call: Call) -> bool:
+def _is_limited(fields: Fields, call: EngineCall) -> bool:
     return any(is_given(fields, name) for name in call.output_limits)

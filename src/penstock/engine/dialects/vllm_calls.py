@@ -5,12 +5,8 @@ from typing import Final
 from penstock.records.request import Api
 
 
-class Call:
+class EngineCall:
     """One of the engine's APIs: where it is, which field is its prompt, what else it knows."""
-
-    __slots__ = (
-        "fixed", "has_stream_options", "id_prefix", "opening", "output_limits", "path", "prompt",
-    )  # fmt: skip
 
     def __init__(
         self,
@@ -37,16 +33,18 @@ class Call:
 
 
 CALLS: Final = {
-    Api.CHAT: Call(
+    Api.CHAT: EngineCall(
         "/v1/chat/completions",
         "messages",
         ("max_tokens", "max_completion_tokens"),
         has_stream_options=True,
     ),
-    Api.COMPLETIONS: Call("/v1/completions", "prompt", ("max_tokens",), has_stream_options=True),
-    Api.EMBEDDINGS: Call("/v1/embeddings", "input"),
-    Api.MESSAGES: Call("/v1/messages", "messages", ("max_tokens",)),
-    Api.RESPONSES: Call(
+    Api.COMPLETIONS: EngineCall(
+        "/v1/completions", "prompt", ("max_tokens",), has_stream_options=True
+    ),
+    Api.EMBEDDINGS: EngineCall("/v1/embeddings", "input"),
+    Api.MESSAGES: EngineCall("/v1/messages", "messages", ("max_tokens",)),
+    Api.RESPONSES: EngineCall(
         "/v1/responses",
         "input",
         ("max_output_tokens",),

@@ -9,7 +9,7 @@ from penstock.records.model import ModelId
 from penstock.records.replica import ReplicaId
 
 
-class Seen(msgspec.Struct, frozen=True):
+class SeenProcess(msgspec.Struct, frozen=True):
     """One replica, as its provider sees it. It says nothing of health."""
 
     id: ReplicaId
@@ -27,7 +27,7 @@ class Seen(msgspec.Struct, frozen=True):
 class Provider(Protocol):
     """Owns replicas. All three are safe to repeat."""
 
-    async def observe(self) -> tuple[Seen, ...]:
+    async def observe(self) -> tuple[SeenProcess, ...]:
         """Every replica of this keeper. Raising means "unknown", which is not "none"."""
         ...
 
@@ -40,4 +40,4 @@ class Provider(Protocol):
         ...
 
 
-__all__ = ["Provider", "Seen"]
+__all__ = ["Provider", "SeenProcess"]

@@ -9,7 +9,7 @@ import asyncio
 import msgspec
 
 from penstock.fleet.intent import Phase, Want
-from penstock.fleet.providers import Seen
+from penstock.fleet.providers import SeenProcess
 from penstock.fleet.replica_files import ReplicaFile, StateFolder
 from penstock.records.replica import ReplicaId
 
@@ -22,10 +22,10 @@ class AttachProvider:
     def __init__(self, folder: StateFolder) -> None:
         self._folder = folder
 
-    async def observe(self) -> tuple[Seen, ...]:
+    async def observe(self) -> tuple[SeenProcess, ...]:
         files = await asyncio.to_thread(self._folder.read_all)
         return tuple(
-            Seen(file.id, file.want, file.model, file.generation, file.url, _phase(file))
+            SeenProcess(file.id, file.want, file.model, file.generation, file.url, _phase(file))
             for file in files
             if file.provider == NAME
         )

@@ -25,9 +25,9 @@ from penstock.fleet.processes import (
     signal_group,
     signal_process,
 )
-from penstock.fleet.providers import Seen
+from penstock.fleet.providers import SeenProcess
 from penstock.fleet.replica_files import ReplicaFile, StateFolder
-from penstock.fleet.settings import Settings
+from penstock.fleet.settings import FleetSettings
 from penstock.records.model import ModelId, Recipe
 from penstock.records.replica import ReplicaId
 from penstock.telemetry.log_file import open_log
@@ -43,7 +43,7 @@ class ProcessProvider:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: FleetSettings,
         folder: StateFolder,
         recipes: dict[ModelId, Recipe],
         clock: Clock,
@@ -56,7 +56,7 @@ class ProcessProvider:
         self._told_at: dict[ReplicaId, float] = {}
         self._listening: set[ReplicaId] = set()
 
-    async def observe(self) -> tuple[Seen, ...]:
+    async def observe(self) -> tuple[SeenProcess, ...]:
         return await asyncio.to_thread(self._look)
 
     async def start(self, replica: ReplicaId, want: Want) -> None:
@@ -65,7 +65,7 @@ class ProcessProvider:
     async def stop(self, replica: ReplicaId) -> None:
         await asyncio.to_thread(self._end, replica)
 
-    def _look(self) -> tuple[Seen, ...]:
+    def _look(self) -> tuple[SeenProcess, ...]:
         boot = boot_id()
         files = [file for file in self._folder.read_all() if file.provider == NAME]
         present = {file.id for file in files}
@@ -73,7 +73,7 @@ class ProcessProvider:
         self._listening &= present
         return tuple(self._seen(file, boot) for file in files)
 
-    def _seen(self, file: ReplicaFile, boot: str) -> Seen:
+    def _seen(self, file: ReplicaFile, boot: str) -> SeenProcess:
         phase, detail = Phase.ENDED, ""
         if file.boot != boot:
             detail = "the host was restarted" if file.boot else "it was never started"
@@ -87,7 +87,7 @@ class ProcessProvider:
         else:
             detail = "its processes are gone"
         is_reachable = phase is not Phase.ENDED and self._is_listening(file)
-        return Seen(
+        return SeenProcess(
             file.id, file.want, file.model, file.generation, file.url, phase, detail, is_reachable
         )
 

@@ -6,13 +6,11 @@ it, so that bodies that are sent and never finished shut out nobody else.
 """
 
 from penstock.errors import Error, OverLimit, Overloaded
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 
 
 class HeldBody:
     """What one request's body counts for. `account` is "" while its key is not known."""
-
-    __slots__ = ("account", "body_bytes")
 
     def __init__(self, account: str = "") -> None:
         self.account = account
@@ -22,7 +20,7 @@ class HeldBody:
 class BodyBudget:
     """One per worker. Every `hold` is ended by one `release`, which may come twice."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: IngressSettings) -> None:
         whole = settings.bodies_bytes_max
         self._whole_max = whole
         self._unknown_max = int(whole * settings.bodies_share_unknown_max)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock.clock import TimerWheel
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 
 _FOREVER: Final = 1e9
 # A head, a body, or nothing while it is served. Not an Enum, whose members are looked up through
@@ -21,14 +21,9 @@ class ClientDeadline:
     whatever else it sends.
     """
 
-    __slots__ = (
-        "_body_started", "_keep_alive_seconds", "_monotonic", "_settings", "_timer",
-        "_window_bytes", "_window_started", "body_bytes", "head_bytes", "is_unread", "phase",
-    )  # fmt: skip
-
     def __init__(
         self,
-        settings: Settings,
+        settings: IngressSettings,
         monotonic: Callable[[], float],
         wheel: TimerWheel,
         on_end: Callable[[], None],

@@ -49,7 +49,7 @@ class _NobodyWaits:
     def set(self) -> None: ...
 
 
-class State(enum.Enum):
+class ExchangeState(enum.Enum):
     """How far one request and its answer have come. An answer may be complete at once."""
 
     # The request's body is still coming.
@@ -65,21 +65,16 @@ class State(enum.Enum):
 
 
 # Bound once: compiled code looks a member up in its class each time, for every chunk.
-_READING: Final = State.READING
-_WHOLE: Final = State.WHOLE
-_STARTED: Final = State.STARTED
-_COMPLETE: Final = State.COMPLETE
-_GONE: Final = State.GONE
+_READING: Final = ExchangeState.READING
+_WHOLE: Final = ExchangeState.WHOLE
+_STARTED: Final = ExchangeState.STARTED
+_COMPLETE: Final = ExchangeState.COMPLETE
+_GONE: Final = ExchangeState.GONE
 
 
 class Exchange(HeldBody):
     """`response_complete`, `disconnected`, `keep_alive` and `message_event` are uvicorn's names."""
 
-    __slots__ = (
-        "_body", "_gathered", "_is_chunked", "_on_drained", "_protocol", "_state", "caller",
-        "headers", "is_full", "is_length_checked", "keep_alive", "speaks_chunked", "status",
-        "target", "task", "transport",
-    )  # fmt: skip
     message_event: ClassVar = _NobodyWaits()
 
     def __init__(self, protocol: ClientConnection, target: bytes, headers: Headers) -> None:

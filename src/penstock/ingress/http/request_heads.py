@@ -5,7 +5,7 @@ from typing import Final
 import httptools
 
 from penstock.ingress.http.exchange import Headers
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 
 _FILES: Final = b"/v1/files"
 # What asks for it, and what else speaks of the connection: that is closed behind this request.
@@ -25,7 +25,7 @@ def head_bytes(url: bytes, headers: Headers) -> int:
     return len(url) + sum(len(name) + len(value) for name, value in headers)
 
 
-def page_bytes_max(target: bytes, settings: Settings) -> int:
+def page_bytes_max(target: bytes, settings: IngressSettings) -> int:
     """The longest body of a request that is not inference.
 
     The page that takes files counts bytes itself and answers 413 for a file that is too large. The

@@ -6,7 +6,7 @@ from penstock.clock import Clock, TimerWheel
 from penstock.errors import Error
 from penstock.ingress.http.body_budget import BodyBudget
 from penstock.ingress.http.exchange import Exchange
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 from penstock.intake.caller_headers import CallerHeaders
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class WorkerConnections:
     """One per worker. A subclass serves the exchanges that connections hand to it."""
 
-    def __init__(self, settings: Settings, wheel: TimerWheel, clock: Clock) -> None:
+    def __init__(self, settings: IngressSettings, wheel: TimerWheel, clock: Clock) -> None:
         self.settings = settings
         self.wheel = wheel
         self.clock = clock

@@ -22,8 +22,6 @@ _EVENT_END: Final = b"\n\n"
 class ApiShaper(Shaper):
     """OpenAI's chat, completions and embeddings: the engine's bytes as they are."""
 
-    __slots__ = ()
-
     def find_end(self, events: bytes) -> int:
         """Where in these events the one is that ends a stream; their length when none does."""
         return len(events) - len(_DONE) if events.endswith(_DONE) else len(events)
@@ -36,8 +34,6 @@ class ApiShaper(Shaper):
 class RunShaper(ApiShaper):
     """`/ai/run`, whose clients take `[DONE]` for a good end and know no error events."""
 
-    __slots__ = ()
-
     def failure(self, error: Error, request_id: str) -> bytes:
         return error_response.event(error, request_id)
 
@@ -45,16 +41,12 @@ class RunShaper(ApiShaper):
 class EnvelopeShaper(RunShaper):
     """`/ai/run` of an OpenAI-family model: JSON in the envelope, events bare."""
 
-    __slots__ = ()
-
     def answer(self, answer: bytes) -> bytes:
         return envelope(answer)
 
 
 class NativeShaper(RunShaper):
     """`/ai/run` of a native-family model."""
-
-    __slots__ = ()
 
     def events(self, events: bytes) -> bytes:
         return native_events(events)
@@ -66,16 +58,12 @@ class NativeShaper(RunShaper):
 class NativeJsonShaper(NativeShaper):
     """`/ai/run` of a native-family model in JSON mode."""
 
-    __slots__ = ()
-
     def answer(self, answer: bytes) -> bytes:
         return envelope(native_json_result(answer))
 
 
 class EmbeddingsRunShaper(RunShaper):
     """`/ai/run` of an embedding model: vectors and their dimensions, in the envelope."""
-
-    __slots__ = ()
 
     def answer(self, answer: bytes) -> bytes:
         return envelope(workers_ai_embeddings(answer))
@@ -86,8 +74,6 @@ class NamedShaper(ApiShaper):
 
     If the stream breaks, its last event must fit them.
     """
-
-    __slots__ = ("_first", "_latest")
 
     # The first line of the event that ends a stream of this API.
     _ends: ClassVar[tuple[bytes, ...]] = ()
@@ -111,8 +97,6 @@ class NamedShaper(ApiShaper):
 class ResponsesShaper(NamedShaper):
     """OpenAI's Responses."""
 
-    __slots__ = ()
-
     _ends = (b"event: response.completed\n", b"event: response.incomplete\n")
 
     def failure(self, error: Error, request_id: str) -> bytes:
@@ -122,16 +106,12 @@ class ResponsesShaper(NamedShaper):
 class ResponsesRunShaper(ResponsesShaper):
     """Responses on `/ai/run`: JSON in the envelope, events bare."""
 
-    __slots__ = ()
-
     def answer(self, answer: bytes) -> bytes:
         return envelope(answer)
 
 
 class MessagesShaper(NamedShaper):
     """Anthropic's Messages."""
-
-    __slots__ = ()
 
     _ends = (b"event: message_stop\n",)
 

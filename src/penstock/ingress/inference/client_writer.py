@@ -28,8 +28,6 @@ _KEEPALIVE: Final = b": keepalive\n\n"
 class AnswerTerms:
     """What an answer has beside its content: header lines, framing, whether it says its cost."""
 
-    __slots__ = ("asked_at", "headers", "is_chunked", "price", "tells_cost")
-
     def __init__(
         self,
         *,
@@ -52,8 +50,6 @@ class ClientWriter(Sink):
     `api` is the shaper of the client's API; `shaper` is the whole chain, where other steps stand
     around it.
     """
-
-    __slots__ = ("_api", "_end", "_exchange", "_owed", "_shaper", "_terms", "keepalive")
 
     def __init__(
         self,
@@ -167,8 +163,6 @@ class KeepaliveTimer:
     A class, because a nested function that arms itself again refers to itself: the writer, task and
     exchange of every stream would wait for a collection of garbage.
     """
-
-    __slots__ = ("_seconds", "_wheel", "_writer")
 
     def __init__(self, writer: ClientWriter, wheel: "TimerWheel", seconds: float) -> None:
         self._writer = writer

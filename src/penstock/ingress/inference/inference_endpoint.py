@@ -21,7 +21,7 @@ from penstock.ingress.inference.client_writer import AnswerTerms, ClientWriter, 
 from penstock.ingress.inference.request_accounting import RequestAccounting
 from penstock.ingress.inference.route_headers import NAMES as ROUTE_HEADERS
 from penstock.ingress.inference.ways import FlexCaller, Ways
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.large_reading import INLINE_BYTES_MAX
 from penstock.intake.opened_request import Delivery, OpenedRequest
@@ -59,10 +59,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Call:
+class InferenceCall:
     """One request while it is served: what is known of it grows as it is read."""
-
-    __slots__ = ("end", "exchange", "id", "key", "request", "started", "writer")
 
     def __init__(self, exchange: Exchange, started: float) -> None:
         self.id = RequestId(new_id())
@@ -82,7 +80,7 @@ class InferenceEndpoint(WorkerConnections):
         reader: RequestReader,
         ways: Ways,
         endings: RequestAccounting,
-        settings: Settings,
+        settings: IngressSettings,
         wheel: TimerWheel,
         clock: Clock,
     ) -> None:
@@ -97,7 +95,7 @@ class InferenceEndpoint(WorkerConnections):
 
     async def serve(self, exchange: Exchange) -> None:
         """Serve one request to its end, whatever that is."""
-        call = Call(exchange, self._monotonic())
+        call = InferenceCall(exchange, self._monotonic())
         try:
             route = find_route(exchange.target)
             headers = exchange.caller or CallerHeaders(exchange.headers)
@@ -137,7 +135,7 @@ class InferenceEndpoint(WorkerConnections):
         finally:
             self._see_out(call)
 
-    def _see_out(self, call: Call) -> None:
+    def _see_out(self, call: InferenceCall) -> None:
         """Write the log line, and count."""
         exchange, end = call.exchange, call.end
         self.drop_body(exchange)
@@ -147,20 +145,22 @@ class InferenceEndpoint(WorkerConnections):
         if not end.attempts and end.outcome is _FAILED:
             self._endings.count_refusal(call.key, end)
 
-    async def _enqueue(self, call: Call, opened: OpenedRequest, headers: CallerHeaders) -> None:
+    async def _enqueue(
+        self, call: InferenceCall, opened: OpenedRequest, headers: CallerHeaders
+    ) -> None:
         answer = await self._queue.serve(call.id, opened, headers)
         own = self._headers(call.id, call.exchange, headers.caller_request_id())
         call.exchange.answer(200, JSON + own, answer)
 
     async def _read_large(
-        self, call: Call, route: RequestRoute, headers: CallerHeaders, key: "Key"
+        self, call: InferenceCall, route: RequestRoute, headers: CallerHeaders, key: "Key"
     ) -> tuple[OpenedRequest, InferenceRequest | None]:
         body_bytes, parts = call.exchange.body_bytes, call.exchange.take_parts()
         return await self._reader.read_by_size(
             body_bytes, lambda reader: _read(reader, call.id, route, headers, key, _joined(parts))
         )
 
-    def _count_refused(self, call: Call, error: Error) -> None:
+    def _count_refused(self, call: InferenceCall, error: Error) -> None:
         """Count a request that was refused for what it is; not one that a limit refused.
 
         To read such a request has cost as much as to read a good one.
@@ -171,7 +171,7 @@ class InferenceEndpoint(WorkerConnections):
 
     def refuse(self, exchange: Exchange, error: Error) -> None:
         """Answer a request that could not even be read."""
-        call = Call(exchange, self._monotonic())
+        call = InferenceCall(exchange, self._monotonic())
         self._fail(call, error)
         self._see_out(call)
 
@@ -179,7 +179,11 @@ class InferenceEndpoint(WorkerConnections):
         return self._reader.find_account(headers)
 
     def _writer(
-        self, call: Call, request: InferenceRequest, opened: OpenedRequest, headers: CallerHeaders
+        self,
+        call: InferenceCall,
+        request: InferenceRequest,
+        opened: OpenedRequest,
+        headers: CallerHeaders,
     ) -> ClientWriter:
         terms = AnswerTerms(
             headers=self._headers(request.id, call.exchange, request.labels.caller_request_id),
@@ -221,7 +225,7 @@ class InferenceEndpoint(WorkerConnections):
                 writer.keepalive.cancel()
         writer.finish(usage_of_job or end.usage)
 
-    def _fail(self, call: Call, error: Error) -> None:
+    def _fail(self, call: InferenceCall, error: Error) -> None:
         exchange, request_id = call.exchange, call.id
         self._count_refused(call, error)
         call.end.outcome = _FAILED

@@ -96,8 +96,6 @@ class RequestAccounting:
 class _Caller:
     """A key that asks for a model: where it is counted, and its names in the log."""
 
-    __slots__ = ("account", "counters", "names")
-
     def __init__(self, account: str, counters: ModelCounters, names: bytes) -> None:
         self.account = account
         self.counters = counters

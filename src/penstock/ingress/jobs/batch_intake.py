@@ -23,7 +23,7 @@ from penstock.errors import (
     Unauthenticated,
 )
 from penstock.ingress.jobs.batch_reading import BatchReading, ReadingRooms, refused_line
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 from penstock.queue import Batches
 from penstock.queue.batch_files import Closing, FileBatch, FileBatches
 from penstock.queue.batch_output import CANCELLED, EXPIRED, BatchWriter
@@ -52,7 +52,7 @@ class IntakeRooms(msgspec.Struct, frozen=True):
 class BatchIntake:
     """`run` until cancelled."""
 
-    def __init__(self, rooms: IntakeRooms, settings: Settings, clock: Clock) -> None:
+    def __init__(self, rooms: IntakeRooms, settings: IngressSettings, clock: Clock) -> None:
         self._rooms = rooms
         self._store = rooms.reading.store
         self._settings = settings

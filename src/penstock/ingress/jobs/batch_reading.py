@@ -15,7 +15,7 @@ from penstock.errors import (
     OverLimit,
     QueueFull,
 )
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.request_reader import RequestReader
 from penstock.intake.routes import RequestRoute, Surface
@@ -71,7 +71,9 @@ class _Chunk:
 class BatchReading:
     """One file on its way into the queue."""
 
-    def __init__(self, rooms: ReadingRooms, settings: Settings, batch: FileBatch, key: Key) -> None:
+    def __init__(
+        self, rooms: ReadingRooms, settings: IngressSettings, batch: FileBatch, key: Key
+    ) -> None:
         self._rooms = rooms
         self._settings = settings
         self._batch = batch

@@ -19,7 +19,7 @@ from penstock.ingress.inference.ways import FlexCaller
 from penstock.ingress.jobs.job_answers import JobLookup, SeenJob, job_answer
 from penstock.ingress.jobs.job_failure import job_error
 from penstock.ingress.jobs.job_waits import JobWaits
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 from penstock.intake.routes import Surface
 from penstock.jobs.submission import JobDesk, new_job
 from penstock.records.job import Door, Job, JobId, Submission
@@ -42,7 +42,12 @@ class FlexEndpoint:
     """Submits one job and sees its caller out, with the answer or with where to find it."""
 
     def __init__(
-        self, desk: JobDesk, lookup: JobLookup, waits: JobWaits, settings: Settings, clock: Clock
+        self,
+        desk: JobDesk,
+        lookup: JobLookup,
+        waits: JobWaits,
+        settings: IngressSettings,
+        clock: Clock,
     ) -> None:
         self._desk = desk
         self._lookup = lookup

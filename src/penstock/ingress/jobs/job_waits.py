@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from penstock.admission import Places
+from penstock.admission import ConcurrencySlots
 from penstock.errors import StoreUnavailable
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 from penstock.records.account import AccountId
 from penstock.records.job import Job, JobId
 
@@ -30,13 +30,13 @@ logger = logging.getLogger(__name__)
 class JobWaits:
     """One per worker. `wait` for an end, `give_up` a job; `run` is the loop that serves both."""
 
-    def __init__(self, find_ended: FindEnded, cancel: Cancel, settings: Settings) -> None:
+    def __init__(self, find_ended: FindEnded, cancel: Cancel, settings: IngressSettings) -> None:
         self._find_ended = find_ended
         self._cancel = cancel
         self._settings = settings
         self._waiting: dict[JobId, list[asyncio.Future[Job]]] = {}
         self._given_up: dict[JobId, AccountId] = {}
-        self._places = Places(
+        self._places = ConcurrencySlots(
             "requests that wait for their jobs",
             settings.job_waits_max,
             settings.job_waits_per_account_max,

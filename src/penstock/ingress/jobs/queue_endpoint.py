@@ -13,7 +13,7 @@ import msgspec
 from penstock.clock import Clock, new_id
 from penstock.errors import BodyTooLarge, Refused
 from penstock.ingress.jobs.queue_answers import STRUCTURED, QueueAnswers
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.opened_request import Delivery, OpenedRequest
 from penstock.intake.request_reader import RequestReader
@@ -47,7 +47,7 @@ class QueueEndpoint:
         reader: RequestReader,
         desk: JobDesk,
         answers: QueueAnswers,
-        settings: Settings,
+        settings: IngressSettings,
         clock: Clock,
     ) -> None:
         self._reader = reader

@@ -11,7 +11,7 @@ from penstock.errors import InvalidRequest, NotFound
 from penstock.ingress.pages.file_pages import account_of, key_of, page_limit
 from penstock.ingress.pages.json_pages import json_response
 from penstock.ingress.pages.page_body import read_struct
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.request_reader import RequestReader
 from penstock.jobs.submission import JobDesk
@@ -50,7 +50,7 @@ class BatchPages:
     """Reads what is asked, holds it to the key's account, and passes it on."""
 
     def __init__(
-        self, reader: RequestReader, rooms: BatchRooms, settings: Settings, clock: Clock
+        self, reader: RequestReader, rooms: BatchRooms, settings: IngressSettings, clock: Clock
     ) -> None:
         self._reader = reader
         self._is_on = settings.flex

@@ -7,7 +7,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from penstock.admission import Places
+from penstock.admission import ConcurrencySlots
 from penstock.errors import (
     AccountBlocked,
     BodyTooLarge,
@@ -16,7 +16,7 @@ from penstock.errors import (
 )
 from penstock.ingress.pages.json_pages import json_response
 from penstock.ingress.pages.upload_form import UploadForm
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.request_reader import RequestReader
 from penstock.queue.files import INPUT, FileQuery, Files, StoredFile
@@ -32,11 +32,11 @@ DAY_SECONDS: Final = 86_400
 class FilePages:
     """Reads what is asked, holds it to the key's account, and passes it on."""
 
-    def __init__(self, reader: RequestReader, files: Files, settings: Settings) -> None:
+    def __init__(self, reader: RequestReader, files: Files, settings: IngressSettings) -> None:
         self._reader = reader
         self._files = files
         self._settings = settings
-        self._uploads = Places(
+        self._uploads = ConcurrencySlots(
             "files coming in", settings.uploads_max, settings.uploads_per_account_max
         )
 

@@ -26,7 +26,7 @@ from penstock.ingress.pages.routing_pages import RoutingPages
 from penstock.ingress.pages.subscription_pages import SubscriptionPages
 from penstock.ingress.pages.usage_pages import UsagePages
 from penstock.ingress.pages.webhook_pages import WebhookPages
-from penstock.ingress.settings import Settings
+from penstock.ingress.settings import IngressSettings
 from penstock.intake.routes import API_PATHS, path_meant
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -56,7 +56,9 @@ class Pages(msgspec.Struct, frozen=True):
     subscriptions: SubscriptionPages
 
 
-def build_pages(pages: Pages, settings: Settings, lifespan: Lifespan[Starlette]) -> Starlette:
+def build_pages(
+    pages: Pages, settings: IngressSettings, lifespan: Lifespan[Starlette]
+) -> Starlette:
     """The Starlette application; hot paths never reach it with POST."""
 
     models, usage, health = pages.models, pages.usage, pages.health

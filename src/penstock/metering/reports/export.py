@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from penstock.metering.reports.focus import Charge, Kind
 from penstock.metering.reports.usage_reports import check_period
-from penstock.metering.settings import Settings
+from penstock.metering.settings import MeteringSettings
 from penstock.store import Store
-from penstock.wire.resources.usage_query import Period
+from penstock.wire.resources.usage_query import ReportPeriod
 
 PAGE_ROWS: Final = 5000
 
@@ -52,7 +52,11 @@ order by 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 
 
 async def export_charges(
-    store: Store, settings: Settings, period: Period, names: Mapping[str, str], sink: Sink
+    store: Store,
+    settings: MeteringSettings,
+    period: ReportPeriod,
+    names: Mapping[str, str],
+    sink: Sink,
 ) -> int:
     """Push every charge of the period into `sink`; how many there were.
 

@@ -19,7 +19,7 @@ from penstock.metering.reports.rows import (
     usage_row,
 )
 from penstock.metering.reports.statement import usage_statement
-from penstock.metering.settings import Settings
+from penstock.metering.settings import MeteringSettings
 from penstock.store import Store, Transaction
 from penstock.wire.resources.usage import RequestAnswer, SessionAnswer, UsageAnswer
 from penstock.wire.resources.usage_query import SessionQuery, UsageQuery
@@ -64,7 +64,7 @@ from turns
 class UsageReports:
     """Answers three questions: how much by which labels, how a session grew, why this charge."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: MeteringSettings) -> None:
         self._store = store
         self._days_max = settings.report_days_max
         self._reading_now = 0

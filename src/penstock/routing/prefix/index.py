@@ -42,8 +42,6 @@ _PROMPT_TOKENS_MAX: Final = 2**24
 class PrefixMatch:
     """How far a prompt is known: the deepest known link's index and tokens, and each replica's."""
 
-    __slots__ = ("by_replica", "depth", "tokens")
-
     def __init__(self, depth: int, tokens: int, by_replica: dict[int, int]) -> None:
         self.depth = depth
         self.tokens = tokens
@@ -52,10 +50,6 @@ class PrefixMatch:
 
 class ReplicaPrefixes:
     """The prefixes that one replica is believed to hold: a tree of entries, leaves by last use."""
-
-    __slots__ = (
-        "capacity", "factor", "links", "newest", "number", "oldest", "tokens", "unlisted",
-    )  # fmt: skip
 
     def __init__(self, number: int, capacity: float) -> None:
         self.number: i64 = number

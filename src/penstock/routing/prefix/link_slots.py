@@ -26,8 +26,6 @@ class LinkSlots:
     The rows say which link an entry has; entry 0 stands for none.
     """
 
-    __slots__ = ("_mask", "_shift", "_slots", "used")
-
     def __init__(self, shift: i64) -> None:
         # The lowest bits are the same for all links here.
         self._shift: i64 = shift

@@ -43,8 +43,6 @@ _PAGE_BYTES: Final = (PAGE_MASK + 1) * ROW * 4
 class LinkTable:
     """The holders of a link form a ring, and its hash table leads to one of them."""
 
-    __slots__ = ("_free", "_links_max", "_made", "_mask", "_parts", "_used", "pages")
-
     def __init__(self, links_max: int) -> None:
         self._links_max: i64 = links_max
         self._used: i64 = 0

@@ -8,7 +8,7 @@ import base64
 import os
 import signal
 
-from penstock.testing.scripted_engine.http_connection import Connection
+from penstock.testing.scripted_engine.http_connection import HttpConnection
 from penstock.testing.scripted_engine.script import Script
 
 _FOREVER_SECONDS = 86_400.0
@@ -21,10 +21,10 @@ class AnswerEndedError(Exception):
     """The script ended the answer early; nothing more is to be written."""
 
 
-class Delivery:
+class AnswerDelivery:
     """Writes one answer on one connection, as the script says."""
 
-    def __init__(self, connection: Connection, script: Script, fault: bytes | None) -> None:
+    def __init__(self, connection: HttpConnection, script: Script, fault: bytes | None) -> None:
         self._connection = connection
         self._script = script
         # What a stream says when the engine fails; None: it breaks off.

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.testing.scripted_engine.scripted_answers import Answer
+from penstock.testing.scripted_engine.scripted_answers import ScriptedAnswer
 
 
 class AnswerHead(msgspec.Struct, frozen=True):
@@ -19,11 +19,11 @@ class AnswerHead(msgspec.Struct, frozen=True):
 class AnswerShape(Protocol):
     """One answer's bytes. `events` comes before `ending`; `whole` stands alone."""
 
-    def events(self, answers: list[Answer]) -> Iterator[tuple[int, bytes]]:
+    def events(self, answers: list[ScriptedAnswer]) -> Iterator[tuple[int, bytes]]:
         """Each event but the one that ends the stream, and the tokens made up to it."""
 
     def ending(self) -> bytes:
         """What tells the client that the stream is complete."""
 
-    def whole(self, answers: list[Answer]) -> bytes:
+    def whole(self, answers: list[ScriptedAnswer]) -> bytes:
         """The body of an answer that is not streamed."""

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from penstock.testing.scripted_engine.scripted_answers import Answer
+from penstock.testing.scripted_engine.scripted_answers import ScriptedAnswer
 
 
-class Usage(msgspec.Struct, frozen=True):
+class AnswerUsage(msgspec.Struct, frozen=True):
     """What one answer used; `overrides` are a script's lies, laid over every usage sent."""
 
     prompt_tokens: int
@@ -34,7 +34,7 @@ class Usage(msgspec.Struct, frozen=True):
             rest["completion_tokens_details"] = None
         return self._field(completion_tokens, rest)
 
-    def of_response(self, answer: Answer) -> dict[str, object]:
+    def of_response(self, answer: ScriptedAnswer) -> dict[str, object]:
         """`usage` of `/v1/responses`: cached tokens are among the input tokens."""
         output = answer.completion_tokens
         return {
@@ -60,7 +60,7 @@ class Usage(msgspec.Struct, frozen=True):
         """`usage` as a stream of `/v1/messages` begins: the whole prompt, whatever was cached."""
         return {"input_tokens": self.prompt_tokens, "output_tokens": 0}
 
-    def of_message(self, answer: Answer) -> dict[str, object]:
+    def of_message(self, answer: ScriptedAnswer) -> dict[str, object]:
         """`usage` of `/v1/messages`: the input tokens that the cache had no part in."""
         fresh = self.prompt_tokens - self.cached_tokens - self.created_tokens
         return {

@@ -23,7 +23,7 @@ _CHOICES_MAX = 128
 _TOKEN_IDS = 10_000
 
 
-class StreamOptions(msgspec.Struct, frozen=True):
+class ScriptedStreamOptions(msgspec.Struct, frozen=True):
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
 
@@ -35,7 +35,7 @@ class ChatBody(msgspec.Struct, frozen=True):
     messages: list[dict[str, Any]] | None = None
     prompt: Texts | None = None
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
+    stream_options: ScriptedStreamOptions | None = None
     n: int | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
@@ -116,7 +116,7 @@ def _checked(
         check_limit(limit_name, value, served)
     if body.n is not None and not 1 <= body.n <= _CHOICES_MAX:
         raise RequestRefusedError(400, f"n must be between 1 and {_CHOICES_MAX}.", "n")
-    options = body.stream_options or StreamOptions()
+    options = body.stream_options or ScriptedStreamOptions()
     if body.stream_options is not None and not body.stream:
         raise RequestRefusedError(
             400,

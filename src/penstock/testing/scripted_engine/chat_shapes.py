@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 
 from penstock.testing.scripted_engine.answer_shape import AnswerHead
-from penstock.testing.scripted_engine.answer_usage import Usage
+from penstock.testing.scripted_engine.answer_usage import AnswerUsage
 from penstock.testing.scripted_engine.engine_request import EngineRequest
-from penstock.testing.scripted_engine.scripted_answers import Answer
+from penstock.testing.scripted_engine.scripted_answers import ScriptedAnswer
 from penstock.testing.scripted_engine.token_stream import TokenStream
 from penstock.testing.scripted_engine.vllm_shapes import (
     DONE,
@@ -21,14 +21,18 @@ class ChatShape:
     is_chat = True
 
     def __init__(
-        self, request: EngineRequest, head: AnswerHead, usage: Usage, new_id: Callable[[], str]
+        self,
+        request: EngineRequest,
+        head: AnswerHead,
+        usage: AnswerUsage,
+        new_id: Callable[[], str],
     ) -> None:
         self._request = request
         self._head = head
         self._usage = usage
         self._new_id = new_id
 
-    def events(self, answers: list[Answer]) -> Iterator[tuple[int, bytes]]:
+    def events(self, answers: list[ScriptedAnswer]) -> Iterator[tuple[int, bytes]]:
         head, usage = self._head, self._usage
         chunks = ChunkWriter(head.id, head.created, head.model, is_chat=self.is_chat)
         stream = TokenStream(self._request, chunks, usage, is_chat=self.is_chat)
@@ -41,7 +45,7 @@ class ChatShape:
     def ending(self) -> bytes:
         return DONE
 
-    def whole(self, answers: list[Answer]) -> bytes:
+    def whole(self, answers: list[ScriptedAnswer]) -> bytes:
         head, is_chat = self._head, self.is_chat
         call_ids = self._call_ids(answers)
         choices = b",".join(
@@ -54,7 +58,7 @@ class ChatShape:
             usage = b""
         return whole_answer(head.id, head.created, head.model, choices, usage, is_chat=is_chat)
 
-    def _call_ids(self, answers: list[Answer]) -> list[list[str]]:
+    def _call_ids(self, answers: list[ScriptedAnswer]) -> list[list[str]]:
         return [
             [f"chatcmpl-tool-{self._new_id()}" for _ in answer.tool_calls] for answer in answers
         ]

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from penstock.testing.scripted_engine.answer_shape import AnswerHead
-from penstock.testing.scripted_engine.answer_usage import Usage
+from penstock.testing.scripted_engine.answer_usage import AnswerUsage
 from penstock.testing.scripted_engine.engine_request import EngineRequest
-from penstock.testing.scripted_engine.scripted_answers import Answer
+from penstock.testing.scripted_engine.scripted_answers import ScriptedAnswer
 
 DIMENSIONS = 16
 
@@ -21,19 +21,23 @@ class EmbeddingsShape:
     """One answer; embeddings are never streamed."""
 
     def __init__(
-        self, request: EngineRequest, head: AnswerHead, usage: Usage, new_id: Callable[[], str]
+        self,
+        request: EngineRequest,
+        head: AnswerHead,
+        usage: AnswerUsage,
+        new_id: Callable[[], str],
     ) -> None:
         self._request = request
         self._head = head
         self._usage = usage
 
-    def events(self, answers: list[Answer]) -> Iterator[tuple[int, bytes]]:
+    def events(self, answers: list[ScriptedAnswer]) -> Iterator[tuple[int, bytes]]:
         yield from ()
 
     def ending(self) -> bytes:
         return b""
 
-    def whole(self, answers: list[Answer]) -> bytes:
+    def whole(self, answers: list[ScriptedAnswer]) -> bytes:
         head = self._head
         is_base64 = self._request.echo["encoding_format"] == "base64"
         data = []

@@ -6,7 +6,7 @@ from typing import Final, Literal
 import msgspec
 
 from penstock.testing.scripted_engine.answer_shape import AnswerHead, AnswerShape
-from penstock.testing.scripted_engine.answer_usage import Usage
+from penstock.testing.scripted_engine.answer_usage import AnswerUsage
 from penstock.testing.scripted_engine.chat_request import read_chat, read_completion
 from penstock.testing.scripted_engine.chat_shapes import ChatShape, CompletionShape
 from penstock.testing.scripted_engine.embeddings_request import read_embeddings
@@ -23,7 +23,7 @@ from penstock.testing.scripted_engine.responses_request import read_responses
 from penstock.testing.scripted_engine.responses_shapes import ResponsesShape
 from penstock.testing.scripted_engine.vllm_shapes import DONE, anthropic_error, error_body
 
-_Shape = Callable[[EngineRequest, AnswerHead, Usage, Callable[[], str]], AnswerShape]
+_Shape = Callable[[EngineRequest, AnswerHead, AnswerUsage, Callable[[], str]], AnswerShape]
 
 
 class EngineApi(msgspec.Struct, frozen=True):

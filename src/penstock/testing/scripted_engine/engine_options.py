@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 
-class Options(msgspec.Struct, frozen=True):
+class EngineOptions(msgspec.Struct, frozen=True):
     """How one scripted engine is set up."""
 
     port: int
@@ -25,7 +25,7 @@ class Options(msgspec.Struct, frozen=True):
     follow_stdin: bool
 
 
-def read_options(arguments: Sequence[str] | None = None) -> Options:
+def read_options(arguments: Sequence[str] | None = None) -> EngineOptions:
     parser = argparse.ArgumentParser(
         prog="python -m penstock.testing.scripted_engine",
         description="An engine that speaks like vLLM and misbehaves as a script says.",
@@ -49,4 +49,4 @@ def read_options(arguments: Sequence[str] | None = None) -> Options:
     parser.add_argument(
         "--follow-stdin", action="store_true", help="end at once when stdin is closed"
     )
-    return msgspec.convert(vars(parser.parse_args(arguments)), Options)
+    return msgspec.convert(vars(parser.parse_args(arguments)), EngineOptions)

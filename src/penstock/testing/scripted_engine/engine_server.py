@@ -18,8 +18,8 @@ import uvloop
 from penstock.clock import Clock, SystemClock
 from penstock.testing.scripted_engine.engine_apis import APIS
 from penstock.testing.scripted_engine.engine_metrics import metrics_page
-from penstock.testing.scripted_engine.engine_options import Options, read_options
-from penstock.testing.scripted_engine.http_connection import Connection, HttpRequest
+from penstock.testing.scripted_engine.engine_options import EngineOptions, read_options
+from penstock.testing.scripted_engine.http_connection import HttpConnection, HttpRequest
 from penstock.testing.scripted_engine.inference import Inference
 from penstock.testing.scripted_engine.response_head import ResponseHead
 from penstock.testing.scripted_engine.script import ScriptError, read_control
@@ -27,16 +27,16 @@ from penstock.testing.scripted_engine.script import ScriptError, read_control
 _BACKLOG = 4096
 
 
-class Engine:
+class EngineServer:
     """The engine's pages; inference itself is in `Inference`."""
 
-    def __init__(self, options: Options, clock: Clock) -> None:
+    def __init__(self, options: EngineOptions, clock: Clock) -> None:
         self._options = options
         self._clock = clock
         self._heads = ResponseHead(clock)
         self._inference = Inference(options, clock, self._heads)
 
-    async def serve(self, request: HttpRequest, connection: Connection) -> None:
+    async def serve(self, request: HttpRequest, connection: HttpConnection) -> None:
         """Answer one request."""
         path = request.path.partition("?")[0]
         api = APIS.get(path)
@@ -52,7 +52,7 @@ class Engine:
         else:
             self._page(path, connection)
 
-    async def _health(self, connection: Connection) -> None:
+    async def _health(self, connection: HttpConnection) -> None:
         self._inference.log.probes += 1
         control = self._inference.control
         if control.health_delay:
@@ -60,7 +60,7 @@ class Engine:
         status = 200 if control.healthy else 503
         connection.write(self._heads.plain(status, 0, None))
 
-    def _control(self, request: HttpRequest, connection: Connection) -> None:
+    def _control(self, request: HttpRequest, connection: HttpConnection) -> None:
         try:
             self._inference.set_control(*read_control(request.body))
         except ScriptError as error:
@@ -68,7 +68,7 @@ class Engine:
             return
         self._send(connection, 200, b"{}")
 
-    def _page(self, path: str, connection: Connection) -> None:
+    def _page(self, path: str, connection: HttpConnection) -> None:
         if path == "/v1/models":
             self._send(connection, 200, self._models())
         elif path == "/version":
@@ -100,11 +100,11 @@ class Engine:
         state = {"running": slots.running, "waiting": slots.waiting}
         return msgspec.json.encode({**state, **self._inference.log.shown()})
 
-    def _send(self, connection: Connection, status: int, body: bytes) -> None:
+    def _send(self, connection: HttpConnection, status: int, body: bytes) -> None:
         connection.write(self._heads.json(status, len(body)) + body)
 
 
-async def run(options: Options) -> None:
+async def run(options: EngineOptions) -> None:
     """Serve until SIGTERM or SIGINT, then let what runs end."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -113,11 +113,11 @@ async def run(options: Options) -> None:
     if options.follow_stdin:
         # A parent that was killed cannot end its children; the end of its pipe does.
         loop.add_reader(sys.stdin, os._exit, 1)
-    engine = Engine(options, SystemClock())
-    opened: set[Connection] = set()
+    engine = EngineServer(options, SystemClock())
+    opened: set[HttpConnection] = set()
     async with asyncio.TaskGroup() as group:
         server = await loop.create_server(
-            lambda: Connection(engine.serve, group, opened),
+            lambda: HttpConnection(engine.serve, group, opened),
             options.host,
             options.port,
             backlog=_BACKLOG,
@@ -130,7 +130,7 @@ async def run(options: Options) -> None:
         await _drain(opened, options.drain_seconds)
 
 
-async def _drain(opened: set[Connection], seconds: float) -> None:
+async def _drain(opened: set[HttpConnection], seconds: float) -> None:
     deadline = asyncio.get_running_loop().time() + seconds
     while opened and asyncio.get_running_loop().time() < deadline:
         for connection in list(opened):

@@ -29,14 +29,14 @@ class HttpRequest(msgspec.Struct, frozen=True):
     keep_alive: bool
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """Parses requests and runs `serve` for each, one after the other."""
 
     def __init__(
         self,
-        serve: Callable[[HttpRequest, "Connection"], Awaitable[None]],
+        serve: Callable[[HttpRequest, "HttpConnection"], Awaitable[None]],
         group: asyncio.TaskGroup,
-        opened: set["Connection"],
+        opened: set["HttpConnection"],
     ) -> None:
         self._serve = serve
         self._group = group

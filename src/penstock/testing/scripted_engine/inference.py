@@ -6,28 +6,28 @@ from typing import Any
 from penstock.clock import Clock, new_id
 from penstock.testing.scripted_engine.answer_delivery import (
     GARBAGE_JSON,
+    AnswerDelivery,
     AnswerEndedError,
-    Delivery,
 )
 from penstock.testing.scripted_engine.answer_shape import AnswerHead, AnswerShape
-from penstock.testing.scripted_engine.answer_usage import Usage
+from penstock.testing.scripted_engine.answer_usage import AnswerUsage
 from penstock.testing.scripted_engine.engine_apis import EngineApi
 from penstock.testing.scripted_engine.engine_log import EngineLog, Entry
-from penstock.testing.scripted_engine.engine_options import Options
+from penstock.testing.scripted_engine.engine_options import EngineOptions
 from penstock.testing.scripted_engine.engine_request import (
     EngineRequest,
     RequestRefusedError,
     Served,
 )
-from penstock.testing.scripted_engine.http_connection import Connection, HttpRequest
+from penstock.testing.scripted_engine.http_connection import HttpConnection, HttpRequest
 from penstock.testing.scripted_engine.prefix_blocks import (
     TOKENS_PER_BLOCK,
     PrefixBlocks,
     count_tokens,
 )
 from penstock.testing.scripted_engine.response_head import ResponseHead
-from penstock.testing.scripted_engine.script import Control, Script, ScriptError, read_script
-from penstock.testing.scripted_engine.scripted_answers import Answer, compose
+from penstock.testing.scripted_engine.script import EngineControl, Script, ScriptError, read_script
+from penstock.testing.scripted_engine.scripted_answers import ScriptedAnswer, compose
 from penstock.testing.scripted_engine.slots import QueueFullError, Slots
 
 _LOAD_HEADER = "endpoint-load-metrics-format"
@@ -37,7 +37,7 @@ _PRIORITY_HEADER = "x-vllm-priority"
 class Inference:
     """Runs requests in slots and keeps what they leave behind: the log and the prefix cache."""
 
-    def __init__(self, options: Options, clock: Clock, heads: ResponseHead) -> None:
+    def __init__(self, options: EngineOptions, clock: Clock, heads: ResponseHead) -> None:
         self._options = options
         self._clock = clock
         self._served = Served(options.model, options.max_model_len)
@@ -46,13 +46,13 @@ class Inference:
         self.slots = Slots(options.slots, options.queue_limit)
         self.blocks = PrefixBlocks(options.kv_blocks)
         self.tokens_held = 0
-        self.control = Control()
+        self.control = EngineControl()
         # Prompts are read one after the other: they share the engine's arithmetic.
         self._reading = asyncio.Lock()
         self._defaults: dict[str, Any] = {}
         self._defaults_left: int | None = None
 
-    def set_control(self, control: Control, defaults: dict[str, Any]) -> None:
+    def set_control(self, control: EngineControl, defaults: dict[str, Any]) -> None:
         """What every later request does, or the next `times` of them."""
         self.control = control
         self._defaults = defaults
@@ -63,7 +63,7 @@ class Inference:
         """The share of the cache that running requests hold."""
         return min(self.tokens_held / (self.blocks.capacity * TOKENS_PER_BLOCK), 1.0)
 
-    async def run(self, http: HttpRequest, connection: Connection, api: EngineApi) -> None:
+    async def run(self, http: HttpRequest, connection: HttpConnection, api: EngineApi) -> None:
         asked_id = http.headers.get("x-request-id") if api.heeds_request_id else None
         request_id = api.id_prefix + (asked_id or _hex_id())
         entry = Entry(id=request_id, headers=http.headers, body=http.body)
@@ -82,11 +82,11 @@ class Inference:
             self.log.close(entry, outcome)
 
     async def _answer(
-        self, http: HttpRequest, connection: Connection, entry: Entry, api: EngineApi
+        self, http: HttpRequest, connection: HttpConnection, entry: Entry, api: EngineApi
     ) -> None:
         request = api.read(http.body, self._served)
         script = self._script_for(request)
-        delivery = Delivery(connection, script, api.fault)
+        delivery = AnswerDelivery(connection, script, api.fault)
         await delivery.before_head()
         self._refuse(script)
         if script.garbage_json:
@@ -134,7 +134,7 @@ class Inference:
         self,
         request: EngineRequest,
         script: Script,
-        delivery: Delivery,
+        delivery: AnswerDelivery,
         entry: Entry,
         api: EngineApi,
     ) -> None:
@@ -168,7 +168,7 @@ class Inference:
         head = AnswerHead(request.id or entry.id, int(self._clock.now()), self._options.model)
         return api.shape(request, head, await self._read_prompt(request, script), _hex_id)
 
-    async def _read_prompt(self, request: EngineRequest, script: Script) -> Usage:
+    async def _read_prompt(self, request: EngineRequest, script: Script) -> AnswerUsage:
         """What was cached; whatever was not takes its time."""
         rate = self._options.prefill_rate
         if not rate:
@@ -178,14 +178,14 @@ class Inference:
             await asyncio.sleep((usage.prompt_tokens - usage.cached_tokens) / rate)
         return usage
 
-    def _usage(self, request: EngineRequest, script: Script) -> Usage:
+    def _usage(self, request: EngineRequest, script: Script) -> AnswerUsage:
         cached = created = 0
         for prompt in request.prompts:
             held = self.blocks.admit(prompt, request.cache_salt)
             full = count_tokens(prompt) // TOKENS_PER_BLOCK * TOKENS_PER_BLOCK
             cached += held
             created += max(full - held, 0)
-        return Usage(
+        return AnswerUsage(
             prompt_tokens=request.prompt_tokens,
             cached_tokens=cached,
             created_tokens=created,
@@ -193,7 +193,7 @@ class Inference:
             is_told=not script.no_usage,
         )
 
-    def _remember(self, request: EngineRequest, answers: list[Answer]) -> None:
+    def _remember(self, request: EngineRequest, answers: list[ScriptedAnswer]) -> None:
         for index, answer in enumerate(answers[:: request.n or 1]):
             text = "".join(answer.pieces).encode()
             self.blocks.extend(request.prompts[index] + text, request.cache_salt)
@@ -204,7 +204,7 @@ class Inference:
         return f'JSON {{"named_metrics": {{{metrics}}}}}'
 
 
-def _composed(request: EngineRequest, script: Script) -> list[Answer]:
+def _composed(request: EngineRequest, script: Script) -> list[ScriptedAnswer]:
     choices = len(request.prompts) * request.n
     return [compose(request, script, index) for index in range(choices)]
 

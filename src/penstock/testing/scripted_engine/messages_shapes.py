@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from penstock.testing.scripted_engine.answer_shape import AnswerHead
-from penstock.testing.scripted_engine.answer_usage import Usage
+from penstock.testing.scripted_engine.answer_usage import AnswerUsage
 from penstock.testing.scripted_engine.engine_request import EngineRequest
-from penstock.testing.scripted_engine.scripted_answers import Answer
+from penstock.testing.scripted_engine.scripted_answers import ScriptedAnswer
 
 _json = msgspec.json.encode
 
@@ -30,13 +30,17 @@ class MessagesShape:
     """One answer."""
 
     def __init__(
-        self, request: EngineRequest, head: AnswerHead, usage: Usage, new_id: Callable[[], str]
+        self,
+        request: EngineRequest,
+        head: AnswerHead,
+        usage: AnswerUsage,
+        new_id: Callable[[], str],
     ) -> None:
         self._head = head
         self._usage = usage
         self._new_id = new_id
 
-    def events(self, answers: list[Answer]) -> Iterator[tuple[int, bytes]]:
+    def events(self, answers: list[ScriptedAnswer]) -> Iterator[tuple[int, bytes]]:
         answer, head = answers[0], self._head
         message: dict[str, Any] = {
             "id": head.id,
@@ -67,7 +71,7 @@ class MessagesShape:
     def ending(self) -> bytes:
         return _event("message_stop")
 
-    def whole(self, answers: list[Answer]) -> bytes:
+    def whole(self, answers: list[ScriptedAnswer]) -> bytes:
         answer, head = answers[0], self._head
         content = [block.whole for block in self._blocks(answer)]
         reason, word = _stop_reason(answer)
@@ -85,7 +89,7 @@ class MessagesShape:
             body["usage"] = self._usage.of_message(answer)
         return _json(body)
 
-    def _blocks(self, answer: Answer) -> Iterator[_Block]:
+    def _blocks(self, answer: ScriptedAnswer) -> Iterator[_Block]:
         if answer.reasoning:
             signature = self._new_id() * 2
             deltas = [{"type": "thinking_delta", "thinking": piece} for piece in answer.reasoning]
@@ -112,7 +116,7 @@ class MessagesShape:
             yield _Block(start, deltas, whole, is_call=True)
 
 
-def _stop_reason(answer: Answer) -> tuple[str, str | None]:
+def _stop_reason(answer: ScriptedAnswer) -> tuple[str, str | None]:
     if answer.finish_reason == "length":
         return "max_tokens", None
     if answer.tool_calls:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from penstock.testing.scripted_engine.engine_request import EngineRequest
-from penstock.testing.scripted_engine.scripted_answers import Answer, ToolCall
+from penstock.testing.scripted_engine.scripted_answers import ScriptedAnswer, ScriptedToolCall
 
 _NAMESPACED = "__"
 _PIECE_CHARACTERS = 4
@@ -67,7 +67,9 @@ class Item(msgspec.Struct, frozen=True):
         return {**start, "logprobs": None if is_done else []}
 
 
-def items_of(answer: Answer, request: EngineRequest, new_id: Callable[[], str]) -> Iterator[Item]:
+def items_of(
+    answer: ScriptedAnswer, request: EngineRequest, new_id: Callable[[], str]
+) -> Iterator[Item]:
     """In vLLM's order. An answer without a word has none."""
     if answer.reasoning:
         yield Item("reasoning", f"rs_{new_id()}", answer.reasoning)
@@ -78,7 +80,7 @@ def items_of(answer: Answer, request: EngineRequest, new_id: Callable[[], str]) 
         yield _call_item(call, tools, new_id)
 
 
-def _call_item(call: ToolCall, tools: dict[Any, Any], new_id: Callable[[], str]) -> Item:
+def _call_item(call: ScriptedToolCall, tools: dict[Any, Any], new_id: Callable[[], str]) -> Item:
     call_id = f"chatcmpl-tool-{new_id()}"
     if tools.get(call.name, {}).get("type") == "custom":
         text = msgspec.json.decode("".join(call.pieces)).get("input", "")

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from penstock.testing.scripted_engine.answer_shape import AnswerHead
-from penstock.testing.scripted_engine.answer_usage import Usage
+from penstock.testing.scripted_engine.answer_usage import AnswerUsage
 from penstock.testing.scripted_engine.engine_request import EngineRequest
 from penstock.testing.scripted_engine.responses_items import Item, items_of
-from penstock.testing.scripted_engine.scripted_answers import Answer
+from penstock.testing.scripted_engine.scripted_answers import ScriptedAnswer
 
 _json = msgspec.json.encode
 # Of each kind of item: what its deltas are called, and what its whole text is.
@@ -29,7 +29,11 @@ class ResponsesShape:
     """One answer. Its events are numbered from 0."""
 
     def __init__(
-        self, request: EngineRequest, head: AnswerHead, usage: Usage, new_id: Callable[[], str]
+        self,
+        request: EngineRequest,
+        head: AnswerHead,
+        usage: AnswerUsage,
+        new_id: Callable[[], str],
     ) -> None:
         self._request = request
         self._head = head
@@ -38,7 +42,7 @@ class ResponsesShape:
         self._number = 0
         self._done: dict[str, Any] = {}
 
-    def events(self, answers: list[Answer]) -> Iterator[tuple[int, bytes]]:
+    def events(self, answers: list[ScriptedAnswer]) -> Iterator[tuple[int, bytes]]:
         answer = answers[0]
         begun = self._response("in_progress", [], None)
         yield 0, self._event("response.created", {"response": begun})
@@ -54,7 +58,7 @@ class ResponsesShape:
     def ending(self) -> bytes:
         return self._event("response.completed", {"response": self._done})
 
-    def whole(self, answers: list[Answer]) -> bytes:
+    def whole(self, answers: list[ScriptedAnswer]) -> bytes:
         items = items_of(answers[0], self._request, self._new_id)
         return _json(self._ended(answers[0], [item.closed(is_whole=True) for item in items]))
 
@@ -91,7 +95,7 @@ class ResponsesShape:
         data = _json({**dict(sorted(told.items())), **(last or {})})
         return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
 
-    def _ended(self, answer: Answer, output: list[dict[str, Any]]) -> dict[str, Any]:
+    def _ended(self, answer: ScriptedAnswer, output: list[dict[str, Any]]) -> dict[str, Any]:
         # vLLM says `response.completed` of an answer that was cut at its limit too.
         status = "incomplete" if answer.finish_reason == "length" else "completed"
         usage = self._usage.of_response(answer) if self._usage.is_told else None

@@ -58,7 +58,7 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.glue or self.split is not None or self.split_at is not None
 
 
-class Control(msgspec.Struct, frozen=True):
+class EngineControl(msgspec.Struct, frozen=True):
     """What `POST /control` sets, beside a script: it replaces all that an earlier one had set."""
 
     healthy: bool = True
@@ -67,20 +67,20 @@ class Control(msgspec.Struct, frozen=True):
     times: int | None = None
 
 
-_CONTROL_KEYS = frozenset(Control.__struct_fields__)
+_CONTROL_KEYS = frozenset(EngineControl.__struct_fields__)
 
 
 class ScriptError(ValueError):
     """The directive is not one that the engine knows."""
 
 
-def read_control(body: bytes) -> tuple[Control, dict[str, Any]]:
+def read_control(body: bytes) -> tuple[EngineControl, dict[str, Any]]:
     """The control settings, and the default script as keys that a request may override."""
     try:
         keys = msgspec.json.decode(body or b"{}", type=dict[str, Any])
         script_keys = {name: value for name, value in keys.items() if name not in _CONTROL_KEYS}
         msgspec.convert(script_keys, Script)
-        return msgspec.convert(keys, Control), script_keys
+        return msgspec.convert(keys, EngineControl), script_keys
     except msgspec.MsgspecError as error:
         raise ScriptError(str(error)) from error
 

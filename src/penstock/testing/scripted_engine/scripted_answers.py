@@ -27,20 +27,20 @@ _json_object = json.JSONDecoder()
 _PIECE_CHARACTERS = 4
 
 
-class ToolCall(msgspec.Struct, frozen=True):
+class ScriptedToolCall(msgspec.Struct, frozen=True):
     """One call of a tool, its arguments cut as they are streamed."""
 
     name: str
     pieces: list[str]
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ScriptedAnswer(msgspec.Struct, frozen=True):
     """One choice. Each piece is a token; an answer that ends by itself has one more, unseen."""
 
     pieces: list[str]
     finish_reason: str
     reasoning: list[str] = []
-    tool_calls: list[ToolCall] = []
+    tool_calls: list[ScriptedToolCall] = []
     stop_reason: str | None = None
     # True if the last piece says the finish reason too, as it does at a limit or a stop word.
     ends_with_piece: bool = False
@@ -52,23 +52,23 @@ class Answer(msgspec.Struct, frozen=True):
         return len(self.reasoning) + len(self.pieces) + calls + own_end
 
 
-def compose(request: EngineRequest, script: Script, index: int) -> Answer:
+def compose(request: EngineRequest, script: Script, index: int) -> ScriptedAnswer:
     """The answer for choice `index`."""
     called = _called_tools(request)
     if called:
-        calls = [ToolCall(name=name, pieces=_cut(arguments)) for name, arguments in called]
+        calls = [ScriptedToolCall(name=name, pieces=_cut(arguments)) for name, arguments in called]
         reason = "stop" if isinstance(request.tool_choice, dict) else "tool_calls"
-        return Answer(pieces=[], finish_reason=reason, tool_calls=calls)
+        return ScriptedAnswer(pieces=[], finish_reason=reason, tool_calls=calls)
     reasoning = _PIECES.findall(script.reasoning) if script.reasoning else []
     pieces = _pieces(request, script, index)
     answer = _stopped(pieces, request.stop)
     if answer is None:
-        answer = Answer(pieces=pieces, finish_reason="stop")
+        answer = ScriptedAnswer(pieces=pieces, finish_reason="stop")
     answer = msgspec.structs.replace(answer, reasoning=reasoning)
     limit = request.token_limit
     if limit is not None and answer.completion_tokens > limit:
         kept = reasoning[:limit]
-        return Answer(
+        return ScriptedAnswer(
             pieces=answer.pieces[: limit - len(kept)],
             reasoning=kept,
             finish_reason="length",
@@ -182,7 +182,7 @@ def _words(seed: int, count: int) -> list[str]:
     return words
 
 
-def _stopped(pieces: list[str], stops: list[str]) -> Answer | None:
+def _stopped(pieces: list[str], stops: list[str]) -> ScriptedAnswer | None:
     """The answer up to the first stop word in it, or None if there is none."""
     if not stops:
         return None
@@ -197,7 +197,7 @@ def _stopped(pieces: list[str], stops: list[str]) -> Answer | None:
         length += len(piece)
         if length >= end + len(stop):
             break
-    return Answer(pieces=kept, finish_reason="stop", stop_reason=stop, ends_with_piece=True)
+    return ScriptedAnswer(pieces=kept, finish_reason="stop", stop_reason=stop, ends_with_piece=True)
 
 
 def _cut(text: str) -> list[str]:

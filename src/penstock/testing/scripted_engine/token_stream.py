@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from penstock.testing.scripted_engine.answer_usage import Usage
+from penstock.testing.scripted_engine.answer_usage import AnswerUsage
 from penstock.testing.scripted_engine.engine_request import EngineRequest
 from penstock.testing.scripted_engine.prefix_blocks import count_tokens
-from penstock.testing.scripted_engine.scripted_answers import Answer
+from penstock.testing.scripted_engine.scripted_answers import ScriptedAnswer
 from penstock.testing.scripted_engine.vllm_shapes import ChunkWriter
 
 
@@ -14,7 +14,7 @@ class TokenStream:
     """What one streamed answer sends. `include_usage` and `continuous` are what the client gets."""
 
     def __init__(
-        self, request: EngineRequest, chunks: ChunkWriter, usage: Usage, *, is_chat: bool
+        self, request: EngineRequest, chunks: ChunkWriter, usage: AnswerUsage, *, is_chat: bool
     ) -> None:
         self._request = request
         self._chunks = chunks
@@ -23,7 +23,7 @@ class TokenStream:
         self._include = request.include_usage and usage.is_told
         self._continuous = request.continuous_usage and usage.is_told
 
-    def events(self, answers: list[Answer], call_ids: list[list[str]]) -> Iterator[bytes]:
+    def events(self, answers: list[ScriptedAnswer], call_ids: list[list[str]]) -> Iterator[bytes]:
         """Each SSE event but [DONE]. Choices take turns, a token each."""
         if self._is_chat:
             for index in range(len(answers)):
@@ -38,7 +38,7 @@ class TokenStream:
             final = self._usage.final(total, is_stream=True, is_chat=self._is_chat)
             yield self._chunks.usage(final)
 
-    def _choice(self, index: int, answer: Answer, call_ids: list[str]) -> Iterator[bytes]:
+    def _choice(self, index: int, answer: ScriptedAnswer, call_ids: list[str]) -> Iterator[bytes]:
         count = 0
         for piece in answer.reasoning:
             count += 1

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.testing.scripted_engine.scripted_answers import Answer
+from penstock.testing.scripted_engine.scripted_answers import ScriptedAnswer
 
 FINGERPRINT = "vllm-0.32.0-scripted"
 DONE = b"data: [DONE]\n\n"
@@ -78,7 +78,13 @@ class ChunkWriter:
         return self._head + choice % (index, delta) + usage + b"}\n\n"
 
     def finish(
-        self, index: int, piece: str | None, answer: Answer, usage: bytes, *, is_last_chunk: bool
+        self,
+        index: int,
+        piece: str | None,
+        answer: ScriptedAnswer,
+        usage: bytes,
+        *,
+        is_last_chunk: bool,
     ) -> bytes:
         """The chunk with the finish reason; the fingerprint is on it if no usage chunk follows."""
         reasons = (_json(answer.finish_reason), _json(answer.stop_reason))
@@ -120,7 +126,9 @@ def whole_answer(
     )
 
 
-def whole_choice(index: int, answer: Answer, call_ids: list[str], *, is_chat: bool) -> bytes:
+def whole_choice(
+    index: int, answer: ScriptedAnswer, call_ids: list[str], *, is_chat: bool
+) -> bytes:
     text = "".join(answer.pieces)
     ending = {"finish_reason": answer.finish_reason, "stop_reason": answer.stop_reason}
     if not is_chat:

@@ -10,7 +10,7 @@ class StreamOptions(msgspec.Struct):
     continuous_usage_stats: bool | None = None
 
 
-class Conversation(msgspec.Struct):
+class ConversationId(msgspec.Struct):
     """OpenAI's, of which we read the name."""
 
     id: str = ""

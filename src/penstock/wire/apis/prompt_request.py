@@ -21,12 +21,6 @@ NO_NEEDS: Final = frozenset[Capability]()
 class PromptRequest:
     """The fields that go on, and what the path must know about them."""
 
-    __slots__ = (
-        "cache_key", "choices", "conversation", "fields", "images", "is_stream", "max_tokens",
-        "max_tokens_field", "media", "messages", "needs", "prompt_bytes",
-        "prompts", "rejects_if_busy", "wants_continuous_usage", "wants_usage", "workflow",
-    )  # fmt: skip
-
     def __init__(  # noqa: PLR0913 - the fields of a record
         self,
         *,

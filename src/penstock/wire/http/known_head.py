@@ -31,8 +31,6 @@ _UNUSUAL: Final = frozenset({
 class KnownHead:
     """The last head of a connection that can be recognised; of requests or of answers."""
 
-    __slots__ = ("_fixed", "_misses", "_variable", "body_bytes", "headers")
-
     def __init__(self) -> None:
         # Of the head that `body_at` found: its headers, by names in small letters, and the length.
         self.headers: Headers = []

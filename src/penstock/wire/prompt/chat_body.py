@@ -42,8 +42,6 @@ _encode: Final = msgspec.json.encode
 class Around:
     """What surrounds the messages of a body: the bytes on both sides, and the fields in them."""
 
-    __slots__ = ("after", "before", "fields", "has_only_scalars")
-
     def __init__(self, before: bytes, after: bytes, fields: Fields, has_only_scalars: bool) -> None:
         self.before = before
         self.after = after
@@ -53,8 +51,6 @@ class Around:
 
 class ChatBodyReader:
     """Keeps the surroundings of a few earlier bodies: most bodies repeat one of them."""
-
-    __slots__ = ("kept",)
 
     def __init__(self) -> None:
         # The newest first.

@@ -35,8 +35,6 @@ _text_decoder = msgspec.json.Decoder(str)
 class PromptFamilies:
     """Computes families, and keeps those of prompts that come again and again."""
 
-    __slots__ = ("_by_digest", "_seed")
-
     def __init__(self) -> None:
         self._by_digest: dict[int, str] = {}
         self._seed = secrets.randbits(62)

@@ -15,11 +15,6 @@ class KnownPrompt:
     Its system message, if it has one, is among the known.
     """
 
-    __slots__ = (
-        "array_at", "boundary", "commas", "count", "earlier", "ends_with_answer", "has_system",
-        "image_bytes", "images", "links", "opening", "root", "sizes", "system", "weight",
-    )  # fmt: skip
-
     def __init__(  # noqa: PLR0913 - the fields of a record
         self,
         *,

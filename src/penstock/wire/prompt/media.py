@@ -4,8 +4,6 @@
 class Images:
     """The images in one message, and how many of its bytes they are; and the parts it has."""
 
-    __slots__ = ("bytes", "count", "parts")
-
     def __init__(self, count: int = 0, bytes: int = 0) -> None:
         self.count = count
         self.bytes = bytes
@@ -14,8 +12,6 @@ class Images:
 
 class Media:
     """The images in all messages together, and those of each that has some, by its index."""
-
-    __slots__ = ("by_message", "image_bytes", "images")
 
     def __init__(self) -> None:
         self.images = 0

@@ -38,8 +38,6 @@ _xxh3: Final = xxhash.xxh3_64_intdigest
 class BodyDigests:
     """Keyed digests of a body's first bytes, for any number of them, in one pass over the body."""
 
-    __slots__ = ("_body", "_last", "_last_end", "matched", "wholes")
-
     def __init__(self, body: bytes, seed: int) -> None:
         """Digest the first piece only: it decides whether the rest is worth digesting."""
         self._body = body
@@ -83,8 +81,6 @@ class BodyDigests:
 
 
 class _Remembered:
-    __slots__ = ("boundary", "digest", "follows", "last", "near", "prompt")
-
     def __init__(
         self, prompt: KnownPrompt, digests: BodyDigests, digest: int, follows: int | None
     ) -> None:

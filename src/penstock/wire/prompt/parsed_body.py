@@ -12,11 +12,6 @@ if TYPE_CHECKING:
 class ParsedBody:
     """The body's fields; and `messages`, if they were decoded on the way."""
 
-    __slots__ = (
-        "array_at", "boundary", "commas", "digests", "fields", "has_only_scalars",
-        "has_only_texts", "known", "messages",
-    )  # fmt: skip
-
     def __init__(
         self,
         fields: Fields,

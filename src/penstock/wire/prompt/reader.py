@@ -18,8 +18,6 @@ from penstock.wire.prompt.prompt_suffix import read_suffix
 class PromptReader:
     """One for each worker. Holds all that is kept from one request to the next."""
 
-    __slots__ = ("_bodies", "_families", "_memory")
-
     def __init__(self, memory: PromptMemory | None = None) -> None:
         self._memory = PromptMemory() if memory is None else memory
         self._bodies = ChatBodyReader()

@@ -69,7 +69,7 @@ class UsageQuery(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.labels & _IN_ROWS_ONLY)
 
 
-class Period(msgspec.Struct, frozen=True, kw_only=True):
+class ReportPeriod(msgspec.Struct, frozen=True, kw_only=True):
     """Whole hours: from `since` up to, not including, `until`."""
 
     since: datetime
@@ -118,11 +118,11 @@ def read_session_query(
     )
 
 
-def read_period(since: str | None, until: str | None, now: float) -> Period:
+def read_period(since: str | None, until: str | None, now: float) -> ReportPeriod:
     """A period alone, for an export."""
     said = {"since": since, "until": until}
     begin, end = _period({name: text for name, text in said.items() if text is not None}, now)
-    return Period(since=begin, until=end)
+    return ReportPeriod(since=begin, until=end)
 
 
 def read_parameters(given: Iterable[tuple[str, str]], allowed: Iterable[str]) -> Mapping[str, str]:

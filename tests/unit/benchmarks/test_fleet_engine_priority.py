@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.testing.fleet_simulator.engine_constants import EngineConstants
-from penstock.testing.fleet_simulator.engine_model import SimulatedEngine
-from penstock.testing.fleet_simulator.flex_jobs import JobMix, JobQueue
-from penstock.testing.fleet_simulator.flight import Flight, TraceRequest, depart
+from fleet_simulator.engine_constants import EngineConstants
+from fleet_simulator.engine_model import SimulatedEngine
+from fleet_simulator.flex_jobs import JobMix, JobQueue
+from fleet_simulator.flight import Flight, TraceRequest, depart
 
 CONSTANTS = EngineConstants()
 

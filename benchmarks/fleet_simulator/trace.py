@@ -11,15 +11,15 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.testing.fleet_simulator.block_cache import BLOCK_TOKENS
-from penstock.testing.fleet_simulator.flight import TraceRequest
+from fleet_simulator.block_cache import BLOCK_TOKENS
+from fleet_simulator.flight import TraceRequest
 
 # A block that leads to more different blocks than this is a common head, such as a system prompt.
 _COMMON_CHILDREN_MIN = 20
 _COMMON_CHILDREN_SHARE = 0.002
 
 
-class TraceLine(msgspec.Struct, frozen=True):
+class SimulatedTraceLine(msgspec.Struct, frozen=True):
     """One line of a trace file, as published. The stamp is in milliseconds."""
 
     timestamp: float
@@ -29,11 +29,11 @@ class TraceLine(msgspec.Struct, frozen=True):
 
 
 def read_trace(path: Path) -> list[TraceRequest]:
-    decoder = msgspec.json.Decoder(TraceLine)
+    decoder = msgspec.json.Decoder(SimulatedTraceLine)
     return derive_sessions([decoder.decode(line) for line in path.read_bytes().splitlines()])
 
 
-def derive_sessions(lines: Iterable[TraceLine]) -> list[TraceRequest]:
+def derive_sessions(lines: Iterable[SimulatedTraceLine]) -> list[TraceRequest]:
     """The requests in order of time, each with its session, turn and known prefix."""
     ordered = sorted(lines, key=lambda line: line.timestamp)
     common = common_blocks([line.hash_ids for line in ordered])

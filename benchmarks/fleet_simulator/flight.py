@@ -5,7 +5,7 @@ from random import Random
 
 import msgspec
 
-from penstock.testing.fleet_simulator.block_cache import BLOCK_TOKENS
+from fleet_simulator.block_cache import BLOCK_TOKENS
 
 
 class TraceRequest(msgspec.Struct, frozen=True):

@@ -7,21 +7,21 @@ from random import Random
 
 import msgspec
 
+from fleet_simulator.block_cache import BLOCK_TOKENS
+from fleet_simulator.engine_constants import EngineConstants
+from fleet_simulator.fleet import Fleet
+from fleet_simulator.flight import Flight, TraceRequest, depart
+from fleet_simulator.peer_rules.peer_gateway import AllKnowingGateway, PeerGateway
+from fleet_simulator.peer_rules.rules import CACHE_AWARE, build_rule
+from fleet_simulator.penstock_gateway import PenstockGateway, SimulatedRoster
+from fleet_simulator.simulation import Gateway, Simulation
 from penstock.records.signal import PeerState
-from penstock.routing import Settings
-from penstock.testing.fleet_simulator.block_cache import BLOCK_TOKENS
-from penstock.testing.fleet_simulator.engine_constants import EngineConstants
-from penstock.testing.fleet_simulator.fleet import Fleet
-from penstock.testing.fleet_simulator.flight import Flight, TraceRequest, depart
-from penstock.testing.fleet_simulator.peer_rules.peer_gateway import AllKnowingGateway, PeerGateway
-from penstock.testing.fleet_simulator.peer_rules.rules import CACHE_AWARE, build_rule
-from penstock.testing.fleet_simulator.penstock_gateway import PenstockGateway, SimulatedRoster
-from penstock.testing.fleet_simulator.simulation import Gateway, Simulation
+from penstock.routing import RoutingSettings
 
 PENSTOCK = "penstock"
 
 
-class Knowledge(StrEnum):
+class CellKnowledge(StrEnum):
     """What a gateway knows beside its own requests."""
 
     # A replica's own figures every 250 ms, as peers' gateways have; nothing with one gateway.
@@ -54,13 +54,13 @@ class Cell(msgspec.Struct, frozen=True):
     replicas: int
     speed_up: float
     gateways: int = 1
-    knowledge: Knowledge = Knowledge.OWN
+    knowledge: CellKnowledge = CellKnowledge.OWN
     seed: int = 1
     jitter_seconds: float = 0.0
     exchange_seconds: float = 0.25
     constants: EngineConstants = EngineConstants()
     # Of our own rule.
-    settings: Settings = Settings(block_tokens=BLOCK_TOKENS)
+    settings: RoutingSettings = RoutingSettings(block_tokens=BLOCK_TOKENS)
     is_strict: bool = False
     # What happens to the fleet at half time.
     change: Change = Change.NONE
@@ -70,7 +70,7 @@ def run_cell(
     cell: Cell, requests: Sequence[TraceRequest], random: Random | None = None
 ) -> list[Flight]:
     """The flights in order of arrival, filled in."""
-    random = random or Random(cell.seed)  # noqa: S311 - arrivals to be repeated, no secret
+    random = random or Random(cell.seed)
     flights = depart(
         requests, speed_up=cell.speed_up, jitter_seconds=cell.jitter_seconds, random=random
     )
@@ -102,7 +102,7 @@ def build_ours(
     _meet(gateways, 0.0)
     _hear_engines(cell, simulation, [gateway.hear_keeper for gateway in gateways])
     if cell.gateways > 1:
-        state = PeerState.HEARD if cell.knowledge is Knowledge.SHARED else PeerState.SILENT
+        state = PeerState.HEARD if cell.knowledge is CellKnowledge.SHARED else PeerState.SILENT
         for place, gateway in enumerate(gateways, 1):
             gateway.note_peers(state)
             if state is PeerState.HEARD:
@@ -121,7 +121,7 @@ def _meet(gateways: Sequence[PenstockGateway], now: float) -> None:
 
 def _build_peers(cell: Cell, fleet: Fleet, random: Random) -> Simulation:
     kv_tokens = cell.constants.kv_tokens
-    if cell.knowledge is Knowledge.ALL:
+    if cell.knowledge is CellKnowledge.ALL:
         rule = build_rule(cell.rule, random, kv_tokens)
         return Simulation(fleet, [AllKnowingGateway(rule, fleet)] * cell.gateways)
     gateways = [

@@ -11,17 +11,17 @@ from random import Random
 
 import msgspec
 
-from penstock.puller.settings import Settings
-from penstock.testing.fleet_simulator.cell import Cell, build_ours
-from penstock.testing.fleet_simulator.engine_constants import EngineConstants
-from penstock.testing.fleet_simulator.engine_model import SimulatedEngine
-from penstock.testing.fleet_simulator.figures import Figures, figures_of
-from penstock.testing.fleet_simulator.fleet import Fleet
-from penstock.testing.fleet_simulator.flex_jobs import JobMix, JobQueue
-from penstock.testing.fleet_simulator.flex_keeper import FlexKeeper
-from penstock.testing.fleet_simulator.flight import Flight, TraceRequest, depart
-from penstock.testing.fleet_simulator.penstock_gateway import PenstockGateway, replica_id
-from penstock.testing.fleet_simulator.simulation import Simulation
+from fleet_simulator.cell import Cell, build_ours
+from fleet_simulator.engine_constants import EngineConstants
+from fleet_simulator.engine_model import SimulatedEngine
+from fleet_simulator.figures import Figures, figures_of
+from fleet_simulator.fleet import Fleet
+from fleet_simulator.flex_jobs import JobMix, JobQueue
+from fleet_simulator.flex_keeper import FlexKeeper
+from fleet_simulator.flight import Flight, TraceRequest, depart
+from fleet_simulator.penstock_gateway import PenstockGateway, replica_id
+from fleet_simulator.simulation import Simulation
+from penstock.puller.settings import PullerSettings
 
 # How often gateways tell keepers, and keepers read their engines.
 _TELL_SECONDS = 0.1
@@ -39,7 +39,7 @@ class FlexCell(msgspec.Struct, frozen=True):
     seconds_after: float = 10.0
     has_flex: bool = True
     mix: JobMix = JobMix()
-    settings: Settings = Settings()
+    settings: PullerSettings = PullerSettings()
 
 
 class FlexOutcome(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class FlexOutcome(msgspec.Struct, frozen=True):
 
 def run_flex_cell(flex: FlexCell, requests: Sequence[TraceRequest]) -> FlexOutcome:
     cell = flex.cell
-    random = Random(cell.seed)  # noqa: S311 - arrivals to be repeated, no secret
+    random = Random(cell.seed)
     flights = depart(requests, speed_up=cell.speed_up, jitter_seconds=0.0, random=random)
     until = flex.end + flex.seconds_after
     flights = [flight for flight in flights if flight.arrived <= until]

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from penstock.testing.fleet_simulator.block_cache import BLOCK_TOKENS
-from penstock.testing.fleet_simulator.flight import Flight
+from fleet_simulator.block_cache import BLOCK_TOKENS
+from fleet_simulator.flight import Flight
 
 # A request that never got its first token counts as one that waited an hour.
 _NEVER_SECONDS = 3600.0

@@ -10,9 +10,9 @@ import heapq
 import math
 from collections import deque
 
-from penstock.testing.fleet_simulator.block_cache import BLOCK_TOKENS, BlockCache, blocks_of
-from penstock.testing.fleet_simulator.engine_constants import EngineConstants
-from penstock.testing.fleet_simulator.flight import Flight
+from fleet_simulator.block_cache import BLOCK_TOKENS, BlockCache, blocks_of
+from fleet_simulator.engine_constants import EngineConstants
+from fleet_simulator.flight import Flight
 
 
 class Sequence:

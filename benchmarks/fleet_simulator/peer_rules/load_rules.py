@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from random import Random
 
-from penstock.testing.fleet_simulator.flight import Flight
-from penstock.testing.fleet_simulator.peer_rules.view import ReplicaView
+from fleet_simulator.flight import Flight
+from fleet_simulator.peer_rules.view import ReplicaView
 
 _WORD = 2**64 - 1
 

@@ -2,20 +2,20 @@
 
 from random import Random
 
-from penstock.testing.fleet_simulator.peer_rules.cache_rules import (
+from fleet_simulator.peer_rules.cache_rules import (
     CacheAware,
     Dynamo,
     ExpectedFirstToken,
     LlmD,
     LMetric,
 )
-from penstock.testing.fleet_simulator.peer_rules.load_rules import (
+from fleet_simulator.peer_rules.load_rules import (
     BoundedLoadHash,
     LeastRequests,
     RoundRobin,
     SessionHash,
 )
-from penstock.testing.fleet_simulator.peer_rules.view import Rule
+from fleet_simulator.peer_rules.view import Rule
 
 ROUND_ROBIN = "round robin"
 LEAST_REQUESTS = "least requests"

@@ -3,6 +3,6 @@
 Each follows its project's published rule and defaults; none is used to serve anything.
 """
 
-from penstock.testing.fleet_simulator.peer_rules.rules import PEERS, build_rule
+from fleet_simulator.peer_rules.rules import PEERS, build_rule
 
 __all__ = ["PEERS", "build_rule"]

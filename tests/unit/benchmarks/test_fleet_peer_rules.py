@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from penstock.testing.fleet_simulator.flight import Flight, TraceRequest, depart
-from penstock.testing.fleet_simulator.peer_rules.prefix_memory import PrefixMemory
-from penstock.testing.fleet_simulator.peer_rules.rules import (
+from fleet_simulator.flight import Flight, TraceRequest, depart
+from fleet_simulator.peer_rules.prefix_memory import PrefixMemory
+from fleet_simulator.peer_rules.rules import (
     BOUNDED_LOAD_HASH,
     CACHE_AWARE,
     DYNAMO,
@@ -20,7 +20,7 @@ from penstock.testing.fleet_simulator.peer_rules.rules import (
     SESSION_HASH,
     build_rule,
 )
-from penstock.testing.fleet_simulator.peer_rules.view import ReplicaView, Rule
+from fleet_simulator.peer_rules.view import ReplicaView, Rule
 
 
 def flight(prompt: int = 1000, session: int = 5) -> Flight:

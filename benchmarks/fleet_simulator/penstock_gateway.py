@@ -6,18 +6,18 @@ roster, a keeper's word on the size of the caches, and what other gateways tell.
 
 from collections.abc import Collection, Sequence
 
+from fleet_simulator.block_cache import BLOCK_TOKENS
+from fleet_simulator.fleet import Fleet
+from fleet_simulator.flight import Flight
+from fleet_simulator.peer_rules.load_rules import mix
 from penstock.records.account import AccountId, KeyId
 from penstock.records.model import Family, Model, ModelId, Recipe
 from penstock.records.prompt_chain import PromptChain
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
 from penstock.records.request import InferenceRequest, RequestId
-from penstock.records.signal import Batch, EngineClaim, PeerState, Signal
+from penstock.records.signal import EngineClaim, PeerState, Signal, SignalBatch
 from penstock.records.usage import Usage
-from penstock.routing import Route, Router, Settings
-from penstock.testing.fleet_simulator.block_cache import BLOCK_TOKENS
-from penstock.testing.fleet_simulator.fleet import Fleet
-from penstock.testing.fleet_simulator.flight import Flight
-from penstock.testing.fleet_simulator.peer_rules.load_rules import mix
+from penstock.routing import Route, Router, RoutingSettings
 from penstock.testing.sample_request import sample_request
 
 MODEL = Model(
@@ -72,7 +72,7 @@ class PenstockGateway:
         number: int,
         fleet: Fleet,
         roster: SimulatedRoster,
-        settings: Settings,
+        settings: RoutingSettings,
         *,
         is_strict: bool = False,
     ) -> None:
@@ -141,7 +141,7 @@ class PenstockGateway:
         """What it has under way and has sent, to the others, who have it at once."""
         told = self.router.tell(now)
         self._told += 1
-        batch = Batch(self._told, told.sent)
+        batch = SignalBatch(self._told, told.sent)
         signal = Signal(self._number, self._told, self._host, told.loads, [batch])
         for other in others:
             if other is not self:

@@ -8,11 +8,11 @@ from collections.abc import Collection
 
 import msgspec
 
-from penstock.testing.fleet_simulator.block_cache import BLOCK_TOKENS
-from penstock.testing.fleet_simulator.fleet import Fleet
-from penstock.testing.fleet_simulator.flight import Flight
-from penstock.testing.fleet_simulator.peer_rules.prefix_memory import PrefixMemory
-from penstock.testing.fleet_simulator.peer_rules.view import ReplicaView, Rule
+from fleet_simulator.block_cache import BLOCK_TOKENS
+from fleet_simulator.fleet import Fleet
+from fleet_simulator.flight import Flight
+from fleet_simulator.peer_rules.prefix_memory import PrefixMemory
+from fleet_simulator.peer_rules.view import ReplicaView, Rule
 
 # An average of the uncached prompt tokens of a request: where it starts, how fast it learns.
 _UNCACHED_START = 8000.0

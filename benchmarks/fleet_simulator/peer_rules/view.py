@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from penstock.testing.fleet_simulator.flight import Flight
+from fleet_simulator.flight import Flight
 
 
 class ReplicaView:

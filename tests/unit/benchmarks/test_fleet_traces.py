@@ -5,15 +5,15 @@ from random import Random
 
 import msgspec
 
-from penstock.testing.agent_traffic import AgentTraffic, make_traffic
-from penstock.testing.fleet_simulator.figures import figures_of, moved_flights, percentile
-from penstock.testing.fleet_simulator.flight import TraceRequest, depart
-from penstock.testing.fleet_simulator.trace import TraceLine, derive_sessions, read_trace
+from fleet_simulator.agent_traffic import AgentTraffic, make_traffic
+from fleet_simulator.figures import figures_of, moved_flights, percentile
+from fleet_simulator.flight import TraceRequest, depart
+from fleet_simulator.trace import SimulatedTraceLine, derive_sessions, read_trace
 
 
-def line(at: float, *blocks: int) -> TraceLine:
+def line(at: float, *blocks: int) -> SimulatedTraceLine:
     length = len(blocks) * 512 - 100
-    return TraceLine(timestamp=at, input_length=length, output_length=9, hash_ids=blocks)
+    return SimulatedTraceLine(timestamp=at, input_length=length, output_length=9, hash_ids=blocks)
 
 
 def test_requests_that_extend_a_prefix_are_turns_of_one_session() -> None:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from penstock.testing.fleet_simulator.cell import Cell, Change, run_cell
-from penstock.testing.fleet_simulator.figures import figures_of, moved_sessions
-from penstock.testing.fleet_simulator.flight import TraceRequest
+from fleet_simulator.cell import Cell, Change, run_cell
+from fleet_simulator.figures import figures_of, moved_sessions
+from fleet_simulator.flight import TraceRequest
 
 # The event is at half time; a fifth of the trace before it is compared with a fifth after it.
 _BEFORE = 0.3

@@ -6,16 +6,16 @@ and of its own jobs, whose answers come whole, only when it sent them and when t
 
 from collections.abc import Collection
 
-from penstock.puller.headroom import Headroom, Observation
-from penstock.puller.settings import Settings
+from fleet_simulator.block_cache import BLOCK_TOKENS
+from fleet_simulator.engine_model import SimulatedEngine
+from fleet_simulator.flex_jobs import JobQueue
+from fleet_simulator.flight import Flight
+from fleet_simulator.penstock_gateway import replica_id
+from fleet_simulator.simulation import Simulation
+from penstock.puller.headroom import Headroom, HeadroomObservation
+from penstock.puller.settings import PullerSettings
 from penstock.records.signal import EngineClaim, LoadClaim
-from penstock.routing.peer_loads import Claims
-from penstock.testing.fleet_simulator.block_cache import BLOCK_TOKENS
-from penstock.testing.fleet_simulator.engine_model import SimulatedEngine
-from penstock.testing.fleet_simulator.flex_jobs import JobQueue
-from penstock.testing.fleet_simulator.flight import Flight
-from penstock.testing.fleet_simulator.penstock_gateway import replica_id
-from penstock.testing.fleet_simulator.simulation import Simulation
+from penstock.routing.peer_loads import PeerLoads
 
 _MEAN_RATE = 0.1
 _FIRST_RATE = 15_000.0
@@ -45,14 +45,14 @@ class FlexKeeper:
         replica: int,
         engine: SimulatedEngine,
         queue: JobQueue,
-        settings: Settings,
+        settings: PullerSettings,
     ) -> None:
         self._number = number
         self._replica = replica
         self._engine = engine
         self._queue = queue
         self._headroom = Headroom(settings)
-        self._claims = Claims()
+        self._claims = PeerLoads()
         self._claim = EngineClaim(replica_id(replica), is_healthy=True)
         self._jobs: dict[int, PulledFlight] = {}
         self._mean_tokens = 256.0
@@ -128,11 +128,11 @@ class FlexKeeper:
     def _rate(self) -> float:
         return self._claim.prefill_rate or _FIRST_RATE
 
-    def _observe(self, unbegun: list[PulledFlight], now: float) -> Observation:
+    def _observe(self, unbegun: list[PulledFlight], now: float) -> HeadroomObservation:
         claims = self._claims
         began = max(claims.head_at, claims.progress_at)
         spare = [job for job in unbegun if not job.is_reserved]
-        return Observation(
+        return HeadroomObservation(
             slots=self._engine.constants.sequences_max,
             live=claims.in_flight,
             live_unread_tokens=claims.outstanding,

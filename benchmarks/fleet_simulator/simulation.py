@@ -6,8 +6,8 @@ from functools import partial
 from itertools import count
 from typing import Protocol
 
-from penstock.testing.fleet_simulator.fleet import Fleet
-from penstock.testing.fleet_simulator.flight import Flight
+from fleet_simulator.fleet import Fleet
+from fleet_simulator.flight import Flight
 
 Action = Callable[[float], None]
 

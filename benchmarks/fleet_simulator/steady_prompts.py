@@ -5,8 +5,8 @@ from random import Random
 
 import msgspec
 
-from penstock.testing.fleet_simulator.block_cache import blocks_of
-from penstock.testing.fleet_simulator.flight import TraceRequest
+from fleet_simulator.block_cache import blocks_of
+from fleet_simulator.flight import TraceRequest
 
 
 class SteadyPrompts(msgspec.Struct, frozen=True):
@@ -21,7 +21,7 @@ class SteadyPrompts(msgspec.Struct, frozen=True):
 
 def make_prompts(prompts: SteadyPrompts, seed: int) -> list[TraceRequest]:
     """In order of time, each a session of its own."""
-    random = Random(seed)  # noqa: S311 - traffic to be repeated, no secret
+    random = Random(seed)
     block = count()
     requests: list[TraceRequest] = []
     at = random.expovariate(prompts.requests_per_second)

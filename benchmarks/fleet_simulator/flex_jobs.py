@@ -5,8 +5,8 @@ from random import Random
 
 import msgspec
 
-from penstock.testing.fleet_simulator.block_cache import blocks_of
-from penstock.testing.fleet_simulator.flight import Flight, TraceRequest, depart
+from fleet_simulator.block_cache import blocks_of
+from fleet_simulator.flight import Flight, TraceRequest, depart
 
 # Prompts of jobs share no block with each other or with a trace, whose ids are small.
 _FIRST_BLOCK = 2**40
@@ -29,7 +29,7 @@ class JobQueue:
 
     def __init__(self, mix: JobMix, seed: int) -> None:
         self.mix = mix
-        self._random = Random(seed)  # noqa: S311 - jobs to be repeated, no secret
+        self._random = Random(seed)
         self._returned: deque[Flight] = deque()
         self._made = 0
         self._block = _FIRST_BLOCK

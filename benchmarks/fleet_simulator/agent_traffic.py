@@ -10,8 +10,8 @@ from random import Random
 
 import msgspec
 
-from penstock.testing.fleet_simulator.block_cache import BLOCK_TOKENS
-from penstock.testing.fleet_simulator.flight import TraceRequest
+from fleet_simulator.block_cache import BLOCK_TOKENS
+from fleet_simulator.flight import TraceRequest
 
 # While an answer is made, its session waits; this is only about what a loaded engine takes.
 _SECONDS_PER_OUTPUT_TOKEN = 0.04
@@ -58,7 +58,7 @@ class _Session:
 class _Maker:
     def __init__(self, traffic: AgentTraffic, seed: int) -> None:
         self._traffic = traffic
-        self._random = Random(seed)  # noqa: S311 - traffic to be repeated, no secret
+        self._random = Random(seed)
         self._ids = count()
         self._numbers = count()
         # An application's agents and its sub-agents begin with different instructions.

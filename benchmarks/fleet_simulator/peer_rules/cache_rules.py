@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from random import Random
 
-from penstock.testing.fleet_simulator.block_cache import BLOCK_TOKENS
-from penstock.testing.fleet_simulator.flight import Flight
-from penstock.testing.fleet_simulator.peer_rules.load_rules import LeastRequests
-from penstock.testing.fleet_simulator.peer_rules.view import ReplicaView
+from fleet_simulator.block_cache import BLOCK_TOKENS
+from fleet_simulator.flight import Flight
+from fleet_simulator.peer_rules.load_rules import LeastRequests
+from fleet_simulator.peer_rules.view import ReplicaView
 
 # Ties are broken at random, by less than any difference that means something.
 _TIE = 1e-9

@@ -1,8 +1,8 @@
 """The simulated replicas: their engines, and which of them take new requests."""
 
-from penstock.testing.fleet_simulator.engine_constants import EngineConstants
-from penstock.testing.fleet_simulator.engine_model import SimulatedEngine
-from penstock.testing.fleet_simulator.flight import Flight
+from fleet_simulator.engine_constants import EngineConstants
+from fleet_simulator.engine_model import SimulatedEngine
+from fleet_simulator.flight import Flight
 
 
 class Fleet:
