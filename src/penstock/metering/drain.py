@@ -14,7 +14,9 @@ from typing import Final
 from penstock.errors import StoreUnavailable
 from penstock.metering.journal import (
     Journal,
+    holder_of,
     is_journal,
+    is_newer_journal,
     remove_journal,
     remove_lock,
     take_lock,
@@ -52,6 +54,8 @@ class Drain:
         self._release = release
         self._reader = JournalReader(journal.folder)
         self._pending: list[Row] = []
+        # Journals of later releases that were reported.
+        self._newer: set[str] = set()
         self.rows_written = 0
         self.rows_unwritable = 0
         self.failures = 0
@@ -89,7 +93,7 @@ class Drain:
                 await self.empty()
                 is_done = not self._reader.has_open
                 if is_done:
-                    await self._release(self._journal.folder.name)
+                    await self._release(self._journal.holder)
         except (StoreUnavailable, TimeoutError):
             is_done = False
         self._reader.close()
@@ -104,7 +108,7 @@ class Drain:
 
         Not what is closed meanwhile: under load there is always more, and it makes larger batches.
         """
-        holder = self._journal.folder.name
+        holder = self._journal.holder
         rows_max = self._settings.drain_rows_max
         is_more = True
         while is_more and (rows := self._pending or self._reader.read(rows_max)):
@@ -117,6 +121,7 @@ class Drain:
 
     async def adopt(self) -> None:
         """Drain every journal on this host whose worker is dead, and give back its leases."""
+        self._report_newer()
         for folder in _journals(self._journal.folder.parent):
             if folder == self._journal.folder:
                 continue
@@ -131,6 +136,15 @@ class Drain:
                 fields = {"action": "adoption_failed", "journal": folder.name}
                 logger.exception("journal not adopted", extra=fields)
 
+    def _report_newer(self) -> None:
+        """Log each journal of a later release once. A gateway of that release will adopt it."""
+        places = self._journal.folder.parent.iterdir()
+        newer = {path.name for path in places if is_newer_journal(path)}
+        for name in sorted(newer - self._newer):
+            fields = {"action": "journal_newer", "journal": name}
+            logger.warning("journal of a later release is left alone", extra=fields)
+        self._newer = newer
+
     async def _adopt_one(self, folder: Path) -> None:
         lock = take_lock(folder)
         if lock is None:
@@ -142,7 +156,7 @@ class Drain:
                 return
             reader = JournalReader(folder)
             try:
-                await self._drain_orphan(reader, folder.name)
+                await self._drain_orphan(reader, holder_of(folder))
             finally:
                 reader.close()
             remove_journal(folder)

@@ -23,7 +23,10 @@ SEGMENT: Final = "{:08d}.journal"
 SLOTS: Final = "slots"
 # How much of what is written may stay mapped: a file has 16 MB.
 _MAPPED_BYTES: Final = 2**20
-_HOLDER: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# The format of the journals that this release writes: the suffix of their folders. Format 1 has
+# none. A release before format 2 reads no folder with a suffix, and so leaves these alone.
+FORMAT: Final = 2
+_NAME: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\.([0-9]{1,4}))?")
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +36,8 @@ class Journal:
 
     def __init__(self, folder: Path, holder: str, settings: MeteringSettings) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder / holder
+        self.holder = holder
+        self.folder = folder / f"{holder}.{FORMAT}"
         self._settings = settings
         # The lock comes first: a folder without a held lock is an orphan, and anybody's.
         lock = take_lock(self.folder)
@@ -167,8 +171,24 @@ def take_lock(folder: Path) -> int | None:
 
 
 def is_journal(folder: Path) -> bool:
-    """Whether this is a worker's; whatever else is in the folder is left alone."""
-    return _HOLDER.fullmatch(folder.name) is not None and folder.is_dir()
+    """Whether this is a worker's journal that this release can read."""
+    return 0 < _format_of(folder) <= FORMAT and folder.is_dir()
+
+
+def is_newer_journal(folder: Path) -> bool:
+    """Whether this is a journal of a later release, which must be left to that release."""
+    return _format_of(folder) > FORMAT and folder.is_dir()
+
+
+def holder_of(folder: Path) -> str:
+    """The id of the worker that wrote a journal."""
+    return folder.stem
+
+
+def _format_of(folder: Path) -> int:
+    """0 for what is not a journal."""
+    name = _NAME.fullmatch(folder.name)
+    return 0 if name is None else int(name[1] or 1)
 
 
 def remove_journal(folder: Path) -> None:

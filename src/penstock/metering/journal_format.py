@@ -9,7 +9,7 @@ at a time have different slots: the slot joins the two.
 
 A file is full of zeros when it is made, so a length of 0 is the end of what was written. A frame
 whose checksum is wrong was cut by a kill in the middle of being written, or damaged since. Each
-version of the lines has kinds of its own, so that one may adopt what the version before has left.
+version of the lines has kinds of its own, so that a release adopts the journals of those before it.
 """
 
 import struct
@@ -23,7 +23,9 @@ CUT: Final = -1
 # Without what routing expects; no longer written.
 OPENED_UNROUTED: Final = 1
 CLOSED: Final = 2
-OPENED: Final = 3
+# Without the turn, contract and task that the request belongs to; no longer written.
+OPENED_UNLABELLED: Final = 3
+OPENED: Final = 4
 # A closing frame is never longer: so much room is kept for each attempt that is open.
 CLOSE_BYTES_MAX: Final = 256
 

@@ -16,11 +16,12 @@ from penstock.metering.journal_format import (
     CUT,
     END,
     HEADER_BYTES,
-    OPENED,
+    OPENED_UNLABELLED,
+    OPENED_UNROUTED,
     Damaged,
     read_frame,
 )
-from penstock.metering.ledger_line import UNROUTED, agreed_in, closing, is_of_job
+from penstock.metering.ledger_line import UNLABELLED, UNROUTED, agreed_in, closing, is_of_job
 from penstock.metering.usage_slots import UsageSlots
 from penstock.records.request import Outcome
 from penstock.wire.engine_usage import read_usage
@@ -29,6 +30,8 @@ from penstock.wire.engine_usage import read_usage
 Row = bytes
 
 _DAMAGED: Final = ".damaged"
+# What openings of earlier releases lack.
+_LACKING: Final = {OPENED_UNROUTED: UNROUTED, OPENED_UNLABELLED: UNLABELLED}
 # So much of a file is looked at at a time.
 _PIECE_BYTES: Final = 2**16
 
@@ -127,8 +130,7 @@ class JournalReader:
                 elif kind == END:
                     return False
                 else:
-                    line = text if kind == OPENED else text + UNROUTED
-                    self._open[slot] = (line, self._number)
+                    self._open[slot] = (text + _LACKING.get(kind, b""), self._number)
         except Damaged:
             self._give_up_segment(rows)
             return False

@@ -5,6 +5,7 @@ create temporary table if not exists drained (
     attempt smallint, replica text, session text, prompt_family text, workflow text,
     is_stream boolean, client_retry smallint, caller_request text, waited_us bigint,
     limits bigint[], cached_expected integer, session_moved text, cache_break text,
+    parent_id text, purpose text, contract text, task text, model_asked text,
     duration_us bigint, outcome text, error text, first_token_us bigint, streamed_us bigint,
     prompt_tokens bigint, cached_tokens bigint, is_cached_estimated boolean, output_tokens bigint,
     charge_nanousd bigint, charge_reason text
@@ -45,7 +46,7 @@ insert into usage_attempts (
     output_tokens_per_second, duration_ms, prompt_tokens, cached_tokens, is_cached_estimated,
     output_tokens, outcome, error, input_nanousd_per_mtok, cached_input_nanousd_per_mtok,
     output_nanousd_per_mtok, multiplier_bp, charge_nanousd, charge_reason, cached_expected,
-    session_moved, cache_break
+    session_moved, cache_break, parent_id, purpose, contract, task, model_asked
 )
 select
     (request_time(d.request) at time zone 'UTC')::date, d.request, d.attempt, d.account,
@@ -61,7 +62,7 @@ select
     d.cached_tokens, d.is_cached_estimated, d.output_tokens, d.outcome, d.error,
     d.input_nanousd_per_mtok, d.cached_input_nanousd_per_mtok, d.output_nanousd_per_mtok,
     d.multiplier_bp, d.charge_nanousd, d.charge_reason, d.cached_expected, d.session_moved,
-    d.cache_break
+    d.cache_break, d.parent_id, d.purpose, d.contract, d.task, d.model_asked
 from drained d
 left join workflow_names n on n.account = d.account and n.name = d.workflow
 -- In one order everywhere, so that no two who have the same attempts can wait for each other.

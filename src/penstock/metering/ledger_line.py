@@ -9,13 +9,14 @@ from typing import Final
 from penstock.metering.bill import Bill
 from penstock.records.decimals import whole
 from penstock.records.price import Price, Tier
-from penstock.records.request import InferenceRequest, Outcome, RequestEnd
+from penstock.records.request import InferenceRequest, Outcome, RequestEnd, RequestLabels
 
 OPENING_COLUMNS: Final = (
     "request", "account", "key", "model", "tier", "input_nanousd_per_mtok",
     "cached_input_nanousd_per_mtok", "output_nanousd_per_mtok", "multiplier_bp", "attempt",
     "replica", "session", "prompt_family", "workflow", "is_stream", "client_retry",
     "caller_request", "waited_us", "limits", "cached_expected", "session_moved", "cache_break",
+    "parent_id", "purpose", "contract", "task", "model_asked",
 )  # fmt: skip
 CLOSING_COLUMNS: Final = (
     "duration_us", "outcome", "error", "first_token_us", "streamed_us", "prompt_tokens",
@@ -35,21 +36,19 @@ _limits: Final[dict[tuple[int, ...], bytes]] = {}
 _TIER_AT: Final = OPENING_COLUMNS.index("tier")
 _PRICE_AT: Final = OPENING_COLUMNS.index("input_nanousd_per_mtok")
 _EXPECTED_AT: Final = OPENING_COLUMNS.index("cached_expected")
-# What an opening of the time before routing knew caches lacks at its end.
-UNROUTED: Final = b"\\N\t\t\t"
+# The columns that an opening lacks at its end which an earlier release wrote.
+UNLABELLED: Final = b"\t\t\t\t\t"
+UNROUTED: Final = b"\\N\t\t\t" + UNLABELLED
 
 
 def opening(
     request: InferenceRequest, end: RequestEnd, waited_us: int, limits: tuple[int, ...]
 ) -> bytes:
     """Who, what, where, the price that was agreed, and what routing expects of `end`'s replica."""
-    session, workflow, caller = (
-        request.labels.session,
-        request.labels.workflow,
-        request.labels.caller_request_id,
-    )
-    family, moved, broken = request.labels.prompt_family, end.session_moved, end.cache_break
-    return b"%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t" % (
+    labels = request.labels
+    session, workflow, caller = labels.session, labels.workflow, labels.caller_request_id
+    family, moved, broken = labels.prompt_family, end.session_moved, end.cache_break
+    return b"%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s" % (
         request.id.encode(),
         _who_pays_what(request),
         whole(request.placement.attempt_base + end.attempts + 1),
@@ -58,14 +57,23 @@ def opening(
         family.encode() if family else b"",
         _escaped(workflow) if workflow else b"",
         _flag(request.prompt.is_stream),
-        _number(request.labels.client_retry),
+        _number(labels.client_retry),
         _escaped(caller) if caller else b"",
         whole(waited_us),
         _joined(limits),
         _number(end.cached_expected),
         moved.encode() if moved else b"",
         broken.encode() if broken else b"",
+        _belongs_to(labels),
     )
+
+
+def _belongs_to(labels: RequestLabels) -> bytes:
+    """The last five columns: the turn, contract and task of a request, empty for most."""
+    names = (labels.parent_id, labels.purpose, labels.contract, labels.task, labels.model_asked)
+    if not any(names):
+        return UNLABELLED
+    return b"".join([_escaped(name) + b"\t" for name in names])
 
 
 class _Payer:

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from penstock.records.decimals import six_digits, thousandths, whole
-from penstock.records.request import InferenceRequest, Outcome, RequestEnd
+from penstock.records.request import InferenceRequest, Outcome, RequestEnd, RequestLabels
 
 _PATH_BYTES_MAX: Final = 256
 _KEPT_MAX: Final = 2000
@@ -59,14 +59,15 @@ class RequestLines:
 
     def labels(self, request: InferenceRequest, cost_usd: bytes) -> bytes:
         """What a request says of itself, and what it cost; a cost may be empty."""
-        session = self._sessions.text(request.labels.session) if request.labels.session else b""
+        labels = request.labels
+        session = self._sessions.text(labels.session) if labels.session else b""
         stream = b',"stream":true' if request.prompt.is_stream else b""
-        workflow = self._workflows.text(request.labels.workflow) if request.labels.workflow else b""
-        caller, theirs = request.labels.caller_request_id, b""
+        workflow = self._workflows.text(labels.workflow) if labels.workflow else b""
+        caller, theirs = labels.caller_request_id, b""
         if caller:
             theirs = b',"caller_request":%s' % _encode(caller)
         cost = b',"cost_usd":"%s"' % cost_usd if cost_usd else b""
-        return b"%s%s%s%s%s" % (session, stream, workflow, theirs, cost)
+        return b"%s%s%s%s%s%s" % (session, stream, workflow, theirs, _belongs_to(labels), cost)
 
     def _at_second(self, at: float) -> int:
         """The second in which this is, whose text is kept."""
@@ -117,6 +118,18 @@ def who(account: str, key: str, model: str) -> bytes:
     """Whose request it was and for what: the same for most requests of a key, so to be kept."""
     named = (_encode(account), _encode(key), _encode(model))
     return b',"account":%s,"key":%s,"model":%s' % named
+
+
+def _belongs_to(labels: RequestLabels) -> bytes:
+    """The turn, contract and task of a request, where it has them."""
+    named = (
+        (b"parent", labels.parent_id),
+        (b"purpose", labels.purpose),
+        (b"contract", labels.contract),
+        (b"task", labels.task),
+        (b"model_asked", labels.model_asked),
+    )
+    return b"".join([b',"%s":%s' % (name, _encode(value)) for name, value in named if value])
 
 
 def _millis(name: bytes, seconds: float) -> bytes:

@@ -69,7 +69,7 @@ async def test_journal_is_emptied_and_removed_when_its_worker_ends(
         worker.write()
     worker.refusals.count(0.0, "a", "k", "r")
     await worker.drain.finish()
-    assert worker.released == [worker.journal.folder.name]
+    assert worker.released == [worker.journal.holder]
     assert names_in(tmp_path) == []
     assert (len(await attempts(store)), worker.drain.rows_written) == (50, 50)
     assert worker.refusals.waiting() == 0
@@ -86,7 +86,7 @@ async def test_journal_with_an_open_attempt_is_left_for_the_next_worker(
     assert worker.released == [], "its leases are not free yet"
     following = Worker(store, tmp_path, QUICK)
     await following.drain.adopt()
-    assert following.released == [worker.journal.folder.name]
+    assert following.released == [worker.journal.holder]
     rows = await attempts(store)
     assert [row["outcome"] for row in rows] == ["ok", "interrupted"]
     assert (rows[1]["prompt_tokens"], rows[1]["output_tokens"]) == (10, 3)
@@ -150,7 +150,7 @@ async def test_dead_workers_journal_is_closed_with_the_last_usage_seen(
     dead.journal.leave()
     worker = Worker(store, tmp_path, QUICK)
     await worker.drain.adopt()
-    assert (worker.drain.adopted, worker.released) == (1, [dead.journal.folder.name])
+    assert (worker.drain.adopted, worker.released) == (1, [dead.journal.holder])
     rows = (await attempts(store))[20:]
     assert [row["output_tokens"] for row in rows] == [None, *range(1, 15)]
     assert {row["outcome"] for row in rows} == {"interrupted"}

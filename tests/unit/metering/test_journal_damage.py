@@ -19,12 +19,13 @@ from penstock.metering.journal_format import (
     END,
     HEADER_BYTES,
     OPENED,
+    OPENED_UNLABELLED,
     OPENED_UNROUTED,
     Damaged,
     frame,
     read_frame,
 )
-from penstock.metering.ledger_line import UNROUTED
+from penstock.metering.ledger_line import UNLABELLED, UNROUTED
 from penstock.metering.usage_slots import SLOT_BYTES
 from penstock.records.usage import Usage
 
@@ -143,7 +144,7 @@ def test_large_damage_at_the_end_is_kept_for_people_too(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*.damaged"))
 
 
-@pytest.mark.parametrize("kind", [0, 4, 255])
+@pytest.mark.parametrize("kind", [0, 5, 255])
 def test_record_of_a_kind_that_is_not_known_is_not_guessed_at(tmp_path: Path, kind: int) -> None:
     whole = one_attempt(0)
     data = b"".join([*whole, frame(kind, 1, b"what is this"), *one_attempt(2)])
@@ -157,6 +158,16 @@ def test_journal_of_the_version_before_is_read_with_nothing_expected(tmp_path: P
     for row in map(facts_of, rows + left):
         facts = (row["cached_expected"], row["session_moved"], row["cache_break"])
         assert facts == (None, "", "")
+    assert [facts_of(row)["outcome"] for row in rows + left] == ["ok", "interrupted"]
+
+
+def test_journal_without_the_labels_of_turns_is_read_with_none(tmp_path: Path) -> None:
+    opened = opened_line().removesuffix(UNLABELLED)
+    data = frame(OPENED_UNLABELLED, 0, opened) + frame(CLOSED, 0, closed_line(LARGE, 5))
+    rows, left = read_all(lay_out(tmp_path, data + frame(OPENED_UNLABELLED, 1, opened)))
+    for row in map(facts_of, rows + left):
+        labels = ("parent_id", "purpose", "contract", "task", "model_asked")
+        assert [row[label] for label in labels] == [""] * 5
     assert [facts_of(row)["outcome"] for row in rows + left] == ["ok", "interrupted"]
 
 

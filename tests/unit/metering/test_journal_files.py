@@ -12,7 +12,13 @@ from tests.unit.metering.journal_files import SMALL, TINY, read_all
 from penstock.clock import new_id
 from penstock.errors import JournalFull
 from penstock.metering import Journal, MeteringSettings
-from penstock.metering.journal import is_journal, take_lock
+from penstock.metering.journal import (
+    FORMAT,
+    holder_of,
+    is_journal,
+    is_newer_journal,
+    take_lock,
+)
 from penstock.metering.journal_format import CLOSE_BYTES_MAX, HEADER_BYTES
 from penstock.metering.journal_reader import JournalReader
 
@@ -226,11 +232,23 @@ def test_removed_journal_leaves_nothing_and_a_left_one_everything(tmp_path: Path
     assert lock is not None, "whoever comes next may have it"
 
 
+def test_journal_of_a_later_release_is_told_apart(tmp_path: Path) -> None:
+    made = Journal(tmp_path, new_id(), SMALL)
+    assert (holder_of(made.folder), is_newer_journal(made.folder)) == (made.holder, False)
+    made.remove()
+    for name, is_ours in ((new_id(), True), (f"{new_id()}.{FORMAT}", True)):
+        (tmp_path / name).mkdir()
+        assert is_journal(tmp_path / name) is is_ours
+    (newer := tmp_path / f"{new_id()}.{FORMAT + 1}").mkdir()
+    assert not is_journal(newer)
+    assert is_newer_journal(newer)
+
+
 def test_journal_of_a_living_worker_is_nobody_elses(tmp_path: Path) -> None:
     journal = Journal(tmp_path, new_id(), SMALL)
     assert take_lock(journal.folder) is None
     with pytest.raises(JournalFull, match="lives"):
-        Journal(tmp_path, journal.folder.name, SMALL)
+        Journal(tmp_path, journal.holder, SMALL)
     journal.remove()
 
 

@@ -25,7 +25,8 @@ def test_attempt_is_in_the_journal_with_all_that_is_known_of_it(tmp_path: Path) 
     desk = Desk(tmp_path)
     request = ask(
         session="s", workflow="w", prompt_family="f" * 16, client_retry=2,
-        caller_request_id="theirs", asked_at=desk.clock.now(),
+        caller_request_id="theirs", asked_at=desk.clock.now(), parent_id="p", purpose="step",
+        contract="c@3", task="t\t1", model_asked="m",
     )  # fmt: skip
     desk.clock.advance(0.25)
     end = picked(cached_expected=900, session_moved="load", cache_break="message 3")
@@ -44,6 +45,7 @@ def test_attempt_is_in_the_journal_with_all_that_is_known_of_it(tmp_path: Path) 
         "input_nanousd_per_mtok": "600000000", "cached_input_nanousd_per_mtok": "150000000",
         "output_nanousd_per_mtok": "3000000000", "multiplier_bp": "10000", "limits": "{7,8}",
         "cached_expected": "900", "session_moved": "load", "cache_break": "message 3",
+        "parent_id": "p", "purpose": "step", "contract": "c@3", "task": "t\\t1", "model_asked": "m",
         "duration_us": "3000000", "outcome": "ok", "error": "", "first_token_us": "1000000",
         "streamed_us": "2000000", "prompt_tokens": "1000", "cached_tokens": "100",
         "is_cached_estimated": "0", "output_tokens": "50",

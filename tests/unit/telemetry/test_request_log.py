@@ -141,3 +141,10 @@ def test_durations_are_cut_to_microseconds(seconds: float) -> None:
     expected = int(seconds * 1e6) / 1e3
     assert written["first_token_ms"] == expected
     assert written.get("queue_ms", 0.0) == written.get("total_ms", 0.0) == expected
+
+
+def test_line_names_the_turn_contract_and_task_of_a_request() -> None:
+    written = labelled(parent_id="p", purpose="step", contract="c@3", task="t", model_asked="m")
+    named = ("parent", "purpose", "contract", "task", "model_asked")
+    assert [written[name] for name in named] == ["p", "step", "c@3", "t", "m"]
+    assert not set(named) & labelled().keys()
