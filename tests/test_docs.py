@@ -3,6 +3,7 @@
 And what leads nowhere: links, anchors, pages that the site's navigation leaves out.
 """
 
+import ast
 import re
 import subprocess
 import sys
@@ -149,3 +150,30 @@ def test_picture_of_rooms_has_every_layer_in_its_order() -> None:
     layers = " ".join(contracts["contracts"][0]["layers"]).replace("|", " ").split()
     picture = (DOCS / "assets" / "rooms.svg").read_text()
     assert re.findall(r'<text class="p-text"[^>]*>(\w+)</text>', picture) == layers
+
+
+_SOURCE_LINK = re.compile(r"\[`([\w.]+)`\]\(\.\./(src/penstock/[\w/]+\.py)\)")
+
+
+def _defined_in(path: Path) -> set[str]:
+    """Functions and classes of a file, and methods as `Class.method`."""
+    names: set[str] = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ClassDef):
+            functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+            methods = [each.name for each in node.body if isinstance(each, functions)]
+            names |= {node.name, *(f"{node.name}.{method}" for method in methods)}
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+    return names
+
+
+def test_each_step_of_a_request_links_to_what_the_code_defines() -> None:
+    page = (DOCS / "how-a-request-travels.md").read_text()
+    steps = page.split("\n## ")[1:]
+    assert len(steps) >= 8
+    for step in steps:
+        links = _SOURCE_LINK.findall(step)
+        assert links, step.splitlines()[0]
+        missing = [(name, file) for name, file in links if name not in _defined_in(ROOT / file)]
+        assert missing == []
