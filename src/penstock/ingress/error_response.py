@@ -1,4 +1,4 @@
-"""Renders errors as HTTP, for all rooms: status and internal code, headers, body, SSE event."""
+"""Renders errors as HTTP, which no other file does: status and number, headers, body, event."""
 
 from typing import Final
 

@@ -275,7 +275,7 @@ def _read(
     key: "Key",
     body: bytes,
 ) -> tuple[OpenedRequest, InferenceRequest | None]:
-    """Return the opened request and its prompt's request; None if the queue endpoint reads it."""
+    """Return the opened and the read request; the latter is None if the queue reads it."""
     opened = reader.open(route, headers, key, body)
     delivery = opened.delivery
     if delivery is None:

@@ -34,7 +34,7 @@ from penstock.wire.resources.json_lines import lines_of
 
 _CHAT: Final = RequestRoute(Surface.OPENAI)
 _NO_HEADERS: Final = CallerHeaders([])
-# Payload bytes that are held before they are submitted, whatever their number.
+# Payload bytes that are held before they are submitted, whatever the number of lines.
 _CHUNK_BYTES: Final = 8 * 2**20
 # How much is read before other tasks of this worker run: bytes, plus `_LINE_WEIGHT` per line.
 _TURN_WEIGHT: Final = 128 * 1024
