@@ -1,8 +1,8 @@
 """Publishes what became of accounts' work: webhooks, subscriptions, and a stream of events.
 
-Promises: an event that was committed is in the log once, and is sent at least once to everyone who
-asked for it, with one id; a reader of the log misses none and gets none twice. It decides nothing
-about jobs: what happened is written into the outbox by the queue.
+Promises: an event that was committed is in the log once, and is sent at least once to every
+endpoint that asked for it, with one id; a reader of the log misses none and gets none twice. It
+decides nothing about jobs: the queue writes events into the outbox.
 """
 
 from penstock.events.endpoints import Endpoint, EndpointBook, EndpointChange, NewEndpoint

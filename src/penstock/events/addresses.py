@@ -1,8 +1,8 @@
-"""Which addresses a webhook may be sent to. Pure: names are resolved elsewhere.
+"""Decides which addresses a webhook may be sent to. Pure: names are resolved elsewhere.
 
-An account chooses its endpoints' names and what they resolve to, so what they resolve to must not
-be a way into this machine's own networks. Public addresses may be reached; others only where the
-operator lists them; link-local addresses and clouds' metadata servers never.
+An account chooses its endpoints' names and their addresses, so these must not give access to this
+machine's own networks. Public addresses may be reached; others only if the operator lists them;
+link-local addresses and clouds' metadata servers never.
 """
 
 from collections.abc import Iterable
@@ -42,13 +42,13 @@ _SERVICE_PORTS_END: Final = 1024
 
 
 class Guard:
-    """The decision, with the operator's networks bound once."""
+    """Permits or denies connections, given the networks that the operator allows."""
 
     def __init__(self, allowed_networks: Iterable[str] = ()) -> None:
         self._allowed = tuple(ip_network(text) for text in allowed_networks)
 
     def permits(self, text: str, port: int, *, is_tls: bool) -> bool:
-        """Whether a connection to this address and port may be opened."""
+        """Return whether a connection to this address and port may be opened."""
         try:
             address = _without_wrapping(ip_address(text))
         except ValueError:
@@ -61,7 +61,7 @@ class Guard:
 
 
 def _without_wrapping(address: Address) -> Address:
-    """The IPv4 address that an IPv6 one stands for, in each of the ways in which one can."""
+    """Return the IPv4 address that an IPv6 one embeds (mapped, 6to4, NAT64), else the address."""
     if isinstance(address, IPv4Address):
         return address
     if address.ipv4_mapped is not None:
@@ -74,12 +74,12 @@ def _without_wrapping(address: Address) -> Address:
 
 
 def _is_public(address: Address) -> bool:
-    # Teredo's and IPv4-compatible addresses are private or reserved by these.
+    # These properties also exclude Teredo and IPv4-compatible addresses.
     return address.is_global and not address.is_private and not address.is_reserved
 
 
 def _is_public_port(port: int) -> bool:
-    """Not a mail server's or a database's: a webhook must not be a way to talk to those."""
+    """Return whether a port is 443 or no system port: webhooks must not reach mail servers."""
     return port == _HTTPS_PORT or port >= _SERVICE_PORTS_END
 
 

@@ -1,6 +1,7 @@
-"""Sends webhooks that are due, as many at once as it may, and notes how each try ended.
+"""Sends due webhooks, many at once up to a limit, and records how each try ended.
 
-Run by the leading control. What it had begun when it dies is sent again, with the same webhook-id.
+Run by the leading control. If it dies, the tries it had begun are repeated, with the same
+webhook-id.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class Deliverer:
-    """A look for due deliveries every `poll_seconds`; no pause while it finds some."""
+    """Claims due deliveries every `poll_seconds`; without a pause while it finds some."""
 
     def __init__(
         self, store: Store, clock: Clock, settings: WebhookSettings, sender: Sender
@@ -37,7 +38,7 @@ class Deliverer:
         self._in_flight: Counter[str] = Counter()
 
     async def run(self) -> None:
-        """Until cancelled, which is what losing the leadership must do."""
+        """Run until cancelled; losing the leadership must cancel this."""
         async with asyncio.TaskGroup() as group:
             while True:
                 claimed = await self._claim()
@@ -61,7 +62,7 @@ class Deliverer:
         except StoreUnavailable:
             logger.warning("webhooks wait", extra={"action": "webhooks_wait"})
         except Exception:
-            # The loop's top: control has other work than this.
+            # Caught here so that the other work of control goes on.
             logger.exception("webhooks were not claimed", extra={"action": "webhooks_failed"})
         return []
 
@@ -71,10 +72,10 @@ class Deliverer:
             sent = await self._sender.post(delivery.account, delivery.url, headers, delivery.body)
             await self._note(delivery, sent)
         except StoreUnavailable:
-            # It is due again when its lease has run out.
+            # The delivery is due again when its claim has lapsed.
             logger.warning("webhook not noted", extra={"action": "webhook_not_noted"})
         except Exception:
-            # One delivery must not end the others, nor the process that leads.
+            # Caught here so that one delivery ends neither the others nor the leading process.
             logger.exception("webhook failed", extra={"action": "webhook_failed"})
         finally:
             self._in_flight[delivery.endpoint] -= 1
@@ -83,7 +84,7 @@ class Deliverer:
 
     async def _note(self, delivery: WebhookDelivery, sent: Sent) -> None:
         problem = sent.problem or f"status {sent.status}"
-        # Spreads retries; it protects nothing.
+        # The number only spreads retries; no security depends on it.
         chance = random.random()  # noqa: S311 - see above
         pause = retry_seconds(delivery.attempts, chance, self._settings)
         async with self._store.transaction() as transaction:

@@ -1,7 +1,7 @@
-"""The rows of what is still to be delivered: added by the relay, claimed, and ended.
+"""The rows of pending deliveries: added by the relay, claimed, and ended.
 
-A claim moves a row's due time beyond what a try may take. A claimer that dies says nothing, and the
-row is due again: at least once, with the same id and body.
+A claim moves a row's due time beyond what a try may take. If the claimer dies, the row becomes due
+again: delivery is at least once, with the same id and body.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +22,8 @@ insert into deliveries (endpoint, event, body)
 select * from unnest(%s::uuid[], %s::text[], %s::text[])
 on conflict (event, endpoint) do nothing
 """
-# Looked at before they are ranked: one endpoint with many rows must not hide the others, so those
-# that have as many in flight as they may are left out.
+# Due rows that are read before they are ranked. Endpoints with the most in flight that they may
+# have are left out, so that one endpoint with many rows does not hide the others.
 _WINDOW_ROWS: Final = 1000
 _CLAIM: Final = """
 with busy as (
@@ -62,7 +62,7 @@ class NewDelivery(msgspec.Struct, frozen=True):
 
 
 class WebhookDelivery(msgspec.Struct, frozen=True):
-    """One that is claimed: `attempts` counts this try."""
+    """A claimed delivery. `attempts` counts this try."""
 
     id: int
     endpoint: str
@@ -75,7 +75,7 @@ class WebhookDelivery(msgspec.Struct, frozen=True):
 
 
 class DeliveryClaim(msgspec.Struct, frozen=True):
-    """How many at most, how many for one endpoint, and what is in flight to each already."""
+    """The most to claim, in all and for one endpoint, and what is in flight to each already."""
 
     count: int
     endpoint_at_once_max: int
@@ -97,7 +97,7 @@ async def add_deliveries(transaction: Transaction, deliveries: Sequence[NewDeliv
 
 
 async def claim(transaction: Transaction, want: DeliveryClaim) -> list[WebhookDelivery]:
-    """Those that have been due the longest."""
+    """Claim the deliveries that have been due the longest."""
     rows = await transaction.fetch(
         _CLAIM,
         (
@@ -126,7 +126,7 @@ async def claim(transaction: Transaction, want: DeliveryClaim) -> list[WebhookDe
 
 
 async def end(transaction: Transaction, delivery: WebhookDelivery, outcome: str) -> None:
-    """Delivered, or given up: nothing more will be sent."""
+    """Delete a delivery that was delivered or given up, and count it."""
     await transaction.execute("delete from deliveries where id = %s", (delivery.id,))
     await transaction.execute(_COUNT, (outcome, 1))
 
@@ -134,7 +134,7 @@ async def end(transaction: Transaction, delivery: WebhookDelivery, outcome: str)
 async def retry(
     transaction: Transaction, delivery: WebhookDelivery, problem: str, after_seconds: float
 ) -> None:
-    """Try again later, unless somebody else has begun the next try already."""
+    """Try again later, unless another process has begun the next try already."""
     await transaction.execute(
         "update deliveries set due_at = now() + %s, last_problem = %s"
         " where id = %s and attempts = %s",
@@ -144,7 +144,7 @@ async def retry(
 
 
 async def disable(transaction: Transaction, delivery: WebhookDelivery, reason: str) -> None:
-    """The endpoint wants no more: nothing is sent to it until its account enables it again."""
+    """Disable the endpoint until its account enables it again, and drop its deliveries."""
     await transaction.execute(
         "update webhook_endpoints set is_enabled = false, disabled_reason = %s, modified_at = now()"
         " where id = %s",

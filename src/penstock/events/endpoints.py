@@ -1,7 +1,7 @@
-"""Where accounts want to hear of events: their webhook endpoints and subscriptions.
+"""Stores the accounts' receivers of events: their webhook endpoints and subscriptions.
 
-Signing secrets are kept as they are, because they sign; they leave this room only when they are
-made. Every function but `find_enabled` sees one account's rows only.
+Signing secrets are stored unhashed, because they sign; accounts see them only when they are made.
+Every function except `find_enabled` reads one account's rows only.
 """
 
 import uuid
@@ -22,7 +22,7 @@ from penstock.records.account import AccountId
 from penstock.store import Store, Transaction
 from penstock.store.pool import Row
 
-# Of one account, or of those that have something to be told; by id where one is meant.
+# Endpoints of one account, or of all accounts with new events; only one endpoint if an id is given.
 _SELECT: Final = """
 select id, account, shape, name, url, events, model, is_enabled, disabled_reason,
     extract(epoch from created_at)::float8, extract(epoch from modified_at)::float8,
@@ -50,7 +50,7 @@ _NONE: Final = "There is no such webhook endpoint or subscription in this accoun
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """One receiver. `secrets` sign what it gets, the newest first."""
+    """One receiver. `secrets` sign its webhooks, the newest first."""
 
     id: str
     account: AccountId
@@ -75,7 +75,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 class NewEndpoint(msgspec.Struct, frozen=True):
-    """What an account asks for."""
+    """An endpoint that an account wants to create."""
 
     account: AccountId
     shape: Shape
@@ -87,7 +87,7 @@ class NewEndpoint(msgspec.Struct, frozen=True):
 
 
 class EndpointChange(msgspec.Struct, frozen=True):
-    """What is to be changed; None = left as it is. Enabling forgets why we disabled it."""
+    """The fields to change; None = left as it is. Enabling clears `disabled_reason`."""
 
     name: str | None = None
     url: str | None = None
@@ -96,7 +96,7 @@ class EndpointChange(msgspec.Struct, frozen=True):
 
 
 class EndpointBook:
-    """All that accounts do with their endpoints."""
+    """Creates, lists, changes and deletes the endpoints of accounts."""
 
     def __init__(self, store: Store, settings: WebhookSettings) -> None:
         self._store = store
@@ -104,7 +104,7 @@ class EndpointBook:
         self._guard = Guard(settings.allowed_networks)
 
     async def create(self, wanted: NewEndpoint) -> Endpoint:
-        """OverLimit beyond what one account may have; InvalidRequest for a URL that cannot do."""
+        """Create an endpoint; OverLimit if the account has too many, InvalidRequest for its URL."""
         check_target(wanted.url, self._guard)
         row_id = new_id()
         async with self._store.transaction() as transaction:
@@ -126,7 +126,7 @@ class EndpointBook:
             return await _find(transaction, wanted.account, wanted.shape, row_id)
 
     async def list(self, account: AccountId, shape: Shape) -> tuple[Endpoint, ...]:
-        """All of one account, the newest first; `endpoints_max` bounds them."""
+        """Return all of one account, the newest first; `endpoints_max` bounds them."""
         async with self._store.transaction() as transaction:
             found = await _select(transaction, (account,))
         return tuple(each for each in found if each.shape is shape)
@@ -158,7 +158,7 @@ class EndpointBook:
     async def rotate(
         self, account: AccountId, shape: Shape, public_id: str, *, keeps_old: bool
     ) -> Endpoint:
-        """A new secret; the old one signs beside it for a while if the caller asks for that."""
+        """Make a new secret; if `keeps_old`, the old one signs beside it for a while."""
         keep = timedelta(hours=self._settings.old_secret_hours if keeps_old else 0)
         async with self._store.transaction() as transaction:
             old = await _find(transaction, account, shape, public_id)
@@ -166,14 +166,14 @@ class EndpointBook:
             return await _find(transaction, account, shape, public_id)
 
     async def delete(self, account: AccountId, shape: Shape, public_id: str) -> Endpoint:
-        """What was still to be delivered to it is dropped with it."""
+        """Delete an endpoint, and with it its pending deliveries."""
         async with self._store.transaction() as transaction:
             old = await _find(transaction, account, shape, public_id)
             await transaction.execute("delete from webhook_endpoints where id = %s", (old.id,))
         return old
 
     async def _take_place(self, transaction: Transaction, account: AccountId) -> None:
-        # One at a time per account, or two that are counted together would both find a place.
+        # Locked per account, because two creations that count at once would both find a place.
         await transaction.execute(
             "select pg_advisory_xact_lock(hashtextextended(%s, 8))", (account,)
         )
@@ -191,7 +191,7 @@ class EndpointBook:
 async def find_enabled(
     transaction: Transaction, accounts: Sequence[AccountId]
 ) -> tuple[Endpoint, ...]:
-    """What these accounts have enabled. Held until the transaction ends: none can be deleted."""
+    """Return these accounts' enabled endpoints; none can be deleted until the transaction ends."""
     await transaction.execute(
         "select from webhook_endpoints where account = any(%s) order by id for key share",
         (list(accounts),),

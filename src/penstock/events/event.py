@@ -1,4 +1,4 @@
-"""An event as the log has it, the types there are, and its body in each of two shapes. Pure."""
+"""An event of the log, the event types, and an event's body in each of two shapes. Pure."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from penstock.queue.outbox import Data
 from penstock.records.account import AccountId
 
 BATCH_TYPES: Final = ("batch.completed", "batch.failed", "batch.expired", "batch.cancelled")
-# Our own names. openai's `unwrap` takes an unknown type for some other event without a word, so
+# Penstock's own names. openai's `unwrap` silently takes an unknown type for some other event, so
 # these are sent only to endpoints that ask for them by name.
 JOB_TYPES: Final = ("job.succeeded", "job.failed", "job.cancelled", "job.expired")
 OPENAI_TYPES: Final = (*BATCH_TYPES, *JOB_TYPES)
@@ -21,19 +21,19 @@ WORKERS_AI_TYPES: Final = (
     f"{_MODEL_BATCH}.succeeded",
     f"{_MODEL_BATCH}.failed",
 )
-# An error code's HTTP status and number on Workers AI's side; the ingress room has the table.
+# Returns the HTTP status and number of an error code in Workers AI's API; ingress has the table.
 FailureNumbers = Callable[[str], tuple[int, int]]
 
 
 class Shape(StrEnum):
-    """Whose bodies an endpoint gets."""
+    """The API whose bodies an endpoint gets."""
 
     OPENAI = "openai"
     WORKERS_AI = "workers_ai"
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something that happened to an account's work. `sequence` is its place in the log."""
+    """A change in an account's work. `sequence` is its position in the log."""
 
     id: str
     account: AccountId
@@ -53,7 +53,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 def openai_body(event: Event) -> bytes:
-    """Thin, as OpenAI's are: what happened to which id; the rest is fetched."""
+    """Render a thin body, as OpenAI's are: the type and an id; the receiver fetches the rest."""
     return msgspec.json.encode(
         {
             "object": "event",
@@ -66,7 +66,7 @@ def openai_body(event: Event) -> bytes:
 
 
 def workers_ai_body(event: Event, subscription: str, numbers: FailureNumbers) -> bytes:
-    """As Workers AI puts it into a queue for a subscription."""
+    """Render the body that Workers AI puts into a queue for a subscription."""
     payload: dict[str, object] = {"requestId": event.data["id"]}
     if event.type.endswith(".failed"):
         http_code, internal_code = numbers(str(event.data.get("code")))

@@ -1,4 +1,4 @@
-"""All that the leading control does about events, as one loop: relay, deliveries, retention."""
+"""Runs the event loops of the leading control: relay, deliveries, retention."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from penstock.store import Store
 
 
 class EventLoops:
-    """Runs while its process leads; what it had begun is taken up by the next that does."""
+    """Runs while its process leads; the next leader continues what it had begun."""
 
     def __init__(
         self,

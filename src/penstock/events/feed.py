@@ -1,7 +1,7 @@
-"""The log as a stream, for all readers of one gateway worker at once.
+"""Streams the log to all readers of one gateway worker.
 
-One query a look, however many readers there are. A reader gets its account's events once each and
-in order, from where it left off: what it missed comes in pages, what is new from the shared look.
+Each poll is one query, however many readers there are. A reader gets its account's events once each
+and in order, from where it left off: missed events in pages, new ones from the shared poll.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ logger = logging.getLogger(__name__)
 
 
 class Reader:
-    """One stream's place in the log. Made by `Feed.reader`."""
+    """One stream's position in the log. Made by `Feed.reader`."""
 
     def __init__(self, account: AccountId, after: int | None, events_max: int) -> None:
         self.account = account
-        # All up to here has been handed out; None = it begins with what is new.
+        # Events up to here have been handed out; None = the reader begins with new events.
         self.position = after
-        # What is newer than this comes from the shared look; None until the look includes it.
+        # Newer events than this come from the shared poll; None until it includes this reader.
         self.live_from: int | None = None
         self.is_cut = False
         self._events_max = events_max
@@ -47,13 +47,13 @@ class Reader:
         self._something = asyncio.Event()
 
     def join(self, at: int, head: int) -> None:
-        """From `at` on it is part of the look. A place beyond the log's end is its end."""
+        """Join the shared poll from `at` on. A position beyond the log's end becomes its end."""
         self.live_from = at
         self.position = at if self.position is None else min(self.position, head)
         self._something.set()
 
     def put(self, event: Event) -> None:
-        """Hand it on, unless it is too far behind: then it is cut, and keeps what it has."""
+        """Queue an event; a reader too far behind is cut instead, and keeps what it has."""
         if self.is_cut:
             return
         if len(self._new) >= self._events_max:
@@ -63,12 +63,12 @@ class Reader:
         self._something.set()
 
     def cut(self) -> None:
-        """It gets no more; it may resume, here or elsewhere."""
+        """Give this reader no more events; its client may resume, here or elsewhere."""
         self.is_cut = True
         self._something.set()
 
     async def wait(self, seconds: float) -> bool:
-        """Until there is something, or for so long; whether there is."""
+        """Wait until the reader has something to do, or for `seconds`; return whether it has."""
         try:
             async with asyncio.timeout(seconds):
                 await self._something.wait()
@@ -77,15 +77,15 @@ class Reader:
         return True
 
     def take(self) -> list[Event]:
-        """What has come from the shared look, each once."""
+        """Return the events that came from the shared poll, each once."""
         self._something.clear()
         taken, self._new = self._new, deque()
-        # One that asked for more than there was yet has it already.
+        # A reader whose position is ahead of the shared poll already has the first of these.
         return [event for event in taken if event.sequence > (self.position or 0)]
 
 
 class Feed:
-    """Run once per gateway worker."""
+    """Feeds the event streams of one gateway worker."""
 
     def __init__(self, store: Store, settings: EventsSettings) -> None:
         self._store = store
@@ -103,7 +103,7 @@ class Feed:
 
     @contextmanager
     def reader(self, account: AccountId, after: int | None) -> Iterator[Reader]:
-        """A place among the readers, for the block; refused where there is none."""
+        """Add a reader for the duration of the block; refused if no place is free."""
         with self._places.take(account):
             reader = Reader(account, after, self._settings.stream_events_max)
             self._readers.add(reader)
@@ -114,7 +114,7 @@ class Feed:
                 self._readers.discard(reader)
 
     async def next(self, reader: Reader) -> list[Event]:
-        """What this reader gets next, after at most `keepalive_seconds`; empty if nothing came."""
+        """Return a reader's next events, after at most `keepalive_seconds`; empty if none came."""
         if not await reader.wait(self._settings.keepalive_seconds):
             return []
         if reader.is_cut and reader.live_from is None:
@@ -133,12 +133,12 @@ class Feed:
         return events
 
     def end_all(self) -> None:
-        """A worker that stops waits for its answers to end, and these have no end of their own."""
+        """Cut all readers: a stopping worker waits for its answers, and these never end."""
         for reader in self._readers:
             reader.cut()
 
     async def run(self) -> None:
-        """Look until cancelled; while there is no reader, do nothing."""
+        """Poll the log until cancelled; while there is no reader, do nothing."""
         while True:
             if not self._readers:
                 self._position = None
@@ -153,15 +153,15 @@ class Feed:
                 await asyncio.sleep(self._settings.poll_seconds)
 
     async def _look(self) -> bool:
-        """Hand out what is new; whether there is more than fits one look."""
-        # Those who come while the query runs are not part of it, and join at the next.
+        """Hand out new events; return whether there are more than fit one poll."""
+        # Readers that come while the query runs are not part of it, and join at the next one.
         readers = tuple(self._readers)
         accounts = sorted({reader.account for reader in readers})
         async with self._store.transaction() as transaction:
             row = await transaction.fetch_one(_HEAD)
             assert row is not None, "event_head has lost its row"
             head = int(row[0])
-            # Everything up to the head is committed: it is raised by those who write the log.
+            # Events up to the head are committed: the transaction that writes them raises it.
             begin = head if self._position is None else self._position
             end = min(head, begin + self._settings.page_rows_max)
             rows: list[Row] = []

@@ -1,4 +1,4 @@
-"""How deliveries go, as figures for `/metrics`: what control has counted, and what still waits."""
+"""Reads figures of deliveries for `/metrics`: control's counts, and the age of the oldest."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from penstock.store import Transaction
 
 
 class DeliveryFigures(msgspec.Struct, frozen=True):
-    """`outcomes` counts tries by how they ended, since the cell began."""
+    """Figures of deliveries. `outcomes` counts tries by how they ended, since the cell began."""
 
     outcomes: dict[str, int]
     oldest_seconds: float

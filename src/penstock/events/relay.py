@@ -1,8 +1,8 @@
-"""Moves what happened out of the outbox into the log, and notes who is to be told.
+"""Moves events from the outbox into the log, and adds their deliveries.
 
-One transaction for both: an event that is in the log has its deliveries. Run by the leading
-control; two at once would be slower and no less right, for the log's numbers come from one row that
-is locked until the commit.
+One transaction does both: an event that is in the log has its deliveries. Run by the leading
+control; two at once would be slower but still correct, because the log's numbers come from one row
+that is locked until the commit.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class Relay:
-    """A look every `relay_seconds`; no pause while there is more than one transaction takes."""
+    """Moves events every `relay_seconds`; without a pause while a transaction cannot take all."""
 
     def __init__(self, store: Store, settings: EventsSettings, numbers: FailureNumbers) -> None:
         self._store = store
@@ -46,7 +46,7 @@ class Relay:
         self._numbers = numbers
 
     async def run(self) -> None:
-        """Until cancelled, which is what losing the leadership must do."""
+        """Run until cancelled; losing the leadership must cancel this."""
         while True:
             moved = 0
             try:
@@ -54,13 +54,13 @@ class Relay:
             except StoreUnavailable:
                 logger.warning("events wait", extra={"action": "relay_waits"})
             except Exception:
-                # The loop's top: control has other work than this.
+                # Caught here so that the other work of control goes on.
                 logger.exception("events were not moved", extra={"action": "relay_failed"})
             if moved < self._settings.relay_rows_max:
                 await asyncio.sleep(self._settings.relay_seconds)
 
     async def step(self) -> int:
-        """Move once; how many events."""
+        """Move events once; return how many."""
         async with self._store.transaction() as transaction:
             taken = await outbox.take(transaction, self._settings.relay_rows_max)
             if not taken:
@@ -76,7 +76,7 @@ class Relay:
 def due_deliveries(
     events: Sequence[Event], endpoints: Iterable[Endpoint], numbers: FailureNumbers
 ) -> list[NewDelivery]:
-    """Who is to be told of what, with the body each one gets. Pure."""
+    """Return the deliveries of these events to these endpoints, with their bodies. Pure."""
     by_account: dict[str, list[Endpoint]] = {}
     for endpoint in endpoints:
         by_account.setdefault(endpoint.account, []).append(endpoint)

@@ -1,4 +1,4 @@
-"""Drops events that are older than they are kept for, and deliveries that nobody will take."""
+"""Deletes events and undelivered webhooks that are past their retention."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from penstock.store import Store
 
 _LOOK_SECONDS: Final = 60.0
 _BATCH_ROWS: Final = 5000
-# The log is written in the order of time, so the oldest rows are the first.
+# The log is written in order of time, so its first rows are the oldest.
 _OLD_EVENTS: Final = """
 delete from events where sequence = any (array(
     select sequence from (
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class EventRetention:
-    """Once a minute, in the leading control process."""
+    """Deletes old rows once a minute, in the leading control process."""
 
     def __init__(self, store: Store, settings: EventsSettings, webhooks: WebhookSettings) -> None:
         self._store = store
@@ -45,17 +45,17 @@ class EventRetention:
             except StoreUnavailable:
                 logger.warning("old events not dropped", extra={"action": "events_kept"})
             except Exception:
-                # The loop's top: control has other work than this.
+                # Caught here so that the other work of control goes on.
                 logger.exception("old events not dropped", extra={"action": "events_kept"})
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def drop_old(self) -> int:
-        """Drop now; how many rows went."""
+        """Delete old rows now; return how many."""
         events = await self._drop(_OLD_EVENTS, self._keep_events)
         return events + await self._drop(_OLD_DELIVERIES, self._keep_deliveries)
 
     async def _drop(self, statement: LiteralString, keep: timedelta) -> int:
-        """Some thousand rows at a time: what took too long for one transaction would never end."""
+        """Delete some thousand rows at a time: all in one transaction might never complete."""
         dropped, total = _BATCH_ROWS, 0
         while dropped == _BATCH_ROWS:
             async with self._store.transaction() as transaction:

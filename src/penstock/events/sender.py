@@ -1,7 +1,7 @@
-"""One webhook over the network: look the name up, judge the addresses, post to one of them.
+"""Sends one webhook: resolves the name, checks the addresses, posts to one of them.
 
-The connection goes to an address that was judged, whatever the name resolves to a moment later; TLS
-and the Host header keep the name. No redirect is followed and nothing but the status is read.
+The connection goes to an address that was checked, whatever the name resolves to a moment later;
+TLS and the Host header keep the name. No redirect is followed and only the status is read.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _FAILURES: Final = (OSError, ValueError, EOFError, asyncio.LimitOverrunError)
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """The receiver's status; None, with the problem, if there was none."""
+    """The result of one try: the receiver's status, or None and the problem."""
 
     status: int | None = None
     problem: str = ""
@@ -35,7 +35,7 @@ class Sent(msgspec.Struct, frozen=True):
 
 
 def look_up_addresses(host: str, port: int) -> list[str]:
-    """The addresses that the machine's resolver gives; blocks until it does."""
+    """Return the addresses that the machine's resolver gives; blocks until it does."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(address[0]) for *_, address in found]
 
@@ -94,7 +94,7 @@ class _Share:
 
 
 class Sender:
-    """Sends to where the guard permits, and waits as long as the settings say."""
+    """Sends webhooks to addresses that the guard permits, within `timeout_seconds`."""
 
     def __init__(self, settings: WebhookSettings, resolver: Resolver | None = None) -> None:
         self._timeout = settings.timeout_seconds
@@ -108,7 +108,7 @@ class Sender:
     async def post(
         self, account: str, url: str, headers: Sequence[tuple[str, str]], body: bytes
     ) -> Sent:
-        """Post once, for an account. Whatever goes wrong out there is a `Sent` with a problem."""
+        """Post once, for an account. A failure on the way is a `Sent` with a problem."""
         try:
             target = read_target(url)
             async with asyncio.timeout(self._timeout):
@@ -154,7 +154,7 @@ class Sender:
             writer.write("\r\n".join([*lines, "", ""]).encode("ascii") + body)
             return await _read_status(reader)
         finally:
-            # Its body is of no interest, so there is no goodbye to wait for.
+            # The answer's body is not read, so an orderly close is not waited for.
             writer.transport.abort()
 
     def _context(self) -> ssl.SSLContext:
@@ -164,7 +164,7 @@ class Sender:
 
 
 async def _read_status(reader: asyncio.StreamReader) -> int:
-    """The final status; 100 and its like come before it. Lines are bounded by the stream."""
+    """Return the final status, after any 1xx ones. The stream bounds the length of lines."""
     for _ in range(_HEAD_LINES_MAX):
         line = await reader.readuntil(b"\r\n")
         if not line.startswith(b"HTTP/1."):

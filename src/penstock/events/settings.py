@@ -76,5 +76,5 @@ class WebhookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         if self.retry_seconds_min > self.retry_seconds_max:
             raise ValueError("retry_seconds_min is greater than retry_seconds_max")
         for network in self.allowed_networks:
-            # Raises a ValueError that says what is wrong with it.
+            # Raises a ValueError that states what is wrong with the network.
             ipaddress.ip_network(network)

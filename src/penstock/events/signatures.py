@@ -1,4 +1,4 @@
-"""Standard Webhooks: what is signed, by which secret, and the headers that say so."""
+"""Signs webhooks as Standard Webhooks specifies: secrets, signatures and headers."""
 
 import base64
 import hmac
@@ -15,19 +15,19 @@ def new_secret() -> bytes:
 
 
 def shown(secret: bytes) -> str:
-    """The secret as its owner keeps it, and as openai's and standardwebhooks' clients take it."""
+    """Return the secret as its owner sees it and openai's and standardwebhooks' clients take it."""
     return _PREFIX + base64.b64encode(secret).decode()
 
 
 def hint(secret: bytes) -> str:
-    """Enough to tell two secrets apart, and no more."""
+    """Return enough of a secret to tell two apart, and no more."""
     return f"{_PREFIX}…{shown(secret)[-4:]}"
 
 
 def signed_headers(
     webhook_id: str, body: bytes, secrets: Sequence[bytes], now: float
 ) -> list[tuple[str, str]]:
-    """One signature per secret: any that the receiver knows will do while it changes over."""
+    """Return headers with one signature per secret: the receiver needs to know only one of them."""
     timestamp = str(int(now))
     signed = b".".join((webhook_id.encode(), timestamp.encode(), body))
     signatures = [base64.b64encode(hmac.digest(s, signed, "sha256")).decode() for s in secrets]

@@ -1,4 +1,4 @@
-"""A webhook's URL, read strictly once: where to connect, and what to ask for there. Pure."""
+"""Parses a webhook's URL strictly: where to connect, and which path to request. Pure."""
 
 from typing import Final
 from urllib.parse import urlsplit
@@ -13,7 +13,7 @@ _PORTS: Final = {"https": 443, "http": 80}
 
 
 class Target(msgspec.Struct, frozen=True):
-    """`host` is a name or an address without brackets; `authority` is what the Host header says."""
+    """A parsed URL. `host` is a name or an unbracketed address; `authority` is the Host header."""
 
     host: str
     port: int
@@ -23,7 +23,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def read_target(url: str) -> Target:
-    """InvalidRequest says what is wrong with it."""
+    """Parse a URL; InvalidRequest states what is wrong with it."""
     if len(url) > _URL_CHARS_MAX:
         raise _wrong(f"is longer than {_URL_CHARS_MAX} characters")
     if not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
@@ -47,7 +47,7 @@ def read_target(url: str) -> Target:
 
 
 def check_target(url: str, guard: Guard) -> None:
-    """Refuse at once what could never be delivered. A name is looked up when it is used."""
+    """Refuse a URL that could never be delivered to. Names are resolved only when used."""
     target = read_target(url)
     is_address = ":" in target.host or target.host.replace(".", "").isdigit()
     if is_address and not guard.permits(target.host, target.port, is_tls=target.is_tls):

@@ -1,1 +1,1 @@
-"""HTTP in, answers out. Decides nothing about who, when or where: reads, calls, writes."""
+"""Reads HTTP requests and writes answers; other rooms decide who may run what, when and where."""

@@ -1,4 +1,4 @@
-"""The only place where errors become HTTP: status and number, headers, body, SSE event."""
+"""Renders errors as HTTP, which no other file does: status and number, headers, body, event."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ from penstock.wire.resources.errors import (
     openai_type,
 )
 
-# Workers AI's status and internal code. One that is not listed uses its nearest ancestor's.
+# Workers AI's status and internal code. An unlisted class uses its nearest ancestor's.
 WORKERS_AI: Final[dict[type[Error], tuple[int, int]]] = {
     Error: (500, 8005),
     errors.Refused: (400, 5006),
@@ -66,7 +66,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 def status_and_number(error: Error, *, is_workers_ai: bool) -> tuple[int, int]:
-    """The HTTP status on this surface, and the internal code that Workers AI's clients read."""
+    """Return the HTTP status on this surface, and the code that Workers AI's clients read."""
     for kind in type(error).__mro__:
         row = WORKERS_AI.get(kind)
         if row is not None:
@@ -81,7 +81,7 @@ def body(
     is_workers_ai: bool,
     offer: AsyncOffer | UnsetType = UNSET,
 ) -> bytes:
-    """The error as JSON, in the surface's shape; with how to queue the request where that helps."""
+    """Return the error as JSON in the surface's shape, with `offer`: how to queue the request."""
     status, number = status_and_number(error, is_workers_ai=is_workers_ai)
     openai = OpenAIError(error.message, openai_type(status), error.code, error.param, offer)
     if not is_workers_ai:
@@ -91,18 +91,18 @@ def body(
 
 
 def messages_body(error: Error, request_id: str) -> bytes:
-    """The error as JSON, in the shape of Anthropic's Messages."""
+    """Return the error as JSON, in the shape of Anthropic's Messages."""
     told = AnthropicError(anthropic_type(error.status), error.message, error.code)
     return _encoder.encode(AnthropicErrorAnswer(told, request_id))
 
 
 def headers(error: Error) -> Headers:
-    """What tells a client whether to come again. Work that began says no."""
+    """Return the headers that state whether the client may retry; not once work has begun."""
     retry = b"true" if error.is_retryable else b"false"
     answer: Headers = [(b"x-should-retry", retry)]
     seconds = error.retry_after_seconds
     if seconds is None and isinstance(error, errors.Unavailable):
-        # Clients that get none come back at once, all together.
+        # Without a delay, clients retry at once, all together.
         seconds = _RETRY_AFTER_SECONDS
     if seconds is not None:
         answer.append((b"retry-after", str(seconds).encode()))
@@ -112,7 +112,7 @@ def headers(error: Error) -> Headers:
 
 
 def event(error: Error, request_id: str) -> bytes:
-    """The error as an event of a stream that has already begun; its end mark is the caller's."""
+    """Return the error as an event of a started stream; the caller adds the end mark."""
     kind = openai_type(error.status)
     fields = {
         "message": error.message,
@@ -125,10 +125,10 @@ def event(error: Error, request_id: str) -> bytes:
 
 
 def messages_event(error: Error, request_id: str) -> bytes:
-    """The same at the end of a Messages stream."""
+    """Return the error as the last event of a Messages stream."""
     return b"event: error\ndata: %s\n\n" % messages_body(error, request_id)
 
 
 def responses_event(error: Error, request_id: str, first: bytes, last: bytes) -> bytes:
-    """The same at the end of a Responses stream, whose first and last events are given."""
+    """Return the last event of a failed Responses stream, given its first and latest events."""
     return failed_response(f"resp_{request_id}", (error.code, error.message), first, last)

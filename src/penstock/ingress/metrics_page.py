@@ -1,7 +1,7 @@
-"""`/metrics` on its own port: the gateway's parent asks each worker over a Unix socket and adds up.
+"""Serves `/metrics` on its own port: the parent reads each worker's Unix socket and adds up.
 
-Workers count in plain integers; multiprocess Prometheus would cost each request 2 to 3.5 µs. Its
-library is loaded with the first reading, by the process that answers: a megabyte for each other.
+Workers count in plain integers; multiprocess Prometheus would cost each request 2 to 3.5 µs. Only
+the answering process loads Prometheus' library, at the first scrape: it takes a megabyte.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 async def hand_out(snapshot: Callable[[], Snapshot], folder: Path) -> asyncio.Server:
-    """A worker's side: whoever connects gets the numbers as they are now."""
+    """Serve this worker's current counters to every process that connects to its socket."""
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(msgspec.json.encode(snapshot()))
@@ -33,7 +33,7 @@ async def hand_out(snapshot: Callable[[], Snapshot], folder: Path) -> asyncio.Se
         writer.close()
 
     path = folder / f"{os.getpid()}.sock"
-    # Under another name until somebody can connect: one that is bound, and no more, looks dead.
+    # Renamed only when it accepts connections: a socket that is merely bound looks dead.
     unready = path.with_suffix(".new")
     server = await asyncio.start_unix_server(answer, unready)
     unready.rename(path)
@@ -41,7 +41,7 @@ async def hand_out(snapshot: Callable[[], Snapshot], folder: Path) -> asyncio.Se
 
 
 def collect(folder: Path) -> list[Snapshot]:
-    """The parent's side: ask every worker there is; one that has died leaves its socket behind."""
+    """Read every worker's counters, and remove the sockets that dead workers left behind."""
     snapshots = []
     for path in sorted(folder.glob("*.sock")):
         try:
@@ -68,7 +68,7 @@ def _ask(path: Path) -> bytes:
 
 
 class MetricsServer(PageServer):
-    """The parent's page: all workers of this gateway, as they are now."""
+    """Serves the current figures of all workers of this gateway, in the parent process."""
 
     def __init__(self, host: str, port: int, folder: Path) -> None:
         super().__init__(host, port, lambda: _page(folder))

@@ -59,9 +59,9 @@ def run_gateway(application: str, settings: IngressSettings, run_folder: Path) -
 def abort_on_second_interrupt(abort: Callable[[], None]) -> Iterator[None]:
     """Call `abort` on the first SIGINT that comes while this worker is stopping already.
 
-    uvicorn would leave at once: the application's end is skipped, and a worker beside others then
-    dies of its parent's SIGTERM before asyncio can cancel a task. With all requests aborted
-    uvicorn's own shutdown has nothing to wait for. The next SIGINT is uvicorn's again.
+    uvicorn would exit at once and skip the application's shutdown, and one of several workers would
+    die of its parent's SIGTERM before asyncio can cancel a task. With all requests aborted,
+    uvicorn's own shutdown has nothing to wait for. uvicorn handles the next SIGINT itself.
     """
     loop = asyncio.get_running_loop()
     uvicorns = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -88,18 +88,18 @@ def abort_on_second_interrupt(abort: Callable[[], None]) -> Iterator[None]:
 
 
 class _Workers(Multiprocess):
-    """uvicorn's parent of several workers."""
+    """uvicorn's parent process of several workers."""
 
     def terminate_all(self) -> None:
-        # The workers close the socket they listen on, but ours would keep taking in connections
-        # that nobody serves any more, until the last stream has ended.
+        # The workers close their listening socket; the parent's copy would go on accepting
+        # connections that no worker serves, until the last stream has ended.
         for sock in self.sockets:
             sock.close()
         super().terminate_all()
 
 
 def make_run_folder() -> Path:
-    """A short-lived folder for the workers' sockets; its path must fit a Unix socket's name."""
+    """Create a temporary folder for the workers' sockets; its path must fit a socket address."""
     return Path(tempfile.mkdtemp(prefix="penstock-"))
 
 

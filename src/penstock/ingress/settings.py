@@ -1,4 +1,4 @@
-"""The gateway's face: addresses, and the limits on what a client may do to it."""
+"""Settings of the HTTP server: addresses, and limits on clients."""
 
 from typing import Annotated
 
@@ -94,5 +94,5 @@ class IngressSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def intake(self) -> IntakeSettings:
-        """What reading a request needs of these settings."""
+        """Return the settings that reading a request needs."""
         return IntakeSettings(self.media_hosts, self.prompt_bytes_per_token, self.flex)

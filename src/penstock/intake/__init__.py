@@ -1,1 +1,1 @@
-"""From headers and a body to an InferenceRequest, without HTTP."""
+"""Builds an InferenceRequest from headers and a body, without HTTP."""

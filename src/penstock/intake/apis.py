@@ -1,4 +1,4 @@
-"""Which API a request is written in, and who reads it: one row for each."""
+"""Finds the API that a request uses, and the function that reads each API's bodies."""
 
 from collections.abc import Callable
 from typing import Final
@@ -16,7 +16,7 @@ from penstock.wire.json_body import Fields, is_given
 
 Reader = Callable[[Fields, frozenset[str]], PromptRequest]
 
-# Chat is not among them: it is read with what was decoded of it already.
+# Without chat: its reader also takes the parts of the body that are decoded already.
 READERS: Final[dict[Api, Reader]] = {
     Api.COMPLETIONS: read_completions,
     Api.EMBEDDINGS: read_embeddings,
@@ -26,7 +26,7 @@ READERS: Final[dict[Api, Reader]] = {
 
 
 def api_of(route: RequestRoute, model: Model, fields: Fields) -> Api:
-    """By the path; on `/ai/run` by the model and, where it takes two, by what is sent."""
+    """Find the API by the path; on `/ai/run`, by the model and, if it takes two, by the body."""
     if route.is_run:
         if model.family is Family.EMBEDDINGS:
             return Api.EMBEDDINGS

@@ -1,4 +1,4 @@
-"""The few request headers that we read. Read once, however often their connection repeats them."""
+"""Reads the few request headers that matter, once for all requests with the same known head."""
 
 import hashlib
 from typing import Final
@@ -17,7 +17,7 @@ _RARE: Final = (
     b"x-penstock-cost", b"x-penstock-max-cost-usd", b"x-penstock-reject-if-busy",
     b"x-penstock-workflow", b"x-request-id", b"x-stainless-retry-count",
 )  # fmt: skip
-# Those that we read, and whether most requests come without them.
+# The headers that are read, and whether most requests come without them.
 _READ: Final = dict.fromkeys((*_SESSION_HEADERS, _AUTHORIZATION, _API_KEY), False) | dict.fromkeys(
     _RARE, True
 )
@@ -26,7 +26,7 @@ _sha256: Final = hashlib.sha256
 
 
 class CallerHeaders:
-    """By name; the last one of a name counts. What may be wrong is refused when it is asked for."""
+    """A request's headers; the last of a name counts. A getter may raise for an invalid value."""
 
     def __init__(self, headers: list[tuple[bytes, bytes]]) -> None:
         by_name: dict[bytes, bytes] = {}
@@ -66,7 +66,7 @@ class CallerHeaders:
         self.has_preference = b"prefer" in by_name
 
     def secret(self) -> bytes:
-        """The API key: `Authorization: Bearer`, or `x-api-key`."""
+        """Return the API key: `Authorization: Bearer`, or `x-api-key`."""
         value = self._by_name.get(_AUTHORIZATION, b"")
         if value[:7].lower() == _BEARER:
             secret = value[7:].strip()
@@ -77,17 +77,17 @@ class CallerHeaders:
         return secret
 
     def secret_sha256(self) -> bytes:
-        """What the key is known by."""
+        """Return the hash by which the key is looked up."""
         if not self._secret_sha256:
             self._secret_sha256 = _sha256(self.secret()).digest()
         return self._secret_sha256
 
     def session(self) -> bytes:
-        """The session's name, as the caller wrote it."""
+        """Return the session's name, as the caller wrote it."""
         return self._session
 
     def session_label(self) -> str:
-        """The session's name, cut and safe to write."""
+        """Return the session's name, cut and safe to write."""
         return self._session_label
 
     def caller_request_id(self) -> str:
@@ -126,7 +126,7 @@ class CallerHeaders:
         return read_prefer(value) if value else None
 
     def idempotency_key(self) -> str | None:
-        """Whole: two keys that begin alike are not the same."""
+        """Return the whole key, never cut: two keys that begin alike are not the same."""
         value = self._by_name.get(b"idempotency-key")
         if not value:
             return None
@@ -138,7 +138,7 @@ class CallerHeaders:
 
 
 def label(text: str) -> str:
-    """A caller's own text, cut and made safe to write back and to log."""
+    """Cut a caller's text and make it safe to write back and to log."""
     start = text[:_LABEL_CHARS_MAX]
     return start if start.isprintable() else "".join([c for c in start if c.isprintable()])
 

@@ -1,4 +1,4 @@
-"""How much a request may use at most, by what can be seen of it, and a caller's own cap on that.
+"""Estimates how much a request may use at most, and applies the caller's own cap on its cost.
 
 The prompt is estimated by its bytes: a tokenizer would cost more than the rest of the gateway.
 """
@@ -33,16 +33,16 @@ class Estimate:
         return Estimate(self.prompt_tokens, max_tokens, self.choices)
 
     def cost_nanousd(self, price: Price) -> int:
-        """With nothing cached and every choice at its longest."""
+        """Return the cost with nothing cached and every choice at its longest."""
         return cost_nanousd(Usage(self.prompt_tokens, self.output_tokens, 0), price)
 
 
 def estimate(asked: PromptRequest, model: Model, bytes_per_token: float) -> Estimate:
-    """What a request of these bytes may use; never more than the model's context for each text."""
+    """Return the most that a request may use; at most the model's context for each text."""
     exact = asked.prompt_bytes / bytes_per_token
     prompt = int(exact)
     if prompt < exact:
-        # Rounded up, as `math.ceil` does for twenty times the price.
+        # Rounded up by hand: `math.ceil` takes twenty times as long.
         prompt += 1
     if asked.images:
         prompt += asked.images * model.image_tokens_max
@@ -53,7 +53,7 @@ def estimate(asked: PromptRequest, model: Model, bytes_per_token: float) -> Esti
 
 
 def within_cap(wanted: Estimate, price: Price, cap: str, *, may_shorten: bool) -> Estimate:
-    """The estimate, or a shorter one that the caller's cap pays for; CostCapped if none does.
+    """Return the estimate, or a shorter one within the caller's cap; CostCapped if none is.
 
     Only an answer whose length the caller left open is shortened.
     """

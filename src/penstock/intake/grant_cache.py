@@ -1,4 +1,4 @@
-"""What keys may use, and what is derived of it: worked out once for as long as nothing changes."""
+"""Caches each key's grant for a model, and the values derived from it, until something changes."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ KEYS_MAX: Final = 4096
 
 
 class CachedGrant:
-    """A key's grant for a model. True for these very objects: a change makes new ones of them."""
+    """A key's grant for a model. Valid for these objects only: a change makes new ones."""
 
     def __init__(
         self, key: Key, account: Account, model: Model, account_in_path: str | None, grant: Grant
@@ -23,20 +23,20 @@ class CachedGrant:
         self.account_in_path = account_in_path
         self.grant = grant
         self.image_tokens = model.image_tokens_max
-        # Nobody else has this seed, and so nobody else's digests are the same.
+        # The seed is the account's own, so no other account's digests are the same.
         self.seed = digest(grant.cache_salt)
         self.root = digest(model.id, self.seed)
 
 
 class GrantCache:
-    """The last model of each key. A blocked account or a changed key is another object by then."""
+    """Caches each key's last model. A key that changed or whose account did is a new object."""
 
     def __init__(self, keys: KeyMirror) -> None:
         self._keys = keys
         self._by_key: dict[KeyId, CachedGrant] = {}
 
     def find(self, key: Key, model: Model, account_in_path: str | None) -> CachedGrant:
-        """The grant, or policy's refusal, which is never kept."""
+        """Return the grant, or raise policy's refusal, which is never cached."""
         granted = self._by_key.get(key.id)
         if (
             granted is not None

@@ -1,7 +1,7 @@
-"""The caller's labels: which workflow a request belongs to, and what the client says of retries.
+"""Reads the caller's labels: a request's workflow, and the client's count of its retries.
 
-They are counted by, never trusted: bounded in length and in letters here, and in number where they
-are kept.
+Labels group counters and are never trusted: their length and letters are bounded here, their
+number where they are kept.
 """
 
 import re
@@ -26,7 +26,7 @@ _metadata_decoder = msgspec.json.Decoder(_Metadata)
 def workflow_label(header: bytes, aig_metadata: bytes, in_body: str) -> str:
     """`x-penstock-workflow`, else `workflow` in `cf-aig-metadata`, else in the body's `metadata`.
 
-    Ours is refused when it is wrong; the other two may mean something else, and are left out.
+    An invalid header of ours is refused; the other two may mean something else, and are ignored.
     """
     if header:
         name = header.decode("latin-1")
@@ -42,7 +42,7 @@ def workflow_label(header: bytes, aig_metadata: bytes, in_body: str) -> str:
 
 
 def retry_number(header: bytes) -> int | None:
-    """What openai's SDKs count in `x-stainless-retry-count`."""
+    """Return the number of retries that openai's SDKs send in `x-stainless-retry-count`."""
     if not header.isdigit() or len(header) > 4:
         return None
     return min(int(header), _RETRY_MAX)

@@ -1,8 +1,8 @@
 """Reads large bodies in a thread of their own, so that no other request waits for them.
 
-To decode 32 MB takes tens of milliseconds, and a hundred where its texts are full of escapes. The
-event loop may not stand still for so long, so a body above `INLINE_BYTES_MAX` is read here. There
-is one thread, because Python runs one at a time anyway.
+Decoding 32 MB takes tens of milliseconds, and a hundred if its texts are full of escapes. That must
+not block the event loop, so a body above `INLINE_BYTES_MAX` is read here. There is one thread,
+because Python runs one at a time anyway.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from penstock.errors import Error
 
-# Read on the event loop, whatever is in them, such bodies take less than 50 ms.
+# Bodies up to this size, whatever they contain, block the event loop for less than 50 ms.
 INLINE_BYTES_MAX: Final = 320 * 1024
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ class ReadingThread:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, read)
         except Error as refused:
-            # The frames in its traceback hold the body, and would until a collection.
+            # The frames in the traceback would hold the body until garbage collection.
             raise refused.with_traceback(None) from None
 
     def close(self) -> None:

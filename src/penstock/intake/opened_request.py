@@ -1,4 +1,4 @@
-"""A body that was opened: whose it is, for which model, and whether it is wanted now or later."""
+"""A request whose body is split: its account, its model, and whether it is live or flex work."""
 
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
@@ -21,20 +21,20 @@ _SERVICE_TIER: Final = Field("service_tier", msgspec.json.Decoder(str | None), N
 
 
 class Delivery(Enum):
-    """How a caller that need not be served now wants to hear of it."""
+    """How the caller of a flex request wants to get its answer."""
 
-    # Workers AI's `queueRequest`: told an id at once, polls for the rest.
+    # Workers AI's `queueRequest`: the caller gets an id at once, and polls for the answer.
     QUEUE = auto()
-    # `cf-aig-async`: the same, told as a `taskId`.
+    # `cf-aig-async`: the same, with the id as a `taskId`.
     TASK = auto()
     # `Prefer: respond-async`: the answer if it comes soon, else the job.
     PREFER = auto()
-    # `service_tier: "flex"`: waits in line, and is answered in place.
+    # `service_tier: "flex"`: the caller waits for the job, and gets the answer in place.
     IN_PLACE = auto()
 
 
 class OpenedRequest:
-    """What is known before the prompt itself is read. `delivery` is None for what is wanted now."""
+    """What is known before the prompt itself is read. `delivery` is None for a live request."""
 
     def __init__(
         self,
@@ -54,18 +54,18 @@ class OpenedRequest:
         self.api = api
         self.body_bytes = body_bytes
         self.delivery = delivery
-        # A chat's body as it was split, until the prompt is read.
+        # A chat's split body, until the prompt is read.
         self.parsed: ParsedBody | None = None
 
     def with_fields(self, fields: Fields) -> "OpenedRequest":
-        """The same of one of several that came in a body."""
+        """Return a copy with other fields, such as one of several requests in a body."""
         return OpenedRequest(
             self.route, self.granted, fields, self.api, self.body_bytes, self.delivery
         )
 
 
 def delivery_of(route: RequestRoute, headers: CallerHeaders, fields: Fields) -> Delivery | None:
-    """None for most, after a few lookups: every request comes by here."""
+    """Return a flex request's delivery; None for live requests, after only a few lookups."""
     if (
         not route.is_run
         and "service_tier" not in fields
@@ -93,7 +93,7 @@ def delivery_of(route: RequestRoute, headers: CallerHeaders, fields: Fields) -> 
 
 
 def _asks_for_queue(route: RequestRoute, fields: Fields) -> bool:
-    """Options come in the query and in the body."""
+    """Return whether the query or the body's options ask for the queue."""
     query = route.query
     if query and query.get("queueRequest", "").lower() in TRUE:
         return True

@@ -1,7 +1,7 @@
 """Builds an InferenceRequest from headers and a body, in five steps.
 
 Split the body into fields; identify key, account and model; rewrite; read the prompt; chain its
-messages for routing. All of it is synchronous but for an unknown key, which `authenticate` looks up
+messages for routing. All steps are synchronous, except that `authenticate` looks an unknown key up
 in Postgres once before the request is refused.
 """
 
@@ -50,7 +50,7 @@ from penstock.wire.prompt.reader import PromptReader
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# What these send has messages, and so a prompt family; texts for completions have none.
+# Requests of these APIs have messages, and so a prompt family; completions have none.
 _CONVERSATIONS: Final = frozenset({Api.CHAT, Api.MESSAGES, Api.RESPONSES})
 T = TypeVar("T")
 
@@ -93,11 +93,11 @@ class RequestReader:
         return await self._large_bodies.run(partial(read, self._in_thread))
 
     def find_key(self, headers: CallerHeaders) -> Key | None:
-        """The caller's key, if it is known here; `authenticate` looks further."""
+        """Return the caller's key if this worker knows it; `authenticate` also asks Postgres."""
         return self._keys.find_hashed(headers.secret_sha256())
 
     def find_account(self, headers: CallerHeaders) -> str:
-        """The account of the caller's key, if the key is known here; else ""."""
+        """Return the account of the caller's key if this worker knows the key, else ""."""
         try:
             key = self.find_key(headers)
         except Unauthenticated:
@@ -169,7 +169,7 @@ class RequestReader:
             return ParsedBody(read_fields(body))
         account = None if key.account is None else key.account.id
         if route.is_run and route.model is None:
-            # The chat is one level down: messages beside it are not its prompt.
+            # The chat is nested in `input`: messages beside that are not its prompt.
             account = None
         return self._prompts.read(account, body)
 
@@ -193,7 +193,7 @@ class RequestReader:
             self._require_queue(model, delivery, api)
         opened = OpenedRequest(route, granted, fields, api, body_bytes, delivery)
         if fields is parsed.fields and parsed.messages is not None:
-            # An input one level down has its own messages, whatever stands beside it.
+            # Not for a chat nested in `input`, which has its own messages.
             opened.parsed = parsed
         return opened
 
@@ -308,7 +308,7 @@ def _session_in_body(prompt: PromptRequest) -> str:
 def _session_key(
     headers: CallerHeaders, opened: OpenedRequest, prompt: PromptRequest, chain: PromptChain
 ) -> int:
-    """A digest of the session's whole name; its label is cut, and two sessions may share one."""
+    """Digest the session's whole name: its label is cut, and two sessions may share one."""
     session = headers.session() or _session_in_body(prompt)
     return digest(session, opened.granted.seed) if session else chain.opening
 
@@ -317,12 +317,12 @@ def _taken_out(opened: OpenedRequest) -> ParsedBody | None:
     """Take the split body out: `opened` lives as long as the request, and must not hold it."""
     parsed = opened.parsed
     opened.parsed = None
-    # In other APIs nobody has checked the messages, so nothing may be learned of them.
+    # Other APIs' messages are not checked, so nothing may be learned from them.
     return parsed if opened.api is Api.CHAT else None
 
 
 def _unwrapped(route: RequestRoute, fields: Fields) -> Fields:
-    """`POST /ai/run` without a model in its path carries the input one level down."""
+    """Return the input's fields: nested in `input` if the path of `/ai/run` names no model."""
     if route.model is not None:
         return fields
     raw = fields.get("input")
@@ -359,7 +359,7 @@ _DELIVERY_PARAM: Final = {Delivery.QUEUE: "queueRequest", Delivery.IN_PLACE: "se
 
 
 def _rejects_if_busy(route: RequestRoute, headers: CallerHeaders, prompt: PromptRequest) -> bool:
-    """Options come three ways: in the body, in the query, in a header."""
+    """Return whether the body, the query or a header sets this option."""
     query = route.query
     return (
         prompt.rejects_if_busy

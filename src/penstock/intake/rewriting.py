@@ -8,7 +8,8 @@ from penstock.intake.opened_request import OpenedRequest
 
 
 def rewrite(opened: OpenedRequest) -> OpenedRequest:
-    """Return the request to be served. A changed body must come by `OpenedRequest.with_fields`,
-    which drops what was learned of the body that the caller sent.
+    """Return the request to be served.
+
+    Change a body by `OpenedRequest.with_fields`, which drops what was learned of the caller's body.
     """
     return opened

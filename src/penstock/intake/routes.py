@@ -24,7 +24,7 @@ API_PATHS: Final = tuple(path.decode() for path in _APIS)
 
 
 class Surface(Enum):
-    """Where a request came in; it decides the shape of answers and errors."""
+    """The API surface of a request, which decides the shape of answers and errors."""
 
     OPENAI = auto()
     WORKERS_V1 = auto()
@@ -39,7 +39,7 @@ _NO_QUERY: Final[dict[str, str]] = {}
 
 
 class RequestRoute:
-    """`account` is None where the path names none; `model` where the body must.
+    """What a target names. `account` is None if it names none; `model` if the body must.
 
     On `/ai/run` the model and the body decide which API it is.
     """
@@ -64,7 +64,7 @@ _OPENAI_ROUTE: Final = RequestRoute(Surface.OPENAI)
 
 
 def is_inference(method: bytes, target: bytes) -> bool:
-    """Whether a request goes to the inference endpoint. Runs before its headers are parsed."""
+    """Return whether a request goes to the inference endpoint, by method and path alone."""
     if method != b"POST":
         return False
     if target == _OPENAI_CHAT:
@@ -79,18 +79,18 @@ def is_inference(method: bytes, target: bytes) -> bool:
 
 
 def surface_of(target: bytes) -> Surface:
-    """The surface alone, for errors found before the path is read."""
+    """Return the surface alone, for errors found before the path is read."""
     return Surface.WORKERS_RUN if target.startswith(b"/client/v4") else Surface.OPENAI
 
 
 def path_meant(path: str) -> str:
-    """The path that somebody meant whose base URL ends in too much or too little; "" if unknown."""
+    """Guess the path that a client with a wrong base URL meant; "" if unknown."""
     tails = {path.removeprefix("/v1"): path for path in (*API_PATHS, "/v1/models")}
     return next((whole for tail, whole in tails.items() if path.rstrip("/").endswith(tail)), "")
 
 
 def is_messages(target: bytes) -> bool:
-    """Whether errors here have Anthropic's shape, for those found before the path is read."""
+    """Return whether errors have Anthropic's shape, for those found before the path is read."""
     return target.startswith(_MESSAGES) and target.partition(b"?")[0] == _MESSAGES
 
 

@@ -4,7 +4,7 @@ import msgspec
 
 
 class IntakeSettings(msgspec.Struct, frozen=True):
-    """The operator sets them under `[ingress]`; their defaults are there."""
+    """Settings for reading requests. Operators set them under `[ingress]`, with its defaults."""
 
     media_hosts: tuple[str, ...]
     prompt_bytes_per_token: float

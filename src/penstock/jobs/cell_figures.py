@@ -1,4 +1,4 @@
-"""How the whole cell's queue and webhooks do, read now and then for a worker's `/metrics`."""
+"""Reads figures of the whole cell's queue and webhooks, every 5 s, for a worker's `/metrics`."""
 
 import asyncio
 from typing import Final
@@ -22,7 +22,7 @@ Figures = dict[str, dict[str, float]]
 
 
 class CellFigures:
-    """Two small tables that control writes. While Postgres is away there are no figures."""
+    """Reads two small tables that control writes. While Postgres is down there are no figures."""
 
     def __init__(self, store: Store, queue: Queue, clock: Clock) -> None:
         self._store = store
@@ -35,7 +35,7 @@ class CellFigures:
             try:
                 self.latest = await self.read()
             except StoreUnavailable:
-                # Old figures would be taken for new ones.
+                # Old figures would be mistaken for current ones.
                 self.latest = {}
             await asyncio.sleep(_READ_SECONDS)
 
@@ -47,7 +47,7 @@ class CellFigures:
 
 
 def _of_queue(stats: dict[ModelId, FlexStats], now: float) -> Figures:
-    # Named even where there is no job yet: a page that lacks them looks like an older version's.
+    # Named even if there is no job yet: a page without them looks like an older version's.
     figures: Figures = {name: {} for name in _QUEUE_FIGURES}
     for model, stat in stats.items():
         oldest = stat.oldest_created_at

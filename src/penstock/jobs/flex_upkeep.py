@@ -1,6 +1,6 @@
-"""What the leading control does for the queue of jobs: sweep, end batches, measure, delete.
+"""The leading control's upkeep of the job queue: sweep, end batches, measure, delete.
 
-Nothing here is in a hurry, and none of it is lost when it stops: whoever leads next goes on.
+Nothing here is urgent, and nothing is lost when it stops: the next leader continues.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from penstock.jobs.submission import DeskRooms, JobDesk
 
 _SWEEP_SECONDS: Final = 1.0
 _MEASURE_SECONDS: Final = 5.0
-# Often, a few thousand rows at a time: jobs end as fast as they come.
+# Short, with a few thousand rows at a time, because jobs end as fast as they come.
 _DELETE_SECONDS: Final = 2.0
 _BATCHES_AT_ONCE: Final = 500
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class FlexUpkeep:
-    """One loop per duty, so that a slow one does not hold up the others."""
+    """Runs one loop per duty, so that a slow one does not hold up the others."""
 
     def __init__(self, rooms: DeskRooms, desk: JobDesk) -> None:
         self._store = rooms.store
@@ -30,7 +30,7 @@ class FlexUpkeep:
         self._desk = desk
 
     async def run(self) -> None:
-        """Until cancelled, which is what losing the leadership must do."""
+        """Run until cancelled; losing the leadership must cancel this."""
         async with asyncio.TaskGroup() as group:
             group.create_task(_repeat(self.sweep, _SWEEP_SECONDS))
             group.create_task(_repeat(self.end_batches, _SWEEP_SECONDS))
@@ -38,11 +38,11 @@ class FlexUpkeep:
             group.create_task(_repeat(self.delete, _DELETE_SECONDS))
 
     async def sweep(self) -> bool:
-        """Take up what nobody holds; whether there may be more."""
+        """Sweep jobs that no keeper has a claim to; return whether there may be more."""
         return (await self._desk.sweep()).is_full
 
     async def end_batches(self) -> bool:
-        """End Workers AI's batches whose jobs have all ended; whether there may be more."""
+        """End Workers AI's batches whose jobs have all ended; return whether there may be more."""
         async with self._store.transaction() as transaction:
             ended = await self._batches.finalize_ready(transaction, _BATCHES_AT_ONCE)
         return len(ended) == _BATCHES_AT_ONCE
@@ -58,7 +58,7 @@ class FlexUpkeep:
 
 
 async def _repeat(act: Callable[[], Awaitable[bool]], seconds: float) -> None:
-    """At once again while there is more, else after a pause."""
+    """Repeat `act` at once while there is more to do, else after a pause."""
     while True:
         has_more = False
         try:
@@ -66,7 +66,7 @@ async def _repeat(act: Callable[[], Awaitable[bool]], seconds: float) -> None:
         except StoreUnavailable:
             logger.warning("queue upkeep waits", extra={"action": "upkeep_waits"})
         except Exception:
-            # The loop's top: control has other work than this.
+            # Caught here so that the other work of control goes on.
             logger.exception("queue upkeep failed", extra={"action": "upkeep_failed"})
         if not has_more:
             await asyncio.sleep(seconds)

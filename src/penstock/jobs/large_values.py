@@ -1,7 +1,7 @@
-"""Payloads and results that are too large for a row: in object storage, named by what they are.
+"""Keeps payloads and results that are too large for a row in object storage.
 
-A name tells account, job and content, so writing it twice is as good as once, and a value is there
-before any row names it.
+A name has the account, the job and the content's hash, so writing it twice equals writing it once,
+and a value is stored before any row names it.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class ObjectStore(Protocol):
 
 
 class LargeValues:
-    """Decides what is large, and puts and gets it."""
+    """Decides which values are large, and writes, reads and deletes them."""
 
     def __init__(self, objects: ObjectStore, settings: ServingSettings) -> None:
         self._objects = objects
@@ -34,22 +34,22 @@ class LargeValues:
         self._at_once = asyncio.Semaphore(settings.objects_at_once)
 
     def name_for(self, account: AccountId, job: JobId, value: bytes) -> str:
-        """What a value of a job is called; empty when it fits into a row."""
+        """Return the object name of a job's value; empty if the value fits into a row."""
         if len(value) <= self._above_bytes:
             return ""
         return f"{account}/{job}/{hashlib.sha256(value).hexdigest()}"
 
     async def put(self, values: Mapping[str, bytes]) -> None:
-        """Write values by name, some at a time; StoreUnavailable when one of them cannot be."""
+        """Write values by name, some at a time; raise StoreUnavailable if one write fails."""
         objects = self._objects
         await self._each([partial(objects.put, name, value) for name, value in values.items()])
 
     async def get(self, name: str, inline: bytes) -> bytes:
-        """A value, wherever it is."""
+        """Return a value from object storage, or the inline one if it has no name."""
         return await self._objects.get(name) if name else inline
 
     async def delete(self, names: Sequence[str]) -> None:
-        """Delete what there is of these, some at a time."""
+        """Delete those of these objects that exist, some at a time."""
         await self._each([partial(self._objects.delete, (name,)) for name in names])
 
     async def _each(self, calls: Sequence[Callable[[], Awaitable[None]]]) -> None:
@@ -58,7 +58,7 @@ class LargeValues:
                 for call in calls:
                     group.create_task(self._one(call))
         except ExceptionGroup as failed:
-            # All for one reason, mostly; a caller asks what kind it is.
+            # Mostly all fail for one reason; callers need the error's own class.
             raise failed.exceptions[0] from failed
 
     async def _one(self, call: Callable[[], Awaitable[None]]) -> None:

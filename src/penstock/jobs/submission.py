@@ -1,7 +1,7 @@
-"""The desk for jobs: whatever moves a job together with its money or its large values, joined.
+"""Changes jobs together with their money and their large values.
 
-Values are uploaded before a row names them; all else of a call is one transaction, in which the
-queue's part comes first and the money's last, so that no two calls can wait for each other.
+Values are uploaded before a row names them; the rest of a call is one transaction, in which the
+queue's part comes first and the money's last, so that no two calls can deadlock.
 """
 
 import asyncio
@@ -43,9 +43,9 @@ from penstock.records.request import (
 )
 from penstock.store import Store, Transaction
 
-# A job's answer is always made whole: whoever reads it shapes it.
+# A job's answer is never streamed: the endpoint that reads it shapes it.
 _NOT_KEPT: Final = frozenset({"stream", "stream_options"})
-# The ledger counts attempts in 16 bits. Beyond, two share a row: the last one's charge stands.
+# The ledger counts attempts in 16 bits. Beyond this, two share a row: the last charge stands.
 _ATTEMPTS_MAX: Final = 30_000
 _LABEL_CHARACTERS_MAX: Final = 512
 
@@ -62,7 +62,7 @@ class DeskRooms(msgspec.Struct, frozen=True):
 
 
 class JobDesk:
-    """For ingress, control and puller alike. Holds nothing itself."""
+    """Submits, cancels, retries and deletes jobs for ingress, control and puller. Stateless."""
 
     def __init__(self, rooms: DeskRooms, limits: admission.AdmissionSettings, clock: Clock) -> None:
         self._store = rooms.store
@@ -75,9 +75,9 @@ class JobDesk:
     async def submit(
         self, submission: Submission, jobs: Sequence[NewJob], batch: NewBatch | None = None
     ) -> Submitted:
-        """Take in jobs, all or none: QueueFull, or BudgetSpent, when there is no room for them.
+        """Submit jobs, all or none; raise QueueFull or BudgetSpent if there is no room for them.
 
-        A job that is there already is not added again and holds nothing more. So after a
+        A job that exists already is not added again and gets no further hold. So after a
         StoreUnavailable the same jobs may be submitted again.
         """
         _check_labels(jobs)
@@ -87,24 +87,24 @@ class JobDesk:
         try:
             async with self._store.transaction() as transaction:
                 if batch is not None:
-                    # Perhaps that of an earlier submission of the same.
+                    # This may be the batch of an earlier, equal submission.
                     opened = await self._batches.open(transaction, batch)
                     submission = msgspec.structs.replace(submission, batch=opened)
                 submitted = await self._submit(transaction, submission, jobs)
                 if batch is not None and 0 < submitted.added < len(set(submitted.ids)):
-                    # It may have ended, and been told of: nothing is added to it any more.
+                    # The batch may have ended and been reported: no job may be added to it.
                     raise InvalidRequest("This `Idempotency-Key` was sent with other requests.")
         except Refused:
             await self._values.delete(list(uploads))
             raise
-        # Under another id: nothing names what was uploaded for this one.
+        # A known job has another id: no row names what was uploaded for this one.
         is_known = zip(jobs, submitted.ids, strict=True)
         unused = [job.payload_object for job, id in is_known if job.payload_object and id != job.id]
         await self._values.delete(unused)
         return submitted
 
     async def cancel(self, account: AccountId | None, job: JobId) -> Job | None:
-        """Cancel a waiting job at once, ask a running one to stop. None: no such job of theirs."""
+        """Cancel a queued job, or ask a running one to stop; None if the account has none such."""
         async with self._store.transaction() as transaction:
             cancelled = await self._queue.cancel(transaction, account, job)
             if cancelled is None:
@@ -113,7 +113,7 @@ class JobDesk:
         return cancelled.job
 
     async def cancel_batch(self, account: AccountId | None, batch: BatchId) -> int | None:
-        """Cancel what is left of a batch: how many jobs. None: no such batch of theirs."""
+        """Cancel a batch's open jobs; return how many, or None if the account has none such."""
         count = 0
         while True:
             async with self._store.transaction() as transaction:
@@ -121,48 +121,48 @@ class JobDesk:
                 if cancelled is None:
                     return None
                 await admission.release_jobs(transaction, cancelled.released)
-            # Until a round finds nothing: whoever reads the batch in may have added some meanwhile,
-            # and what is added after that is added by one who knows.
+            # Until a round finds nothing: the worker that reads the batch in may add jobs
+            # meanwhile. Later it sees the cancellation, and cancels what it added itself.
             if not cancelled.count:
                 return count
             count += cancelled.count
 
     async def retry(self, job: ClaimedJob, failure: JobFailure) -> JobState:
-        """Try a job again later, or let it fail for good; LeaseLost when it is another's now."""
+        """Requeue a job, or fail it for good; raise LeaseLost if another keeper has the claim."""
         async with self._store.transaction() as transaction:
             retried = await self._queue.retry(transaction, job.id, job.epoch, failure)
             await admission.release_jobs(transaction, retried.released)
         return retried.state
 
     async def sweep(self) -> Swept:
-        """Take up what nobody holds; once more at once while `is_full`."""
+        """Sweep jobs that no keeper has a claim to; call again at once while `is_full`."""
         async with self._store.transaction() as transaction:
             swept = await self._queue.sweep(transaction)
             await admission.release_jobs(transaction, swept.released)
         return swept
 
     async def delete_old(self) -> int:
-        """Delete jobs that are kept no longer, and what they have in object storage: how many."""
+        """Delete jobs past their retention, and their stored objects; return how many jobs."""
         async with self._store.transaction() as transaction:
             old = await self._queue.find_old(transaction)
-        # Before the rows: after a kill in between, these name them again. Outside of a transaction:
-        # thousands may take longer than one may last, and would never be done.
+        # Objects go before rows: after a kill in between, the rows still name them. Outside of a
+        # transaction: deleting thousands may exceed its time limit, and would never complete.
         await self._values.delete([name for names in old.values() for name in names])
         async with self._store.transaction() as transaction:
             await self._queue.delete(transaction, old)
         return len(old)
 
     async def find(self, account: AccountId | None, job: JobId) -> Job | None:
-        """One job; `account` None finds anybody's."""
+        """Return one job; with `account` None, of any account."""
         async with self._store.transaction() as transaction:
             return await self._queue.find(transaction, account, job)
 
     async def result_of(self, job: Job) -> bytes:
-        """A job's whole chat completion, wherever it is kept."""
+        """Return a job's whole chat completion, wherever it is kept."""
         return await self._values.get(job.result_object, job.result)
 
     async def payload_of(self, job: ClaimedJob) -> bytes:
-        """The chat request of a job that is to be run, wherever it is kept."""
+        """Return the chat request of a job that is to be run, wherever it is kept."""
         return await self._values.get(job.payload_object, job.payload)
 
     async def _submit(
@@ -185,7 +185,7 @@ class JobDesk:
     def _kept_apart(
         self, account: AccountId, jobs: Sequence[NewJob]
     ) -> tuple[list[NewJob], dict[str, bytes]]:
-        """Jobs without their large payloads, and those by name."""
+        """Return the jobs without their large payloads, and these payloads by name."""
         kept: list[NewJob] = []
         uploads: dict[str, bytes] = {}
         for job in jobs:
@@ -205,7 +205,7 @@ def new_job(
     item: int = 0,
     idempotency_key: str | None = None,
 ) -> NewJob:
-    """A job out of a request that was read for a later tier; its id becomes the job's."""
+    """Make a job of a request that was read for a later tier; its id becomes the job's."""
     assert request.terms.tier is not Tier.NOW, "what is wanted now is no job"
     body = {name: value for name, value in request.prompt.body.items() if name not in _NOT_KEPT}
     ticket = Ticket(
@@ -234,7 +234,7 @@ def new_job(
 
 
 def to_request(job: ClaimedJob, model: Model, cache_salt: str, payload: bytes) -> InferenceRequest:
-    """The request that a claimed job is, for the path. Each claim has attempts of its own."""
+    """Return a claimed job's request, for the path. Each claim has its own attempt numbers."""
     ticket = job.ticket
     return InferenceRequest(
         id=RequestId(job.id),
@@ -271,7 +271,7 @@ def to_request(job: ClaimedJob, model: Model, cache_salt: str, payload: bytes) -
 
 
 def held_by(account: AccountId, key: KeyId, job: JobId, ticket: Ticket) -> Released:
-    """What a job holds of its limits until it ends."""
+    """Return what a job holds of its limits until it ends."""
     return Released(
         account=account,
         key=key,
@@ -290,7 +290,7 @@ def _limited(job: NewJob, limits: Sequence[Limit], key: KeyId) -> NewJob:
 
 
 def _check_labels(jobs: Sequence[NewJob]) -> None:
-    """Callers' own names must fit into a row."""
+    """Refuse references and idempotency keys that do not fit into a row."""
     for job in jobs:
         for label in (job.reference, job.idempotency_key):
             if label is not None and ("\0" in label or len(label) > _LABEL_CHARACTERS_MAX):

@@ -1,5 +1,5 @@
-"""Flex work for this keeper's replicas: claim by measured headroom, run down the path, complete.
+"""Runs flex work on this keeper's replicas: claims jobs by measured headroom, runs, completes them.
 
-Promises: what is wanted now goes first on every replica but for a small reserved share; a job whose
-lease is lost is stopped quietly and bills nothing. It decides nothing about replicas themselves.
+Promises: live requests go first on every replica, except for a small reserved share; a job whose
+claim is lost is stopped quietly and bills nothing. It decides nothing about replicas themselves.
 """

@@ -8,7 +8,7 @@ from penstock.serving.shaping import Shaper
 
 
 class CollectingSink(Sink):
-    """Jobs are not streamed, so that it is never pushed to."""
+    """Keeps a whole answer; jobs are not streamed, so `push` is never called."""
 
     def __init__(self, shaper: Shaper) -> None:
         self._shaper = shaper

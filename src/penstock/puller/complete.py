@@ -1,7 +1,7 @@
-"""How a job ends: its result, its charge, its money and its event in one transaction.
+"""Ends jobs: writes result, charge, settled money and event in one transaction.
 
-Guarded by the epoch of its lease: of a job that is another's by now nothing is written and nothing
-is billed. May be called again with the same after a StoreUnavailable: what is done stays done.
+Guarded by the epoch of the claim: if another keeper has the claim by now, nothing is written and
+nothing is billed. May be called again with the same jobs after a StoreUnavailable.
 """
 
 import logging
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class JobCompletion(msgspec.Struct, frozen=True):
-    """A job that was run, what the path said of it, and its answer or why there is none."""
+    """A job that was run, the path's facts about it, and its answer or why there is none."""
 
     job: ClaimedJob
     run: RequestEnd
@@ -33,7 +33,7 @@ class JobCompletion(msgspec.Struct, frozen=True):
 
     @property
     def charge_nanousd(self) -> int:
-        """What it costs at the price of its submission; a failure costs nothing."""
+        """The cost at the price of the submission; a failure costs nothing."""
         if self.failure is not None or self.run.usage is None:
             return 0
         return cost_nanousd(self.run.usage, Price(*self.job.ticket.price))
@@ -61,17 +61,17 @@ class CompletionRooms(msgspec.Struct, frozen=True):
 
 
 async def complete(rooms: CompletionRooms, completions: Sequence[JobCompletion]) -> Finished:
-    """End jobs, many at once; says which of them were still ours to end.
+    """End jobs, many at once; return which of them this keeper still had the claim to.
 
-    StoreUnavailable leaves open whether they were ended: call it again with the same.
+    StoreUnavailable leaves open whether they were ended: call again with the same jobs.
     """
     try:
         return await _complete(rooms, completions)
     except StoreUnavailable:
         raise
     except Exception:
-        # One that Postgres will not have must not hold up the others: each by itself, then. Its
-        # lease lapses, and after some attempts it fails.
+        # A job that Postgres rejects must not hold up the others, so halves are tried. Its claim
+        # lapses, and after some attempts it fails.
         if len(completions) == 1:
             job = completions[0].job.id
             logger.exception("job not completed", extra={"action": "job_stuck", "job": job})
@@ -99,7 +99,7 @@ async def _complete(rooms: CompletionRooms, completions: Sequence[JobCompletion]
             if each.failure is None
         ]
         await metering.charge(transaction, rooms.ledger, charges)
-        # All at once, so that no two who complete jobs can wait for each other.
+        # Settled in one call, so that two completions at a time cannot deadlock.
         settlements = [
             *(admission.Settlement(_held(each.job), each.charge_nanousd) for each in done),
             *(admission.Settlement(held, 0) for held in finished.released),
@@ -110,9 +110,9 @@ async def _complete(rooms: CompletionRooms, completions: Sequence[JobCompletion]
 
 
 async def _forget_lost(rooms: CompletionRooms, finished: Finished, ends: Sequence[JobEnd]) -> None:
-    """Delete results of runs whose lease was lost, where no row names them or ever will.
+    """Delete results of runs whose claim was lost, if no row names them or ever will.
 
-    That is when the job has ended otherwise: one that runs elsewhere may yet answer the same.
+    That is so once the job has ended otherwise: a job that still runs may give the same result.
     """
     ours = finished.done | finished.cancelled
     lost = {end.id: end.result_object for end in ends if end.result_object and end.id not in ours}
@@ -123,12 +123,12 @@ async def _forget_lost(rooms: CompletionRooms, finished: Finished, ends: Sequenc
             kept = await rooms.queue.results_kept(transaction, list(lost))
         await rooms.values.delete([lost[job] for job, name in kept.items() if name != lost[job]])
     except StoreUnavailable:
-        # They cost a little room, and no more: what was completed stays so.
+        # The lost results only take some space; the completed jobs stay completed.
         logger.warning("lost results are kept", extra={"action": "lost_results_kept"})
 
 
 async def _ends(values: LargeValues, completions: Sequence[JobCompletion]) -> list[JobEnd]:
-    """What the queue is told, once large results are uploaded."""
+    """Upload large results, and return the jobs' ends for the queue."""
     names = [values.name_for(each.job.account, each.job.id, each.result) for each in completions]
     uploads = {name: each.result for name, each in zip(names, completions, strict=True) if name}
     await values.put(uploads)

@@ -1,4 +1,4 @@
-"""What this keeper's puller has done, in plain integers for the metrics."""
+"""Counts what this keeper's puller has done, in plain integers for the metrics."""
 
 import msgspec
 
@@ -18,13 +18,13 @@ class PullerCounts(msgspec.Struct):
     retried: int = 0
     handed_back: int = 0
     cancelled: int = 0
-    # Another keeper's by now, or dropped because Postgres was away for longer than the lease.
+    # Claimed by another keeper, or dropped because Postgres was down for longer than the claim.
     lost: int = 0
     # Of the jobs that succeeded; cached ones are a part of the prompts.
     prompt_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
-    # Loops and jobs that failed by a fault of our own.
+    # Loops and jobs that failed by an unexpected exception.
     failures: int = 0
 
     def add_tokens(self, usage: Usage) -> None:

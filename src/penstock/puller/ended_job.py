@@ -1,4 +1,4 @@
-"""How a pulled job ended, on its way to Postgres."""
+"""How a pulled job ended, until that is written to Postgres."""
 
 from enum import StrEnum
 
@@ -10,7 +10,7 @@ from penstock.records.request import RequestEnd
 
 
 class Ending(StrEnum):
-    """What is written about it."""
+    """What is written about an ended job."""
 
     SUCCEEDED = "succeeded"
     # For good.

@@ -1,7 +1,7 @@
-"""Writes down how jobs ended, many at once, and keeps trying while Postgres is away.
+"""Writes how jobs ended to Postgres, many at once, and keeps trying while Postgres is down.
 
-A lease that has lapsed may still be ours, the epoch tells; after another lease's time it surely is
-not. Then the job is dropped quietly: it is another keeper's to run, and nothing of it was billed.
+A lapsed claim may still be this keeper's, as the epoch shows; after another `lease_seconds` it
+surely is not. Then the job is dropped: another keeper runs it, and nothing of it was billed.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class EndingBook(Protocol):
 
 
 class EndingWriter:
-    """`add` what has ended; keep `run` running. `on_written` is told of each that is settled."""
+    """Takes ended jobs by `add` and writes them in `run`; calls `on_written` for each settled."""
 
     def __init__(
         self,
@@ -57,13 +57,13 @@ class EndingWriter:
         self._has_some.set()
 
     async def run(self) -> None:
-        """For ever."""
+        """Write ended jobs until cancelled."""
         async with asyncio.TaskGroup() as group:
             for _ in range(self._settings.completions_max):
                 group.create_task(self._write_for_ever())
 
     async def wait_until_written(self, seconds: float) -> bool:
-        """Whether all that was added is settled within that time."""
+        """Return whether all added jobs are settled within that time."""
         try:
             async with asyncio.timeout(seconds):
                 await self._is_idle.wait()
@@ -99,7 +99,7 @@ class EndingWriter:
         except StoreUnavailable:
             await self._put_back(batch)
         except Exception:
-            # The loop's top. One bad answer must not keep the others from being written.
+            # Caught here so that one bad answer does not keep the others from being written.
             self._counts.failures += 1
             logger.exception("jobs not completed", extra={"action": "completion_failed"})
             if len(batch) > 1:

@@ -1,4 +1,4 @@
-"""What becomes of a job whose try failed: tried again, put off, or failed for good. Pure."""
+"""Decides whether a job whose try failed is retried, deferred, or failed for good. Pure."""
 
 from enum import StrEnum
 
@@ -14,7 +14,7 @@ from penstock.errors import (
 )
 from penstock.records.job import JobFailure
 
-# Nothing reached an engine, and it was no fault of the job's.
+# With these errors nothing reached an engine, and the job was not at fault.
 _NOT_BEGUN = (JournalFull, NoReplica, StoreUnavailable)
 _REPLICA_FAILED = (EngineLost, NoReplica, OutOfCapacity, ReplicaUnreachable)
 
@@ -24,12 +24,12 @@ class FailureVerdict(StrEnum):
 
     FAIL = "fail"
     RETRY = "retry"
-    # Back to its place in the queue, and not to be claimed for a moment.
+    # The job returns to its place in the queue, and cannot be claimed for a moment.
     DEFER = "defer"
 
 
 def judge(failure: Error) -> FailureVerdict:
-    """The caller's fault is final; ours is tried again, and is no attempt if nothing began."""
+    """Fail a caller's fault for good, defer what never began (no attempt is counted), or retry."""
     if isinstance(failure, Refused):
         return FailureVerdict.FAIL
     if isinstance(failure, _NOT_BEGUN):
@@ -38,10 +38,10 @@ def judge(failure: Error) -> FailureVerdict:
 
 
 def is_replica_at_fault(failure: Error) -> bool:
-    """Whether the replica had better get no jobs for a while."""
+    """Return whether the replica should get no jobs for a while."""
     return isinstance(failure, _REPLICA_FAILED)
 
 
 def as_job_failure(failure: Error) -> JobFailure:
-    """What its caller is told, if it stays with this."""
+    """Return the failure that the caller sees if no later try succeeds."""
     return JobFailure(failure.code, failure.message, failure.status)

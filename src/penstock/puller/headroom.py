@@ -1,8 +1,8 @@
-"""How many jobs a replica may take on now. Pure: time is a number that is passed in.
+"""Decides how many jobs a replica may start now. Pure: time is a number that is passed in.
 
-Feedback per replica: the allowance grows slowly while nothing that is wanted now waits or is late
-and the KV cache has room, and is cut at once otherwise. Jobs that already answer are never stopped
-for it: only starts are held, and jobs that cannot have begun are handed back.
+Feedback per replica: the allowance grows slowly while no live request waits or is late and the KV
+cache has room, and is cut at once otherwise. Jobs that already answer are never stopped for it:
+only starts are withheld, and jobs that cannot have begun are handed back.
 """
 
 import math
@@ -16,26 +16,26 @@ class HeadroomObservation(msgspec.Struct, frozen=True, kw_only=True):
     """One replica, as its keeper sees it now. Tokens are uncached prompt tokens."""
 
     slots: int
-    # Requests that gateways have there, and what of their prompts is not read yet.
+    # Requests that gateways have there, and the tokens of their prompts that are not read yet.
     live: int = 0
     live_unread_tokens: int = 0
-    # How long the oldest prompt among them is being read, and how long it should take.
+    # How long the oldest of these prompts has been in reading, and how long it should take.
     live_head_seconds: float = 0.0
     live_head_expected_seconds: float = 0.0
-    # Jobs that this keeper has there, those that cannot have begun to answer, and their prompts.
+    # This keeper's jobs there, those that cannot have begun to answer, and these ones' prompts.
     flex: int = 0
     flex_unbegun: int = 0
     flex_unread_tokens: int = 0
     # Jobs there that draw on the reserved share.
     flex_reserved: int = 0
-    # Of a job on average.
+    # Prompt tokens of a job on average.
     mean_tokens: float = 256.0
     # Prompt tokens a second that its engine reads.
     prefill_rate: float = 15_000.0
-    # What the engine says of itself; an engine without figures says 0.
+    # The engine's own figures; 0 for an engine that reports none.
     waiting: int = 0
     kv_use: float = 0.0
-    # What an operator allows.
+    # The operator's controls.
     is_paused: bool = False
     in_flight_max: int | None = None
 
@@ -49,20 +49,20 @@ class Room(msgspec.Struct, frozen=True):
 
 
 class Headroom:
-    """One replica's controller. Ask it several times a second."""
+    """Controls one replica's flex work. Call `look` several times a second."""
 
     __slots__ = ("_cut_at", "_last_at", "_live_at", "_settings", "allowed")
 
     def __init__(self, settings: PullerSettings) -> None:
         self._settings = settings
-        # Jobs that the feedback allows; a float, for it grows by fractions.
+        # Jobs that the feedback allows; a float, because it grows by fractions.
         self.allowed = 1.0
         self._last_at: float | None = None
         self._cut_at = -math.inf
         self._live_at = -math.inf
 
     def look(self, seen: HeadroomObservation, now: float) -> Room:
-        """Take one observation in, and say what it allows."""
+        """Update the allowance by one observation, and return what is allowed."""
         if seen.live:
             self._live_at = now
         is_reading = seen.live_unread_tokens > 0
@@ -86,8 +86,8 @@ class Headroom:
         elapsed = 0.0 if self._last_at is None else max(0.0, now - self._last_at)
         self._last_at = now
         if is_crowded:
-            # At once to what runs, so that nothing is started; then by a share, and not before the
-            # last cut has had time to show.
+            # Cut at once to the running jobs, so that none is started; then by `cut_factor`, and
+            # not before the last cut has had time to take effect.
             self.allowed = min(self.allowed, float(max(1, seen.flex)))
             if now - self._cut_at >= settings.cut_seconds:
                 self._cut_at = now
@@ -97,7 +97,7 @@ class Headroom:
             self.allowed = min(grown, float(seen.slots))
 
     def _is_crowded(self, seen: HeadroomObservation) -> bool:
-        """Whether somebody waits inside the engine, is late, or the KV cache is nearly full."""
+        """Return whether a live request waits in the engine or is late, or `kv_use` is too high."""
         settings = self._settings
         is_waiting = seen.waiting > seen.flex_unbegun
         expected = seen.live_head_expected_seconds
@@ -106,7 +106,7 @@ class Headroom:
         return is_waiting or is_late or seen.kv_use > settings.kv_use_max
 
     def _most(self, seen: HeadroomObservation) -> int:
-        """The most jobs beside what is wanted now, with slots left free for more of that."""
+        """Return the most jobs beside live requests, with slots left free for more of these."""
         free = slots_of(self._settings.slots_free_share, seen.slots)
         most = max(0, seen.slots - free - seen.live - seen.flex_reserved)
         if seen.in_flight_max is None:
@@ -114,14 +114,14 @@ class Headroom:
         return min(most, max(0, seen.in_flight_max - seen.flex_reserved))
 
     def _aged(self, seen: HeadroomObservation) -> int:
-        """Old jobs go on, whatever is wanted now; an operator's limit holds for them too."""
+        """Return how many aged jobs may start despite live requests, within operators' limits."""
         reserved = min(slots_of(self._settings.reserved_share, seen.slots), seen.slots)
         if seen.in_flight_max is not None:
             reserved = min(reserved, seen.in_flight_max)
         return max(0, reserved - seen.flex)
 
     def _unread_room(self, seen: HeadroomObservation, now: float) -> int:
-        """Jobs whose prompts may be sent to be read beside those that are being read."""
+        """Return how many jobs' prompts may be sent beside those that are being read."""
         settings = self._settings
         is_quiet = now - self._live_at >= settings.quiet_seconds
         seconds = settings.unread_seconds_quiet if is_quiet else settings.unread_seconds
@@ -131,5 +131,5 @@ class Headroom:
 
 
 def slots_of(share: float, slots: int) -> int:
-    """A share of the slots, and at least one."""
+    """Return a share of the slots, at least one."""
     return max(1, int(share * slots))

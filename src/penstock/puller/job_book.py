@@ -1,4 +1,4 @@
-"""All that the puller asks of Postgres: claims, leases, controls, and how jobs ended."""
+"""All Postgres calls of the puller: claims and their renewal, controls, and how jobs ended."""
 
 import logging
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _FINAL = (Ending.SUCCEEDED, Ending.FAILED, Ending.CANCELLED)
 
 
 class WantedJobs(msgspec.Struct, frozen=True):
-    """What one replica has room for."""
+    """The jobs that one replica has room for."""
 
     model: ModelId
     count: int
@@ -33,7 +33,7 @@ class WantedJobs(msgspec.Struct, frozen=True):
 
 
 class JobBook:
-    """Each call is a transaction of its own. Raises StoreUnavailable while Postgres is away."""
+    """Reads and writes jobs, each call in its own transaction; StoreUnavailable in an outage."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class JobBook:
             return await self._rooms.queue.controls(transaction)
 
     async def write(self, ended: Sequence[EndedJob]) -> None:
-        """How jobs ended. What was another keeper's by then is left as it is."""
+        """Write how jobs ended. A job that another keeper has claimed since is left as it is."""
         final = [each for each in ended if each.ending in _FINAL]
         if final:
             await self._complete(final)

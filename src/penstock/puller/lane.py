@@ -1,4 +1,4 @@
-"""One replica's flex work: the jobs in flight there, what its prompts begin with, when to ask."""
+"""One replica's flex work: its jobs in flight, its prompts' openings, and when to claim more."""
 
 from collections import OrderedDict
 from typing import TYPE_CHECKING
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from penstock.records.job import JobId
 
 _MEAN_RATE = 0.1
-# Until jobs have told: of one job's prompt.
+# The first value of the mean tokens of a job's prompt, before any job is known.
 _FIRST_TOKENS = 256.0
 _FREE = FlexControl()
-# An engine's figures and our own count are not of the same moment: jobs that ran within this long
-# are not taken for somebody else's.
+# An engine's figures and the keeper's count are not of the same moment: jobs that ran within this
+# long are not taken for other requests.
 _RECENT_SECONDS = 1.5
 
 
 class Lane:
-    """Jobs run at one replica. It starts and stops nothing itself."""
+    """Tracks the jobs at one replica. It starts and stops nothing itself."""
 
     def __init__(self, replica: Replica, settings: PullerSettings) -> None:
         self.replica = replica
@@ -47,11 +47,11 @@ class Lane:
     def look(
         self, known: KnownReplica, claim: EngineClaim, control: FlexControl | None, now: float
     ) -> Room:
-        """What the replica's load allows now."""
+        """Return what the replica's load allows now."""
         return self.headroom.look(self._observe(known, claim, control or _FREE, now), now)
 
     def unbegun(self, now: float) -> list[PulledJob]:
-        """Jobs that cannot have begun to answer, newest first; not those of the reserved share."""
+        """Return jobs that cannot have begun to answer, newest first, but no reserved ones."""
         waiting = [job for job in self.jobs.values() if now < job.begins_at and not job.is_reserved]
         return waiting[::-1]
 
@@ -71,13 +71,13 @@ class Lane:
     def remove(self, job: PulledJob) -> None:
         self.jobs.pop(job.claimed.id, None)
 
-    # When to ask for more
+    # When to claim more
 
     def may_claim(self, now: float) -> bool:
         return not self.is_claiming and now >= self._next_at
 
     def note_claim(self, *, is_enough: bool, now: float) -> None:
-        """A claim that found less than was asked for: ask again after a pause that grows."""
+        """Note a claim; after one that found too few jobs, pause, longer each time."""
         if is_enough:
             self._pause = self._settings.poll_seconds
             return
@@ -88,7 +88,7 @@ class Lane:
         self._rest = self._settings.rest_seconds
 
     def note_failure(self, now: float) -> None:
-        """The replica failed a job: let it rest, longer each time."""
+        """Let a replica that failed a job rest, longer each time."""
         if now + self._rest > self._next_at:
             self._next_at = now + self._rest
             self._rest = min(2 * self._rest, self._settings.rest_seconds_max)
@@ -99,7 +99,7 @@ class Lane:
         claims = known.claims
         flex = len(self.jobs)
         unbegun = self.unbegun(now)
-        # Of gateways that are not heard, by the engine's own word.
+        # Requests of gateways whose signals do not arrive, by the engine's own figures.
         unheard = claim.running + claim.waiting - claims.in_flight - self._most_lately(flex, now)
         began = max(claims.head_at, claims.progress_at)
         return HeadroomObservation(
@@ -124,7 +124,7 @@ class Lane:
         return sum(job.tokens for job in self.jobs.values() if now < job.begins_at)
 
     def _most_lately(self, flex: int, now: float) -> int:
-        """The most jobs that were there at once, in this window of time and the one before."""
+        """Return the most jobs that were there at once, in this time window and the one before."""
         since, most, most_before = self._most_flex
         if now - since > _RECENT_SECONDS:
             since, most, most_before = now, flex, most

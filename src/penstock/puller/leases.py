@@ -1,7 +1,8 @@
-"""Keeps the leases of all claimed jobs, in one statement every third of their time.
+"""Renews the claims to all of this keeper's jobs, in one statement every third of their time.
 
-A job whose lease is lost is stopped and forgotten; a job whose caller cancelled it is stopped.
-While Postgres is away jobs run on: nobody else can claim them, and whose they are is told later.
+A job whose claim is lost is stopped and forgotten; a job whose caller cancelled it is stopped.
+While Postgres is down jobs run on: no other keeper can claim them, and a later renewal shows whose
+they are.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ _PARTS = 3
 
 
 class Leases:
-    """Jobs from their claim until what is to be said of them is written."""
+    """The claims to jobs, each from its start until the job's end is written."""
 
     def __init__(
         self, book: JobBook, settings: PullerSettings, clock: Clock, counts: PullerCounts
@@ -39,12 +40,12 @@ class Leases:
         self._held[job.claimed.id] = job
 
     def remove(self, job: PulledJob) -> None:
-        # Handed back and claimed again at once, it is another claim's by now.
+        # If the job was handed back and claimed again at once, the newer claim stays.
         if self._held.get(job.claimed.id) is job:
             del self._held[job.claimed.id]
 
     async def run(self) -> None:
-        """For ever."""
+        """Renew the claims until cancelled."""
         while True:
             await asyncio.sleep(self._seconds / _PARTS)
             try:
@@ -52,12 +53,12 @@ class Leases:
             except StoreUnavailable:
                 logger.warning("leases not renewed", extra={"action": "leases_not_renewed"})
             except Exception:
-                # The loop's top: the next time comes before the leases lapse.
+                # Caught here because the next renewal comes before the claims lapse.
                 self._counts.failures += 1
                 logger.exception("leases not renewed", extra={"action": "leases_not_renewed"})
 
     async def renew(self) -> None:
-        """Once, for all that are held now."""
+        """Renew all current claims once."""
         held = list(self._held.values())
         if not held:
             return

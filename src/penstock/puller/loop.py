@@ -1,8 +1,8 @@
-"""The puller: look at each replica, claim what it has room for, run it, write how it ended.
+"""The puller: observe each replica, claim jobs it has room for, run them, write how they ended.
 
-Open this file first. Decisions are in `headroom.py` and `judging.py`, one replica in `lane.py`,
-Postgres in `job_book.py`. It promises that what is wanted now goes first, that a job whose lease is
-lost is stopped and never written about, and that an outage of Postgres stops no job that runs.
+Open this file first. Decisions are in `headroom.py` and `failure_verdict.py`, one replica in
+`lane.py`, Postgres in `job_book.py`. It promises that live requests go first, that a job whose
+claim is lost is stopped and never written, and that an outage of Postgres stops no running job.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class Engines(Protocol):
-    """The port that a keeper satisfies: its replicas that are ready and well, and their figures."""
+    """The port that a keeper satisfies: its ready and healthy replicas, and their figures."""
 
     def ready(self) -> Sequence[Replica]: ...
 
@@ -49,7 +49,7 @@ class Engines(Protocol):
 
 
 class Puller:
-    """Made once, run once. `stop` asks it to end in order."""
+    """Pulls jobs for one keeper. `run` is called once; `stop` asks it to end in order."""
 
     def __init__(
         self,
@@ -73,12 +73,12 @@ class Puller:
         self._writer = EndingWriter(book, settings, clock, self.counts, self._leases.remove)
         self._stopping = asyncio.Event()
         self._has_slot = asyncio.Event()
-        # Whether no job is at an engine.
+        # Set while no job is at an engine.
         self._is_idle = asyncio.Event()
         self._is_idle.set()
 
     async def run(self) -> None:
-        """Until `stop`; then hand back what has not begun, and finish the rest within a grace."""
+        """Run until `stop`; then hand back unbegun jobs, and let the rest end for a while."""
         async with asyncio.TaskGroup() as loops:
             beside = [
                 loops.create_task(self._writer.run()),
@@ -105,13 +105,13 @@ class Puller:
             try:
                 self._look(jobs)
             except Exception:
-                # The loop's top: jobs that run must be seen to their end.
+                # Caught here so that running jobs are still completed.
                 self.counts.failures += 1
                 logger.exception("puller look failed", extra={"action": "puller_look_failed"})
             await self._next_look()
 
     async def _next_look(self) -> None:
-        """After a while, or soon after a job has ended: its slot is to be filled again."""
+        """Wait for a while, or until soon after a job has ended, so that its slot is refilled."""
         settings = self._settings
         self._has_slot.clear()
         with contextlib.suppress(TimeoutError):
@@ -166,7 +166,7 @@ class Puller:
         except StoreUnavailable:
             logger.warning("jobs not claimed", extra={"action": "claim_waits"})
         except Exception:
-            # The loop's top: what is claimed unknown to us comes back when its lease lapses.
+            # A job that was claimed all the same is requeued when its claim lapses.
             self.counts.failures += 1
             logger.exception("jobs not claimed", extra={"action": "claim_failed"})
         finally:
@@ -187,17 +187,17 @@ class Puller:
         self.counts.started += 1
         self.counts.started_reserved += job.is_reserved
         job.task = jobs.create_task(self._run(lane, job))
-        # Not in the task itself: one that is stopped before its first step never runs a line.
+        # Not in the task itself: a task cancelled before its first step never runs a line.
         job.task.add_done_callback(lambda task: self._ended(lane, job, task))
 
     async def _run(self, lane: Lane, job: PulledJob) -> EndedJob:
-        """One job at its replica, to its answer or to what is to be done about its failure."""
+        """Run one job at its replica; return its answer, or what to do about its failure."""
         try:
             ended = await self._runner.run(job, lane.replica)
         except Error as failure:
             return self._failed(lane, job, failure)
         except Exception:
-            # The loop's top: one job's failure must not end the others.
+            # Caught here so that one job's failure does not end the others.
             self.counts.failures += 1
             extra = {"action": "job_failed", "job": job.claimed.id}
             logger.exception("job failed by a fault of ours", extra=extra)
@@ -234,7 +234,7 @@ class Puller:
         return EndedJob(job, ending, failure=as_job_failure(failure))
 
     async def _drain(self) -> None:
-        """Nothing new is claimed. What has begun may end; the rest goes back."""
+        """Hand back unbegun jobs; let the others end for `drain_seconds`, then hand them back."""
         now = self._clock.monotonic()
         for lane in self.lanes.values():
             self._give_back(lane, len(lane.jobs), now)
@@ -252,7 +252,7 @@ class Puller:
             except StoreUnavailable:
                 logger.warning("flex controls not read", extra={"action": "controls_wait"})
             except Exception:
-                # The loop's top: what was said last holds.
+                # Caught here: the controls that were read last stay in force.
                 self.counts.failures += 1
                 logger.exception("flex controls not read", extra={"action": "controls_failed"})
             await asyncio.sleep(self._settings.control_seconds)

@@ -1,4 +1,4 @@
-"""A job that this keeper has claimed, from the claim to the last word about it."""
+"""A job that this keeper has claimed, from the claim until its end is written."""
 
 from enum import StrEnum
 from typing import Protocol
@@ -7,24 +7,24 @@ from penstock.records.job import ClaimedJob
 
 
 class StopReason(StrEnum):
-    """Why a job that runs is stopped by us."""
+    """Why this keeper stops a running job."""
 
-    # It cannot have begun, and its slot is wanted now; or this keeper ends.
+    # The job cannot have begun and must give way, or this keeper ends.
     GIVE_BACK = "give_back"
-    # Its caller wants it no more.
+    # The caller cancelled the job.
     CANCELLED = "cancelled"
-    # It is another keeper's by now: nothing may be written about it.
+    # The claim is lost: nothing may be written about the job.
     LOST = "lost"
 
 
 class Run(Protocol):
-    """What can be stopped. A task satisfies it."""
+    """A run that can be cancelled. A task satisfies it."""
 
     def cancel(self) -> bool: ...
 
 
 class PulledJob:
-    """Times are monotonic. Before `lease_until` it is no other keeper's."""
+    """A claimed job. Times are monotonic. Before `lease_until` no other keeper can claim it."""
 
     __slots__ = (
         "begins_at", "claimed", "is_ending", "is_reserved", "lease_until", "stop", "task",
@@ -33,18 +33,18 @@ class PulledJob:
     def __init__(self, claimed: ClaimedJob, lease_until: float, *, is_reserved: bool) -> None:
         self.claimed = claimed
         self.lease_until = lease_until
-        # Whether it runs on the share that is reserved for jobs that have waited long.
+        # Whether the job runs on the share that is reserved for jobs that have waited long.
         self.is_reserved = is_reserved
-        # Until then it cannot have begun to answer.
+        # Before this time the job cannot have begun to answer.
         self.begins_at = 0.0
-        # It has left the engine, and how it ended is being written.
+        # The job has left the engine, and its end is being written.
         self.is_ending = False
         self.stop: StopReason | None = None
         self.task: Run | None = None
 
     @property
     def tokens(self) -> int:
-        """Of its prompt, at most."""
+        """The estimated most tokens of the job's prompt."""
         return max(1, self.claimed.ticket.prompt_tokens_estimate)
 
     def end(self, why: StopReason) -> None:

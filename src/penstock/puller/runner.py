@@ -1,7 +1,7 @@
-"""Runs one claimed job down the path, as if it were a request that somebody waits for.
+"""Runs one claimed job through the request path, as a live request runs.
 
-What is asked of it at submission is not asked again, but for who pays: a key that was revoked or an
-account that was blocked since fails the job by that name.
+Checks of the submission are not repeated, except for the payer: if the key was revoked or the
+account blocked since, the job fails with that error.
 """
 
 from typing import Protocol
@@ -24,13 +24,13 @@ from penstock.serving.shaping import RenamedReasoning, Shaper
 
 
 class Payloads(Protocol):
-    """The port that the desk satisfies."""
+    """Reads jobs' payloads; the port that `JobDesk` satisfies."""
 
     async def payload_of(self, job: ClaimedJob) -> bytes: ...
 
 
 class Runner:
-    """`engine_priority` is how far jobs stand behind what is wanted now, inside the engine."""
+    """Runs jobs. `engine_priority` is how far they rank behind live requests in the engine."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Runner:
         self._engine_priority = engine_priority
 
     async def run(self, job: PulledJob, replica: Replica) -> EndedJob:
-        """To its answer. Raises the error it ended with; cancelling stops the engine."""
+        """Run a job to its answer, or raise its error; cancelling stops the engine."""
         claimed = job.claimed
         model = self._catalogue.find(claimed.model)
         self._check(claimed, model)
@@ -65,16 +65,16 @@ class Runner:
         return EndedJob(job, Ending.SUCCEEDED, answer=sink.answer, facts=end)
 
     def _check(self, job: ClaimedJob, model: Model) -> None:
-        # A key that was made a moment ago may not be known here yet: it was good at submission.
+        # A key made a moment ago may not be in the mirror yet: it was valid at submission.
         key = self._keys.find_by_id(job.key)
         if key is not None:
             authorize(key, model, "", None)
 
     def _place(self, request: InferenceRequest, job: PulledJob, replica: Replica) -> None:
-        """At the replica that it was claimed for, behind all that is wanted now.
+        """Place the job at the replica that it was claimed for, behind all live requests.
 
-        A job of the reserved share stands beside that: behind an endless row of live requests it
-        would never come to its turn inside the engine.
+        A job of the reserved share ranks equal to them: behind an endless row of live requests it
+        would never get its turn inside the engine.
         """
         priority = 0
         if replica.has_priority and not job.is_reserved:

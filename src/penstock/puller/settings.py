@@ -1,4 +1,4 @@
-"""How much flex work a keeper takes, how it gives way, and how patient it is."""
+"""Settings of the puller: how much flex work a keeper takes, when it yields, and timeouts."""
 
 from typing import Annotated
 

@@ -1,1 +1,1 @@
-"""The path of a request. Open request_path.py first."""
+"""The path of a request through the other rooms. Open request_path.py first."""

@@ -1,4 +1,4 @@
-"""Leaving a replica out, said once in the log, whoever found it failing."""
+"""Ejects a failing replica from routing, and logs each ejection once."""
 
 import logging
 

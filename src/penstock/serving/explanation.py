@@ -1,4 +1,4 @@
-"""Why a request would go where it would go. Asks routing, sends nothing and changes nothing."""
+"""Explains where routing would send a request and why; sends nothing and changes nothing."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -25,7 +25,7 @@ _REASONS: Final = {
 
 
 class Explainer:
-    """`peers` says whether the other gateway workers are heard."""
+    """Explains routes. `peers` returns whether signals of other gateway workers arrive."""
 
     def __init__(
         self, router: Router, settings: RoutingSettings, peers: Callable[[], PeerState]
@@ -35,9 +35,9 @@ class Explainer:
         self._peers = peers
 
     def explain(self, request: InferenceRequest, now: float, *, is_absolute: bool) -> RoutingAnswer:
-        """What `pick` would choose now; NoReplica when there is none.
+        """Return what `pick` would choose now; raise NoReplica if there is no replica.
 
-        Absolute figures show what other accounts do: they are for operators.
+        Absolute figures reveal other accounts' load: they are for operators.
         """
         rows = self._router.explain(request, now)
         route = self._router.pick(request, (), now)
@@ -85,7 +85,7 @@ class Explainer:
             return "last"
         if len(tied) == 1 or peers is PeerState.ALONE or not request.placement.session_key:
             return "least"
-        # The rule itself, as if the session had no home: where it differs, the home decided.
+        # Apply the rule as if the session had no home: if the choice differs, the home decided.
         ranked = choose(
             tied, last=None, home=None, session=request.placement.session_key, peers=peers
         )
@@ -95,7 +95,7 @@ class Explainer:
 def _candidates(
     rows: Sequence[Weighed], near: Sequence[Weighed], *, is_absolute: bool
 ) -> list[Candidate]:
-    """`rows` are cheapest first."""
+    """Render the weighed replicas; `rows` are cheapest first."""
     least = sum(rows[0].terms) if rows else 0.0
     most = max((row.known.in_flight for row in rows), default=0)
     candidates = [

@@ -10,7 +10,7 @@ from penstock.records.replica import Replica, ReplicaId
 
 
 class FleetClients:
-    """Bounded by the roster: `keep_only` is called whenever that changes."""
+    """Keeps the clients of the roster's replicas: `keep_only` is called whenever that changes."""
 
     def __init__(self, settings: EngineSettings, wheel: TimerWheel, clock: Clock) -> None:
         self._settings = settings
@@ -36,11 +36,11 @@ class FleetClients:
         return self._clients.get(replica)
 
     def silent(self, now: float) -> list[ReplicaId]:
-        """Those that have requests and send nothing; to be asked several times a second."""
+        """Return replicas that have requests and send nothing; called several times a second."""
         return [id_ for id_, client in self._clients.items() if client.is_silent(now)]
 
     def loads(self, now: float) -> list[tuple[ReplicaId, EngineLoad]]:
-        """What engines have said of themselves with their last answers."""
+        """Return the loads that engines reported with their last answers."""
         return [
             (id_, load)
             for id_, client in self._clients.items()

@@ -1,7 +1,7 @@
-"""Asks replicas for their health, beside the path: those that were ejected, and suspects.
+"""Probes the health of replicas, beside the request path: ejected ones, and suspects.
 
-A suspect is a replica that sends nothing to the requests it has, or that its keeper calls sick. Our
-own probe judges it: neither a long prompt nor a keeper that lies takes a healthy replica away. At
+A suspect is a replica that sends nothing to the requests it has, or that its keeper calls sick. The
+worker's own probe decides: neither a long prompt nor a wrong keeper removes a healthy replica. At
 most one probe at a time per replica and worker, and one for each `routing.probe_seconds`.
 """
 
@@ -22,13 +22,13 @@ logger = logging.getLogger(__name__)
 
 
 class Prober:
-    """A loop that changes the router's ejections, and tells it what answers say of their engine."""
+    """A loop that changes the router's ejections, and gives it the loads that engines report."""
 
     def __init__(self, router: Router, clients: FleetClients, clock: Clock) -> None:
         self._router = router
         self._clients = clients
         self._clock = clock
-        # Suspects that are not to be asked before this time.
+        # Suspects, and the time before which they are not probed again.
         self._resting: dict[ReplicaId, float] = {}
 
     async def run(self) -> None:
@@ -38,7 +38,7 @@ class Prober:
                 self._look(group)
 
     async def probe_due(self) -> None:
-        """Look once, and wait for the answers."""
+        """Start the probes that are due, once, and wait for their results."""
         async with asyncio.TaskGroup() as group:
             self._look(group)
 
@@ -56,7 +56,7 @@ class Prober:
                 group.create_task(self._probe_suspect(replica, client))
 
     def _suspects(self, now: float) -> list[ReplicaId]:
-        """Those that may be asked now."""
+        """Return the suspects that may be probed now."""
         accused = self._router.gossip.suspects
         suspects = {*accused, *self._clients.silent(now)}
         accused.clear()
@@ -66,7 +66,7 @@ class Prober:
         return [each for each in suspects if each not in self._resting and each not in out]
 
     def _client(self, replica: ReplicaId) -> ReplicaClient | None:
-        """Also of a replica that we have never sent to: the next request may go there."""
+        """Return a replica's client, even if none was used yet: the next request may go there."""
         known = self._router.knowledge.find(replica)
         return None if known is None else self._clients.to(known.replica)
 
@@ -76,7 +76,7 @@ class Prober:
             is_well = await client.is_healthy()
         finally:
             self._resting[replica] = self._clock.monotonic() + self._router.ejections.interval
-        # An engine too busy to answer a probe may still answer its callers.
+        # An engine that is too busy to answer a probe may still answer requests.
         if is_well or client.reads != reads:
             return
         reason = "It was silent, and its health did not answer."

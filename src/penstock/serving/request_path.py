@@ -1,4 +1,4 @@
-"""The path of one request, from the moment it is understood to its last byte. Read this first.
+"""Runs one request, from the moment it has been read to its last byte. Read this first.
 
     ingress ─► policy ─► [ admission ─► routing ─► engine ─► metering ] ─► the caller
                who may    now?          where?     run it    what it cost
@@ -41,7 +41,7 @@ from penstock.serving.settings import ServingSettings
 
 
 class Meters(Protocol):
-    """The seam to metering: the journal, or nothing at all where a benchmark compares."""
+    """The seam to metering: the journal, or no metering in a benchmark that compares."""
 
     def open(
         self, request: InferenceRequest, end: RequestEnd, limits: tuple[int, ...]
@@ -49,7 +49,7 @@ class Meters(Protocol):
 
 
 class Reservations(Protocol):
-    """The seam to limits: a gateway's leases, or none where jobs run."""
+    """The seam to limits: a gateway's leases, or none for jobs."""
 
     def reserve(self, request: InferenceRequest) -> Hold | None: ...
 
@@ -69,7 +69,7 @@ class Stages(NamedTuple):
 
 
 class RequestPath:
-    """Admission, routing, the engine and metering, joined."""
+    """Joins admission, routing, the engine and metering."""
 
     def __init__(self, stages: Stages, settings: ServingSettings, clock: Clock) -> None:
         self._limits = stages.limits
@@ -82,13 +82,13 @@ class RequestPath:
         self._budget = RetryBudget(settings)
 
     def count_refused(self, key: Key) -> None:
-        """A request with this key was refused for what it is: it counts as a request."""
+        """Count an invalid request of this key as a request against its limits."""
         if key.account is not None:
             self._limits.count_refused(key.account.id, key.id)
 
     async def run(self, request: InferenceRequest, sink: Sink, end: RequestEnd) -> None:
-        """Serve the request into `sink`. Facts go into `end` on every way out."""
-        # What the request may use at most is held before it waits, and settled with what it used.
+        """Serve the request into `sink`. Fills `end` however the request ends."""
+        # The most that the request may use is held before it waits, and settled by its real use.
         hold = self._limits.reserve(request) or await self._limits.lease(request)
         try:
             if hold.limits:
@@ -106,10 +106,10 @@ class RequestPath:
                     break
             assert failure is not None, "without a replica to try, `_pick` raises"
             try:
-                # What the last one said is the answer: it alone tells whether anything ran.
+                # The last replica's failure is the answer: it alone shows whether anything ran.
                 raise failure
             finally:
-                # Its traceback holds this frame: they would keep a large body until a collection.
+                # Its traceback holds this frame: the cycle would keep a large body until collected.
                 del failure
         finally:
             requests = 1 if end.attempts else 0
@@ -125,11 +125,11 @@ class RequestPath:
             end.waited_seconds = self._monotonic() - started
 
     def _pick(self, request: InferenceRequest, tried: list[ReplicaId]) -> Route | None:
-        """The next replica to try; None when all were tried."""
+        """Return the next replica to try; None if all were tried."""
         try:
             return self._router.pick(request, tried, self._monotonic())
         except NoReplica:
-            # This request takes no slot, so the next one that waits must be let on in its place.
+            # This request takes no slot, so the next waiting one is admitted in its place.
             self._gate.let_next(request.model.id)
             if not tried:
                 raise
@@ -143,7 +143,7 @@ class RequestPath:
         sink: Sink,
         end: RequestEnd,
     ) -> Error | None:
-        """One try at one replica: None when it served, or the failure that lets another try."""
+        """Try one replica; return None if it served, or a failure after which another may try."""
         model = request.model.id
         client = self._clients.to(route.replica)
         end.replica, end.cached_expected = route.replica.id, route.expected_cached
@@ -151,17 +151,17 @@ class RequestPath:
         meter = self._open_meter(request, hold, end)
         cached_estimate = route.cached_of(request.terms.prompt_tokens_estimate)
         attempt = client.attempt(request, sink, meter, cached_estimate)
-        # Not a lambda: compiled, it would hold this coroutine, and with it the attempt itself.
+        # Not a lambda: a compiled one would hold this coroutine, and with it the attempt itself.
         attempt.on_first_data = partial(self._router.first_token, route)
         outcome, error = _FAILED, _CRASHED
         started = self._monotonic()
-        # Before anything is awaited: the next decision must see what is under way.
+        # Before anything is awaited, so that the next routing decision counts this attempt.
         self._router.sent(route, started)
         try:
             self._gate.let_next(model)
             await client.run(request, attempt)
             if attempt.said_error:
-                # The engine told the caller itself, inside the stream.
+                # The engine sent the error to the caller itself, inside the stream.
                 error = EngineFailed.code
             else:
                 outcome, error = _OK, ""
@@ -171,7 +171,7 @@ class RequestPath:
                 return raised
             raise
         except asyncio.CancelledError:
-            # Either the caller went away, or this gateway stops and waits no longer.
+            # Either the caller disconnected, or this process stops and aborts the request.
             outcome, error = (_LEFT, "") if sink.is_gone else _ABORTED
             raise
         finally:
@@ -191,15 +191,15 @@ class RequestPath:
         return None
 
     def _uncached_prompt(self, request: InferenceRequest, route: Route) -> Usage:
-        """The count of a request that its caller left before the first token.
+        """Return the estimated usage of a request whose caller left before the first token.
 
-        The engine has worked on the prompt, so the caller's limits must not stay as they were.
+        The engine has worked on the prompt, so the request must count against the caller's limits.
         """
         tokens = self._router.uncached_of(route, request.terms.prompt_tokens_estimate)
         return Usage(tokens, 0, is_estimated=True)
 
     def _open_meter(self, request: InferenceRequest, hold: Hold, end: RequestEnd) -> Tally:
-        """In the journal before the engine hears of it; JournalFull ends the request here."""
+        """Journal the attempt before it is sent to the engine; JournalFull ends the request."""
         try:
             meter = self._meters.open(request, end, hold.limits)
         except JournalFull:
@@ -214,8 +214,8 @@ class RequestPath:
         if not isinstance(error, (ReplicaUnreachable, EngineLost, DeadlinePassed)):
             return False
         self._eject(replica, error)
-        # A late one is never tried elsewhere: it may be the request. A probe tells whether it is
-        # the engine.
+        # After a timeout no other replica is tried: the request may be the cause. A probe finds out
+        # whether the engine is.
         return not isinstance(error, DeadlinePassed)
 
     def _eject(self, replica: Replica, lost: Error) -> None:
@@ -226,20 +226,20 @@ class RequestPath:
         return len(tried) <= self._settings.retries_max and self._budget.allow_retry()
 
 
-# Bound once: a member of an enum is looked up in its class each time that it is named.
+# Bound once, because each use of an enum's member is a lookup in its class.
 _OK: Final = Outcome.OK
 _FAILED: Final = Outcome.FAILED
 _LEFT: Final = Outcome.CLIENT_LEFT
 _ABORTED: Final = (Outcome.INTERRUPTED, Aborted.code)
 _CRASHED: Final = InternalError.code
-# Not among them: what the engine says of the request itself, such as a prompt that is too long.
+# Without errors that concern the request itself, such as a prompt that is too long.
 _REPLICA_FAILURES: Final = frozenset(
     failure.code for failure in (DeadlinePassed, EngineFailed, EngineLost, ReplicaUnreachable)
 )
 
 
 def _reported(usage: Usage | None) -> Usage | None:
-    """Only what an engine has counted teaches routing."""
+    """Return usage that the engine counted; routing does not learn from estimates."""
     return None if usage is None or usage.is_estimated else usage
 
 

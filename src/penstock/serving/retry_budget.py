@@ -1,4 +1,4 @@
-"""A budget for retries, so that a sick fleet is not buried under repeated requests. Pure."""
+"""A budget for retries, so that repeated requests do not overload a failing fleet. Pure."""
 
 from penstock.serving.settings import ServingSettings
 

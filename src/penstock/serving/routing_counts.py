@@ -1,4 +1,4 @@
-"""What routing and signals have counted, as the metrics that a worker hands to the collector."""
+"""Adds the counts of routing and signals to the metrics that a worker gives the collector."""
 
 from penstock.records.signal import PeerState
 from penstock.routing import Router
@@ -7,12 +7,12 @@ from penstock.telemetry.metrics import Gauges
 
 
 def count_routing(gauges: Gauges, router: Router, exchange: GossipLoops | None) -> None:
-    """Add them to `gauges`. Without an exchange this worker has not begun to speak."""
+    """Add the counts to `gauges`; `exchange` is None until this worker exchanges signals."""
     knowledge, ejections = router.knowledge, router.ejections
     gauges.sums |= {
         "penstock_route_cached_expected_total": knowledge.cached_expected,
         "penstock_route_cached_real_total": knowledge.cached_real,
-        # Each ejection and each return is a change, and they differ by those that are out now.
+        # `version` counts ejections and restorations, which differ by those ejected now.
         "penstock_ejections_total": (ejections.version + len(ejections)) // 2,
         "penstock_index_links": len(knowledge.index),
         "penstock_index_bytes": knowledge.index.bytes_held(),

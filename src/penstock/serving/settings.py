@@ -1,4 +1,4 @@
-"""Settings of the path, and of the desk where jobs are handed in."""
+"""Settings of the request path, and of the storage of jobs' large values."""
 
 from typing import Annotated
 

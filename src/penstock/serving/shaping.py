@@ -9,7 +9,7 @@ last the one that writes the client's API.
 from collections.abc import Callable
 from typing import Final
 
-# Unescaped quotes: these bytes are a key wherever they stand, never a model's words.
+# With unescaped quotes, these bytes are always a key, never part of a model's text.
 _REASONING: Final = b'"reasoning":'
 _REASONING_CONTENT: Final = b'"reasoning_content":'
 
@@ -64,7 +64,7 @@ class RenamedReasoning(Shaper):
 
 
 class Tee(Shaper):
-    """Gives a copy of everything that passes to `keep`, such as what stores a response."""
+    """Passes everything on, and a copy to `keep`, such as a function that stores a response."""
 
     def __init__(self, keep: Callable[[bytes], None]) -> None:
         self._keep = keep
@@ -81,7 +81,7 @@ class Tee(Shaper):
 class Joiner(Shaper):
     """Makes one stream of several engine answers: of their end marks only the last one is sent.
 
-    `find_end` says where in some events the one is that ends a stream.
+    `find_end` returns where in some events the one begins that ends a stream.
     """
 
     def __init__(self, find_end: Callable[[bytes], int]) -> None:

@@ -2,7 +2,7 @@
 
 A body counts from its first byte until its request's key is known and the body is read. Callers
 whose key this worker does not know share a small part of the whole, and no account may have all of
-it, so that bodies that are sent and never finished shut out nobody else.
+it, so that bodies that never become complete shut out no other caller.
 """
 
 from penstock.errors import Error, OverLimit, Overloaded
@@ -10,7 +10,7 @@ from penstock.ingress.settings import IngressSettings
 
 
 class HeldBody:
-    """What one request's body counts for. `account` is "" while its key is not known."""
+    """The counted bytes of one request's body. `account` is "" while its key is not known."""
 
     def __init__(self, account: str = "") -> None:
         self.account = account
@@ -18,7 +18,7 @@ class HeldBody:
 
 
 class BodyBudget:
-    """One per worker. Every `hold` is ended by one `release`, which may come twice."""
+    """Limits the body bytes of one worker. `release` must follow `hold`; a second does nothing."""
 
     def __init__(self, settings: IngressSettings) -> None:
         whole = settings.bodies_bytes_max
@@ -32,7 +32,7 @@ class BodyBudget:
         self.held_bytes = 0
 
     def hold(self, body: HeldBody, count: int) -> Error | None:
-        """Count so many more bytes of a body; returns why there is no room for them.
+        """Count `count` more bytes of a body; return an error if they exceed a limit.
 
         Refused bytes are counted too, until the body is released.
         """
@@ -58,7 +58,7 @@ class BodyBudget:
         )
 
     def release(self, body: HeldBody) -> None:
-        """The body is read, refused or gone."""
+        """Stop counting a body that was read, refused or abandoned."""
         count, body.body_bytes = body.body_bytes, 0
         if not count:
             return

@@ -1,8 +1,8 @@
 """A client's connection: uvicorn's protocol, with the limits it lacks.
 
-As it comes, uvicorn took 100 MB of headers and waited for ever for the rest of a request. Here a
-client has so much time for each thing that it owes us; a client that does not read is dropped, and
-not read from either; and a client that is refused is told why before the connection ends.
+Unchanged, uvicorn took 100 MB of headers and waited for ever for the rest of a request. Here each
+step of a client has a time limit; a client that does not read is not read from either, and then
+dropped; and a refused client gets the reason before the connection closes.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """How it lives and ends. What comes in on it is read by ClientProtocol."""
+    """Opens, times, refuses and closes a connection; ClientProtocol reads its requests."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's own signature
         super().__init__(*args, **kwargs)
@@ -31,12 +31,12 @@ class BoundedConnection(HttpToolsProtocol):
             worker.settings, worker.clock.monotonic, worker.wheel, self._on_deadline
         )
         self._is_held_up = False
-        # The bodies of pages that uvicorn holds until they are read.
+        # Counts the page bodies that uvicorn buffers until the pages read them.
         self._page_body: HeldBody | None = None
         self._served: Exchange | None = None
         self._page: RequestResponseCycle | None = None
         self._lingering: Lingering | None = None
-        # Nothing more is read: the connection is closed when its requests are answered.
+        # No further request is read: the connection closes when its requests are answered.
         self._is_ending = False
         self._dropped_bytes = 0
 
@@ -54,22 +54,22 @@ class BoundedConnection(HttpToolsProtocol):
         if self._lingering is not None:
             self._lingering.cancel()
         for cycle in (self._served, self.cycle, *(cycle for cycle, _ in self.pipeline)):
-            # With pipelining, the one that is served is older than the newest.
+            # With pipelining, the request being served is older than the newest, `self.cycle`.
             if isinstance(cycle, Exchange):
                 self._worker.leave(cycle)
         if self._page is not None:
-            # uvicorn tells the newest request only; this one may be older, and about to write.
+            # uvicorn marks only the newest request; this page may be older, and about to write.
             self._page.disconnected = True
             self._page.message_event.set()
         super().connection_lost(exc)
-        # These know their connection: all of it would wait until garbage is collected.
+        # These refer to their connection: all of it would live until garbage collection.
         self._served = self._page = None
         self.cycle = cast(RequestResponseCycle, None)  # as uvicorn begins
 
     def pause_writing(self) -> None:
         super().pause_writing()
         self._deadline.await_reader()
-        # Who does not read is not read from either: the next answers would pile up as well.
+        # Stop reading from a client that does not read: its next answers would pile up too.
         self.flow.pause_reading()
         if self._served is not None:
             self._served.fill()
@@ -94,7 +94,7 @@ class BoundedConnection(HttpToolsProtocol):
     # uvicorn's seams
 
     def on_response_complete(self) -> None:
-        """uvicorn's own, but that the idle time runs on our one timer."""
+        """Do what uvicorn's method does, with the idle time on the connection's one timer."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             self._linger()
@@ -110,22 +110,22 @@ class BoundedConnection(HttpToolsProtocol):
             self._go_on()
 
     def _go_on(self) -> None:
-        """An answer is out: begin what came behind it, or read on."""
+        """After an answer, start the next pipelined request, or resume reading."""
         self._is_held_up = False
         if self._deadline.phase == HEAD:
             self._deadline.await_next()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
         if not self.pipeline:
-            # Not before: each answer would let in another read full of requests.
+            # While requests are queued, each answer would let in another read full of them.
             self.flow.resume_reading()
 
     def date_header(self) -> bytes:
-        """The date line, rendered once a second by uvicorn."""
+        """Return the date line, which uvicorn renders once a second."""
         return self._worker.render_default_headers(self.server_state.default_headers)
 
     def _exchange(self) -> Exchange | None:
-        """The newest request on this connection, if it is a hot one."""
+        """Return the newest request on this connection, if it is an inference request."""
         cycle: object = self.cycle
         return cycle if isinstance(cycle, Exchange) else None
 
@@ -136,7 +136,7 @@ class BoundedConnection(HttpToolsProtocol):
         if deadline.is_unread:
             self.transport.abort()
         elif deadline.phase == HEAD and not deadline.head_bytes:
-            self._close()  # idle, or it never said anything
+            self._close()  # idle, or it never sent anything
         elif deadline.phase == HEAD:
             self._refuse(BodyTooSlow("The request's headers came too slowly."))
         elif (
@@ -149,10 +149,10 @@ class BoundedConnection(HttpToolsProtocol):
             deadline.renew(self._worker.wheel, self._on_deadline)
 
     def _refuse(self, error: Error) -> None:
-        """Answer and close: what else this client sends cannot be trusted to be a request.
+        """Answer with the error and close: further bytes cannot be trusted to be a request.
 
-        Requests that came whole before are answered first, and instead: the client could not tell
-        which of them a refusal is for.
+        If complete requests came before, they are answered instead: the client could not tell
+        which of them the refusal is for.
         """
         newest, exchange = self.cycle, self._exchange()
         if self.transport.is_closing() or self._is_ending:
@@ -168,7 +168,7 @@ class BoundedConnection(HttpToolsProtocol):
         elif newest.response_started:
             self._close()
         else:
-            # A page that waits for the rest of its body; it writes nothing from here on.
+            # This page waits for the rest of its body; disconnected, it writes nothing more.
             newest.disconnected = True
             newest.message_event.set()
             self._answer_refusal(Exchange(self, self.url, self.headers), error)
@@ -179,7 +179,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._worker.refuse(exchange, error)
 
     def _drop_newest(self) -> None:
-        """Forget the newest request, which waits behind others and will never be whole."""
+        """Drop the newest request, which waits behind others and will never be complete."""
         self.pipeline.popleft()
         exchange = self._exchange()
         if exchange is not None:
@@ -191,25 +191,26 @@ class BoundedConnection(HttpToolsProtocol):
                 self._end_after(self.cycle)
 
     def _end_after(self, last: RequestResponseCycle) -> None:
-        """Answer what has come up to this request, then close; read nothing more."""
+        """Answer the requests up to `last`, then close; read no further request."""
         last.keep_alive = False
         self._is_ending = True
 
     def _drop(self, data: bytes) -> None:
-        """Throw away what comes behind the last request. Reading goes on, to see the client leave;
-        a client that goes on sending is closed.
+        """Discard bytes after the last request; reading goes on to notice a disconnect.
+
+        A client that sends more than `header_bytes_max` of them is disconnected.
         """
         self._dropped_bytes += len(data)
         if self._dropped_bytes > self._settings.header_bytes_max:
             self._close()
 
     def _refuse_all(self, error: Error) -> None:
-        """Refuse from within the parser, and stop it: what follows in this read is not read."""
+        """Refuse from within the parser, and raise to stop it: it skips the rest of this read."""
         self._refuse(error)
         raise error
 
     def _release_page_body(self) -> None:
-        """No page has a body that nobody has read."""
+        """Stop counting the bodies of pages, and drop what no page has read."""
         held, self._page_body = self._page_body, None
         if held is None:
             return
@@ -229,7 +230,7 @@ class BoundedConnection(HttpToolsProtocol):
 
 
 def _is_whole(cycle: object) -> bool:
-    """Whether all of a request has come."""
+    """Return whether all of a request has arrived."""
     if isinstance(cycle, Exchange):
         return cycle.is_whole or cycle.is_started
     assert isinstance(cycle, RequestResponseCycle), "a connection has cycles of these two kinds"

@@ -1,8 +1,8 @@
-"""Requests as they come in on a client's connection: heads, bodies, and a way to the hot paths.
+"""Reads requests from a client's connection: heads, bodies, and where each request goes.
 
-A head is parsed unless it is known by its bytes. A long body of known length does not pass through
-the parser, which would copy it. Hot requests go to the door; all others become uvicorn's, and
-Starlette's.
+A head is parsed unless its bytes repeat a known head. A long body of known length bypasses the
+parser, which would copy it. Inference requests go to the inference endpoint; all others go through
+uvicorn to Starlette.
 """
 
 from typing import Any, Final, cast
@@ -20,7 +20,7 @@ from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.routes import is_inference
 from penstock.wire.http.known_head import KnownHead
 
-# From here on it pays to read a body past the parser.
+# With at least this much of a body to come, bypassing the parser pays.
 LONG_BYTES: Final = 64 * 1024
 
 
@@ -29,11 +29,11 @@ class ClientProtocol(BoundedConnection):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's own signature
         super().__init__(*args, **kwargs)
-        self._is_between = True  # the parser has nothing of a request that has not ended
+        self._is_between = True  # the parser holds no part of an unfinished request
         self._was_read_again = False
         self._body_left = 0  # bytes still to come of a body that the parser does not see
         self._head = KnownHead()
-        # Of the requests that have the known head: nothing that changes in it is read of them.
+        # Shared by all requests with the known head: neither depends on its variable values.
         self._known_target = b""
         self._known_caller: CallerHeaders | None = None
         self.url, self.headers = b"", []
@@ -65,7 +65,7 @@ class ClientProtocol(BoundedConnection):
         if deadline.phase == BODY and self._check_length() and is_between:
             self._learn_head(data)
         if deadline.head_bytes > self._settings.header_bytes_max:
-            # A head without end, or a body's chunk extensions or trailers, which are as long.
+            # Too long a head, or too long chunk extensions or trailers of a body.
             self._refuse(HeadersTooLarge())
 
     # httptools
@@ -77,12 +77,12 @@ class ClientProtocol(BoundedConnection):
         self.expect_100_continue = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # Trailers come the same way, and must not pass for headers.
+        # The parser reports trailers here too; they must not be taken for headers.
         if self._deadline.phase != BODY:
             self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        # A head that came with few enough bytes around it needs no counting.
+        # The head's own bytes are counted only if all bytes read exceed the limit.
         most = self._settings.header_bytes_max
         is_long = self._deadline.head_bytes > most
         self._deadline.await_body(0)
@@ -91,7 +91,7 @@ class ClientProtocol(BoundedConnection):
         elif len(self.connections) > self._settings.connections_max:
             self._refuse_all(Overloaded(retry_after_seconds=1))
         elif self.parser.should_upgrade() and self._may_read_again():
-            # The parser will say where the head ends: nothing has begun until then.
+            # The parser will raise where the head ends: no request begins until then.
             self._deadline.phase = HEAD
         elif is_inference(self.parser.get_method(), self.url):
             self._begin_exchange()
@@ -114,19 +114,19 @@ class ClientProtocol(BoundedConnection):
 
     def on_message_complete(self) -> None:
         if self._deadline.phase != BODY:
-            return  # it asks for another protocol, and will be read again
+            return  # the request asks for another protocol, and will be parsed again
         self._deadline.await_nothing()
         self._is_between = True
         exchange = self._exchange()
         if exchange is None:
             super().on_message_complete()
             if self.cycle.response_complete:
-                # A page answers by its head alone: the body came after the answer.
+                # The page answered from the head alone, before the body had come.
                 self._deadline.phase = HEAD
                 self._deadline.await_next()
             return
         exchange.end_body()
-        # Behind another request it is begun by `_start_asgi_task`.
+        # `_start_asgi_task` launches a request that waits behind another.
         if exchange.is_whole and not self.pipeline:
             self._launch(exchange)
 
@@ -140,7 +140,7 @@ class ClientProtocol(BoundedConnection):
         if cycle.is_whole:
             self._launch(cycle)
         else:
-            # Nothing was read while it was behind another request: its time begins now.
+            # Nothing was read while this request waited behind another: its time begins now.
             self._deadline.restart_body(0)
 
     def _begin_exchange(self) -> None:
@@ -155,7 +155,7 @@ class ClientProtocol(BoundedConnection):
         self.pipeline.appendleft((self.cycle, self.app))
 
     def _take_repeated(self, data: bytes) -> bool:
-        """Begin a request with a head like the one before it; False if this is another one."""
+        """Begin a request whose head repeats the known one; return False if it must be parsed."""
         head, start = self._head, self._head.body_at(data)
         settings = self._settings
         if start < 0 or start > settings.header_bytes_max or len(data) > start + head.body_bytes:
@@ -204,10 +204,10 @@ class ClientProtocol(BoundedConnection):
             self._refuse_all(InvalidRequest("The request's target is not a valid URL."))
 
     def _may_read_again(self) -> bool:
-        """Not CONNECT, which would be the same again; nor what is behind a last request.
+        """Return whether a request that asks for an upgrade may be parsed again without it.
 
-        Once on a connection, whose last request it is: whoever sends a read full of them must not
-        have it copied for each.
+        Not CONNECT, which would be the same again; nor a request after the last one. Only once on
+        a connection, as its last request: a read full of them must not be copied for each.
         """
         last = self.cycle
         is_after_last = last is not None and not last.response_complete and not last.keep_alive
@@ -215,9 +215,9 @@ class ClientProtocol(BoundedConnection):
         return is_first and self.parser.get_method() != b"CONNECT"
 
     def _ignore_upgrade(self, rest: bytes) -> None:
-        """Read a request as if it had not asked for another protocol, as a server may."""
+        """Parse a request again without its question for another protocol, as a server may."""
         if self._is_between:
-            # It was taken as it is, without a body.
+            # The request was accepted as it is, without a body.
             self.cycle.keep_alive = False
             return
         self._was_read_again = True
@@ -226,7 +226,7 @@ class ClientProtocol(BoundedConnection):
         self.data_received(head + rest)
 
     def _check_length(self) -> bool:
-        """Once, after the read that ended the head: a body that is too long is refused unread."""
+        """Check a body's length once, when its head has ended; refuse one too long, unread."""
         exchange = self._exchange()
         if exchange is None or exchange.is_length_checked or exchange.response_complete:
             return False
@@ -248,7 +248,7 @@ class ClientProtocol(BoundedConnection):
             return
         exchange = self._exchange()
         if exchange is None or exchange.response_complete:
-            # Refused: what still comes of it is not read.
+            # The request was refused: the rest of its body is ignored.
             return
         part = data if len(data) <= self._body_left else data[: self._body_left]
         self._body_left -= len(part)
@@ -260,14 +260,14 @@ class ClientProtocol(BoundedConnection):
         if self._body_left:
             return
         if not self._is_between:
-            # This parser still waits for that body.
+            # The old parser still waits for the body that bypassed it.
             self.parser = request_heads.new_parser(self)
         self.on_message_complete()
         if len(data) > len(part) and not self.transport.is_closing():
             self.data_received(data[len(part) :])
 
     def _keep_body(self, exchange: Exchange, part: bytes) -> Error | None:
-        """Add a part to a request's body; returns why there is no room for it."""
+        """Add a part to a request's body; return an error if it exceeds a limit."""
         exchange.add_body(part)
         if exchange.body_bytes + len(part) > self._settings.body_bytes_max:
             return self._too_large()
@@ -277,7 +277,7 @@ class ClientProtocol(BoundedConnection):
         return BodyTooLarge(f"The body is over {self._settings.body_bytes_max} bytes.")
 
     def _hold_page_body(self, count: int) -> None:
-        """Count what uvicorn holds of the bodies of pages: of each a read more than 64 KB."""
+        """Count the page bodies that uvicorn buffers: for each, one read more than 64 KB."""
         if self.cycle.response_complete:
             return
         held = self._page_body
@@ -285,7 +285,7 @@ class ClientProtocol(BoundedConnection):
             account = self._worker.account_of(CallerHeaders(self.headers))
             held = self._page_body = HeldBody(account)
         if not self.pipeline:
-            # The page reads as the body comes.
+            # The page reads its body as it comes: only what is buffered now counts.
             self._worker.body_budget.release(held)
             count = len(self.cycle.body)
         refusal = self._worker.body_budget.hold(held, count)
@@ -295,8 +295,8 @@ class ClientProtocol(BoundedConnection):
     def _launch(self, exchange: Exchange) -> None:
         self._served = exchange
         exchange.is_full = self._deadline.is_unread
-        # No TaskGroup: uvicorn waits for the tasks of this set when it drains, and cancels those
-        # that are late.
+        # No TaskGroup: uvicorn waits for the tasks in `self.tasks` when it drains, and cancels
+        # those that are late.
         task = exchange.task = self.loop.create_task(self._worker.serve(exchange), name="request")
         for tasks in (self.tasks, self._worker.tasks):
             tasks.add(task)

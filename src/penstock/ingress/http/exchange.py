@@ -1,7 +1,7 @@
 """One hot request and its answer on a client's connection, written straight to the transport.
 
-It takes the place of uvicorn's RequestResponseCycle for the hot paths: ASGI's send and receive
-cost more per chunk than everything else we do with it (docs/decisions/0002-http-server.md).
+`Exchange` replaces uvicorn's RequestResponseCycle on the hot paths: ASGI's send and receive cost
+more per chunk than all other work on it (docs/decisions/0002-http-server.md).
 uvicorn still owns the connection: parsing, pipelining, keep-alive, graceful shutdown.
 """
 
@@ -22,8 +22,8 @@ Headers = list[tuple[bytes, bytes]]
 
 STATUS_LINES: Final = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode() for s in HTTPStatus}
 _OK_LINE: Final = STATUS_LINES[200]
-# Parts of a body that are shorter are gathered into parts of `_PART_BYTES`: two million parts of
-# two bytes would take 60 times their own size.
+# Shorter parts of a body are merged into parts of `_PART_BYTES`: two million parts of two bytes
+# would take 60 times their own size.
 _SHORT_BYTES: Final = 4096
 _PART_BYTES: Final = 64 * 1024
 JSON: Final = b"content-type: application/json\r\n"
@@ -44,27 +44,27 @@ class ClientConnection(Protocol):
 
 
 class _NobodyWaits:
-    """uvicorn wakes the ASGI application through an event; here nobody waits on one."""
+    """Replaces the event by which uvicorn wakes an ASGI application; nothing waits on it."""
 
     def set(self) -> None: ...
 
 
 class ExchangeState(enum.Enum):
-    """How far one request and its answer have come. An answer may be complete at once."""
+    """The progress of one request and its answer. A whole answer skips STARTED."""
 
     # The request's body is still coming.
     READING = "reading"
-    # The request is there, and nothing is answered.
+    # The request has arrived in full, and no answer has begun.
     WHOLE = "whole"
-    # The head of a stream is out, and its end is not.
+    # The head of a stream is written, and its end is not.
     STARTED = "started"
-    # The answer is out.
+    # The answer is written in full.
     COMPLETE = "complete"
-    # The client left before that.
+    # The client disconnected before the answer was complete.
     GONE = "gone"
 
 
-# Bound once: compiled code looks a member up in its class each time, for every chunk.
+# Bound once, because compiled code would look each member up in its class, for every chunk.
 _READING: Final = ExchangeState.READING
 _WHOLE: Final = ExchangeState.WHOLE
 _STARTED: Final = ExchangeState.STARTED
@@ -73,7 +73,10 @@ _GONE: Final = ExchangeState.GONE
 
 
 class Exchange(HeldBody):
-    """`response_complete`, `disconnected`, `keep_alive` and `message_event` are uvicorn's names."""
+    """One inference request and its answer, in place of uvicorn's cycle.
+
+    `response_complete`, `disconnected`, `keep_alive` and `message_event` are uvicorn's names.
+    """
 
     message_event: ClassVar = _NobodyWaits()
 
@@ -81,7 +84,7 @@ class Exchange(HeldBody):
         super().__init__()
         self._protocol = protocol
         self._body: list[bytes] = []
-        # Short parts that stand behind those.
+        # Short parts that follow those in `_body`.
         self._gathered: bytearray | None = None
         self._on_drained: Callable[[], None] | None = None
         self._is_chunked = True
@@ -89,7 +92,7 @@ class Exchange(HeldBody):
         self.transport: asyncio.Transport = protocol.transport
         self.target = target
         self.headers = headers
-        # What was read of the headers, where an earlier request had much the same.
+        # The parsed headers; requests with the same known head share them.
         self.caller: CallerHeaders | None = None
         self.is_length_checked = False
         self.is_full = False
@@ -100,7 +103,7 @@ class Exchange(HeldBody):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the request is there and can be served."""
+        """Whether the request has arrived in full and can be served."""
         return self._state is _WHOLE
 
     @property
@@ -118,12 +121,12 @@ class Exchange(HeldBody):
 
     @disconnected.setter
     def disconnected(self, value: bool) -> None:
-        # uvicorn sets this for the newest request of a lost connection, which has left by then.
+        # uvicorn sets this on the newest request of a lost connection, after `leave`.
         assert value
         self._lose_client()
 
     def end_body(self) -> None:
-        """The body has come to its end."""
+        """Mark the body as complete."""
         if self._state is _READING:
             self._state = _WHOLE
 
@@ -142,22 +145,22 @@ class Exchange(HeldBody):
             self._end_part()
 
     def take_body(self) -> bytes:
-        """The whole body, once; it is not kept here afterwards."""
+        """Return the whole body, and drop it from this object."""
         parts = self.take_parts()
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def take_parts(self) -> list[bytes]:
-        """The same in parts, for what is too long to be joined on the event loop."""
+        """Return the body in parts, for one too long to be joined on the event loop."""
         self._end_part()
         parts, self._body = self._body, []
         return parts
 
     def drop_body(self) -> None:
-        """Free what nobody will take: this object lives as long as its connection is idle."""
+        """Free an unread body: this object lives as long as its connection is idle."""
         self._body, self._gathered = [], None
 
     def answer(self, status: int, headers: bytes, body: bytes) -> None:
-        """A whole answer in one write."""
+        """Send a whole answer in one write."""
         if self._has_answer():
             return
         self.status = status
@@ -175,9 +178,9 @@ class Exchange(HeldBody):
         self._complete()
 
     def start_stream(self, headers: bytes, first: bytes, *, is_chunked: bool) -> None:
-        """The head of a streamed answer, and what there is of it: the client wakes once for both.
+        """Send the head of a stream and its first bytes in one write: the client wakes once.
 
-        HTTP/1.0 has no chunks: it ends by closing.
+        HTTP/1.0 has no chunks: there, closing the connection ends the stream.
         """
         if self._has_answer():
             return
@@ -200,7 +203,7 @@ class Exchange(HeldBody):
         )
 
     def write(self, data: bytes) -> None:
-        """The next part of a stream."""
+        """Send the next part of a stream."""
         if self._state is _STARTED and data:
             self.transport.write(self._framed(data))
 
@@ -217,23 +220,23 @@ class Exchange(HeldBody):
     # Called by the protocol
 
     def fill(self) -> None:
-        """The client reads more slowly than we write."""
+        """Note that the client reads more slowly than the gateway writes."""
         self.is_full = True
 
     def drain(self) -> None:
-        """The client has caught up."""
+        """Note that the client has caught up, and resume the writer."""
         self.is_full = False
         resume, self._on_drained = self._on_drained, None
         if resume is not None:
             resume()
 
     def leave(self) -> None:
-        """The client is gone: whatever runs for it is stopped, and the engine with it."""
+        """Stop serving a client that has disconnected, and with it the engine's work."""
         was_answered = self._state is _COMPLETE
         self._lose_client()
         self._on_drained = None
-        # This object may wait long to be collected. It must not hold what may be large: a body
-        # that was refused or never complete, and by the task's frames one that was served.
+        # This object may live long until it is collected, so it drops what may be large: a refused
+        # or incomplete body, and the task, whose frames hold a served one.
         self.drop_body()
         task, self.task = self.task, None
         if task is not None and not was_answered:
@@ -249,11 +252,11 @@ class Exchange(HeldBody):
         return chunk(data) if self._is_chunked and data else data
 
     def _has_answer(self) -> bool:
-        """Whether an answer has begun, or nobody would get one."""
+        """Return whether an answer has begun, or the client is gone."""
         return self._state is not _READING and self._state is not _WHOLE
 
     def _lose_client(self) -> None:
-        # A complete answer stays complete, whatever its client does then.
+        # A complete answer stays complete, even if its client disconnects later.
         if self._state is not _COMPLETE:
             self._state = _GONE
 

@@ -1,4 +1,4 @@
-"""The end of a connection to which something is still to be written."""
+"""Bounds the closing of a connection that still has bytes to write."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from penstock.clock import TimerWheel
 
 
 class Lingering:
-    """Closing waits until all is written; a client that does not read must not hold it up."""
+    """Aborts a closing connection whose client reads nothing for `seconds`."""
 
     def __init__(self, transport: asyncio.Transport, wheel: TimerWheel, seconds: float) -> None:
         self._transport = transport

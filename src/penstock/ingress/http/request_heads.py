@@ -8,14 +8,14 @@ from penstock.ingress.http.exchange import Headers
 from penstock.ingress.settings import IngressSettings
 
 _FILES: Final = b"/v1/files"
-# What asks for it, and what else speaks of the connection: that is closed behind this request.
+# Headers that ask for an upgrade or describe the connection, which closes after this request.
 _UPGRADE_HEADERS: Final = frozenset({
     b"connection", b"proxy-connection", b"upgrade", b"http2-settings",
 })  # fmt: skip
 
 
 def new_parser(protocol: object) -> httptools.HttpRequestParser:
-    """Like the first one, which uvicorn makes: what is behind a last request is left alone."""
+    """Return a parser set up like uvicorn's first one: it tolerates data after a last request."""
     parser = httptools.HttpRequestParser(protocol)
     parser.set_dangerous_leniencies(lenient_data_after_close=True)
     return parser
@@ -26,10 +26,10 @@ def head_bytes(url: bytes, headers: Headers) -> int:
 
 
 def page_bytes_max(target: bytes, settings: IngressSettings) -> int:
-    """The longest body of a request that is not inference.
+    """Return the longest allowed body of a request that is not inference.
 
-    The page that takes files counts bytes itself and answers 413 for a file that is too large. The
-    connection reads on for a while after that answer, so that the client gets to see it.
+    The page for file uploads counts bytes itself and answers 413 for a file that is too large. The
+    connection reads on for a while after that answer, so that the client receives it.
     """
     if target.startswith(_FILES):
         return 2 * settings.file_bytes_max + settings.body_bytes_max
@@ -37,10 +37,10 @@ def page_bytes_max(target: bytes, settings: IngressSettings) -> int:
 
 
 def content_length(headers: Headers) -> int:
-    """0 where none is given. The parser has let by digits only, and one such header at most."""
+    """Return the declared length, or 0. The parser allows only digits, and one such header."""
     for name, value in headers:
         if name == b"content-length":
-            # Thousands of zeros in front are let by too, and int() fails on them.
+            # The parser also allows thousands of leading zeros, on which int() fails.
             return int(value.lstrip(b"0") or b"0")
     return 0
 
@@ -50,10 +50,10 @@ def expects_continue(headers: Headers) -> bool:
 
 
 def without_upgrade(parser: httptools.HttpRequestParser, target: bytes, headers: Headers) -> bytes:
-    """The head that this parser has read, without the question for another protocol.
+    """Return the head that this parser has read, without its question for another protocol.
 
-    Java's client asks for h2c with its first request. The parser takes what follows the head for
-    that protocol, so the head is given to a new one without the question.
+    Java's client asks for h2c with its first request. The parser takes the bytes after the head
+    for that protocol, so a new parser gets the head without the question.
     """
     version = parser.get_http_version().encode()
     lines = [b"%s %s HTTP/%s" % (parser.get_method(), target, version), b"connection: close"]

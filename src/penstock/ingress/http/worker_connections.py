@@ -1,4 +1,4 @@
-"""What the client connections of one worker share, and the base class of what serves requests."""
+"""The state that one worker's client connections share; base class of the inference endpoint."""
 
 from typing import TYPE_CHECKING
 
@@ -27,12 +27,12 @@ class WorkerConnections:
         self.body_budget = BodyBudget(settings)
         # The tasks of the requests that this worker serves.
         self.tasks: set[asyncio.Task[None]] = set()
-        # Called when this worker takes nothing new: once for each of its connections.
+        # Called once for each connection when this worker stops taking new requests.
         self.on_drain: Callable[[], None] = lambda: None
         self._default_headers: tuple[object, bytes] = (None, b"")
 
     async def serve(self, exchange: Exchange) -> None:
-        """Serve one request to its end, whatever that is."""
+        """Serve one request until it is answered, has failed or was cancelled."""
         raise NotImplementedError
 
     def refuse(self, exchange: Exchange, error: Error) -> None:
@@ -40,7 +40,7 @@ class WorkerConnections:
         raise NotImplementedError
 
     def account_of(self, headers: CallerHeaders) -> str:
-        """The account of a key that this worker knows; "" for all others. Asks nobody."""
+        """Return the account of a key that this worker knows, else ""; without any I/O."""
         raise NotImplementedError
 
     def abort(self) -> None:
@@ -49,14 +49,14 @@ class WorkerConnections:
             task.cancel()
 
     def note_caller(self, exchange: Exchange) -> None:
-        """Find the account whose body is about to come, if this worker knows the key."""
+        """Set the exchange's account before its body comes, if this worker knows the key."""
         caller = exchange.caller
         if caller is None:
             caller = exchange.caller = CallerHeaders(exchange.headers)
         exchange.account = self.account_of(caller)
 
     def drop_body(self, exchange: Exchange) -> None:
-        """Free a body that nobody has taken, such as one of a key that is not known."""
+        """Free an unread body, such as one sent with an unknown key."""
         self.body_budget.release(exchange)
         exchange.drop_body()
 
@@ -66,7 +66,7 @@ class WorkerConnections:
         exchange.leave()
 
     def render_default_headers(self, default_headers: list[tuple[bytes, bytes]]) -> bytes:
-        """The date line. uvicorn renews this list once a second, and it is rendered as often."""
+        """Return the date line, rendered again when uvicorn renews this list, once a second."""
         if self._default_headers[0] is not default_headers:
             lines = b"".join(b"%s: %s\r\n" % pair for pair in default_headers)
             self._default_headers = (default_headers, lines)

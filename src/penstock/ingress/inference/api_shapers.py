@@ -1,6 +1,6 @@
 """The last step of shaping: one shaper for each form in which a client gets its answer.
 
-Beside events and whole answers each knows how its API ends a stream, well or not.
+Besides events and whole answers, each shaper knows how its API ends a complete or failed stream.
 """
 
 from typing import ClassVar, Final
@@ -20,19 +20,19 @@ _EVENT_END: Final = b"\n\n"
 
 
 class ApiShaper(Shaper):
-    """OpenAI's chat, completions and embeddings: the engine's bytes as they are."""
+    """Passes the engine's bytes on unchanged, for OpenAI's chat, completions and embeddings."""
 
     def find_end(self, events: bytes) -> int:
-        """Where in these events the one is that ends a stream; their length when none does."""
+        """Return where the event that ends the stream begins; the length if there is none."""
         return len(events) - len(_DONE) if events.endswith(_DONE) else len(events)
 
     def failure(self, error: Error, request_id: str) -> bytes:
-        """The last events of a stream that has begun and cannot be completed."""
+        """Return the last events of a stream that has begun and cannot be completed."""
         return error_response.event(error, request_id) + _DONE
 
 
 class RunShaper(ApiShaper):
-    """`/ai/run`, whose clients take `[DONE]` for a good end and know no error events."""
+    """`/ai/run`, whose clients take `[DONE]` for success and know no error events."""
 
     def failure(self, error: Error, request_id: str) -> bytes:
         return error_response.event(error, request_id)
@@ -70,9 +70,9 @@ class EmbeddingsRunShaper(RunShaper):
 
 
 class NamedShaper(ApiShaper):
-    """An API whose events have names. It keeps the first and the latest events of a stream.
+    """An API whose events have names. Keeps the first and the latest events of a stream.
 
-    If the stream breaks, its last event must fit them.
+    If the stream breaks, the error event that ends it must be consistent with them.
     """
 
     # The first line of the event that ends a stream of this API.
@@ -89,7 +89,7 @@ class NamedShaper(ApiShaper):
 
     def find_end(self, events: bytes) -> int:
         start = events.rfind(_EVENT_END, 0, -len(_EVENT_END))
-        # -1 when there is one event only.
+        # `rfind` returns -1 if there is only one event.
         start = 0 if start < 0 else start + len(_EVENT_END)
         return start if events.startswith(self._ends, start) else len(events)
 
@@ -120,7 +120,7 @@ class MessagesShaper(NamedShaper):
 
 
 def shaper_for(request: InferenceRequest, *, is_run: bool) -> ApiShaper:
-    """The shaper of the API that a request came by; `is_run` is True on `/ai/run`."""
+    """Return the shaper of the API that a request came by; `is_run` is True on `/ai/run`."""
     if request.api is Api.RESPONSES:
         return ResponsesRunShaper() if is_run else ResponsesShaper()
     if request.api is Api.MESSAGES:

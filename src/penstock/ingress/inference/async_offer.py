@@ -1,4 +1,4 @@
-"""What a caller who is told that there is no capacity now can do instead: queue its request."""
+"""Describes how a caller that is refused for lack of capacity can queue its request instead."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ _PREFER: Final = {"Prefer": "respond-async"}
 def async_offer(
     error: Error, request: InferenceRequest | None, target: bytes
 ) -> AsyncOffer | UnsetType:
-    """Nothing unless capacity is what is missing and such a request can be queued."""
+    """Return how to queue the request, if capacity is missing and it can be queued; else UNSET."""
     if not isinstance(error, OutOfCapacity) or request is None:
         return UNSET
     if request.api is not Api.CHAT or not request.model.has(Capability.ASYNC_QUEUE):

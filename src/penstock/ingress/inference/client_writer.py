@@ -1,6 +1,6 @@
 """Writes one answer to its client: head, events, keepalive comments, cost, end.
 
-What the events say is the shaper's business. Several engine answers may go through one writer: they
+The shaper decides what the events contain. Several engine answers may go through one writer: they
 are one stream to the client, which ends with `finish`.
 """
 
@@ -26,7 +26,7 @@ _KEEPALIVE: Final = b": keepalive\n\n"
 
 
 class AnswerTerms:
-    """What an answer has beside its content: header lines, framing, whether it says its cost."""
+    """What an answer has besides its content: header lines, framing, whether it has its cost."""
 
     def __init__(
         self,
@@ -45,10 +45,9 @@ class AnswerTerms:
 
 
 class ClientWriter(Sink):
-    """The sink of a request whose client waits.
+    """Sink that writes an answer to a waiting client.
 
-    `api` is the shaper of the client's API; `shaper` is the whole chain, where other steps stand
-    around it.
+    `api` is the shaper of the client's API; `shaper` is the whole chain, if it has other steps.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class ClientWriter(Sink):
         self._end = end
         self._api = api
         self._shaper: Shaper = api if shaper is None else shaper
-        # The event that ends the stream, held back where the cost goes before it.
+        # The event that ends the stream, held back so that the cost can go before it.
         self._owed = b""
         self.keepalive: Timer | None = None
 
@@ -78,7 +77,7 @@ class ClientWriter(Sink):
 
     @property
     def headers(self) -> bytes:
-        """The header lines that every answer to this caller has."""
+        """The header lines that every answer to this request has."""
         return self._terms.headers
 
     def add_headers(self, lines: bytes) -> None:
@@ -110,7 +109,7 @@ class ClientWriter(Sink):
 
     def comment(self) -> None:
         """Keep the connection alive while the engine reads a long prompt."""
-        # Which replica will answer is not known yet: this one may fail, and another be tried.
+        # No route headers yet: this replica may fail, and another may answer.
         if self._exchange.is_started:
             self._exchange.write(_KEEPALIVE)
         else:
@@ -133,7 +132,7 @@ class ClientWriter(Sink):
 
     def _write(self, events: bytes) -> None:
         if self._terms.tells_cost:
-            # The cost goes before the end mark, and is known when the request is over.
+            # The cost goes before the end mark, and is known only when the request is over.
             at = self._api.find_end(events)
             events, self._owed = events[:at], self._owed or events[at:]
         if self._exchange.is_started:
@@ -161,7 +160,7 @@ class KeepaliveTimer:
     """Sends comments on a stream until its first event.
 
     A class, because a nested function that arms itself again refers to itself: the writer, task and
-    exchange of every stream would wait for a collection of garbage.
+    exchange of every stream would live until garbage collection.
     """
 
     def __init__(self, writer: ClientWriter, wheel: "TimerWheel", seconds: float) -> None:

@@ -1,7 +1,7 @@
 """Serves inference on all API surfaces: reads a request, runs or queues it, accounts for its end.
 
-It knows no ASGI: it takes an `Exchange` (headers, body, and a way to write) and leaves no request
-without an answer, a log line and a count.
+It does not use ASGI: it takes an `Exchange` (headers, body, and a way to write) and gives every
+request an answer, a log line and a count.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from penstock.records.prompt_chain import LINKS_MAX
 from penstock.records.request import Api, InferenceRequest, Outcome, RequestEnd, RequestId
 from penstock.serving.shaping import RenamedReasoning, Shaper, Steps
 
-# What scripts in a browser may read of our headers.
+# The answers' headers that scripts in a browser may read.
 EXPOSED_HEADERS: Final = (
     "x-request-id", "retry-after", "x-should-retry", "x-penstock-cost-usd",
     "x-penstock-limit-warning", "x-ratelimit-limit-requests", "x-ratelimit-remaining-requests",
@@ -40,7 +40,7 @@ EXPOSED_HEADERS: Final = (
     "x-ratelimit-reset-tokens", "location", "preference-applied", *ROUTE_HEADERS,
 )  # fmt: skip
 _QUEUED: Final = (Delivery.QUEUE, Delivery.TASK)
-# Bound once: a member of an enum is looked up in its class each time that it is named.
+# Bound once, because each use of an enum's member is a lookup in its class.
 _CHAT: Final = Api.CHAT
 _RUN: Final = Surface.WORKERS_RUN
 _NOW: Final = Tier.NOW
@@ -60,7 +60,7 @@ logger = logging.getLogger(__name__)
 
 
 class InferenceCall:
-    """One request while it is served: what is known of it grows as it is read."""
+    """One request while it is served; its fields are set as they become known."""
 
     def __init__(self, exchange: Exchange, started: float) -> None:
         self.id = RequestId(new_id())
@@ -94,7 +94,7 @@ class InferenceEndpoint(WorkerConnections):
         self._cors_origins = settings.cors_origins
 
     async def serve(self, exchange: Exchange) -> None:
-        """Serve one request to its end, whatever that is."""
+        """Serve one request until it is answered, has failed or was cancelled."""
         call = InferenceCall(exchange, self._monotonic())
         try:
             route = find_route(exchange.target)
@@ -136,7 +136,7 @@ class InferenceEndpoint(WorkerConnections):
             self._see_out(call)
 
     def _see_out(self, call: InferenceCall) -> None:
-        """Write the log line, and count."""
+        """Write the request's log line, and add it to the counters."""
         exchange, end = call.exchange, call.end
         self.drop_body(exchange)
         end.total_seconds = self._monotonic() - call.started
@@ -161,9 +161,9 @@ class InferenceEndpoint(WorkerConnections):
         )
 
     def _count_refused(self, call: InferenceCall, error: Error) -> None:
-        """Count a request that was refused for what it is; not one that a limit refused.
+        """Count an invalid request against its key's limits; not one that a limit refused.
 
-        To read such a request has cost as much as to read a good one.
+        Reading an invalid request costs as much as reading a valid one.
         """
         is_fault = isinstance(error, Refused) and error.status != _OVER_LIMIT_STATUS
         if is_fault and call.key is not None and not call.end.attempts:
@@ -201,9 +201,9 @@ class InferenceEndpoint(WorkerConnections):
     async def _run(
         self, end: RequestEnd, request: InferenceRequest, writer: ClientWriter, caller: FlexCaller
     ) -> None:
-        """What is streamed, may wait, or has very many messages."""
+        """Run a request that is streamed, is flex work, or has very many messages."""
         if len(request.prompt.chain.links) >= LINKS_MAX:
-            # To read them took a while, and to route them will: others may run in between.
+            # Reading so many took long, and routing them will: let other tasks run in between.
             await asyncio.sleep(0)
         running: Coroutine[Any, Any, Usage | None]
         delivery = caller.opened.delivery
@@ -231,7 +231,7 @@ class InferenceEndpoint(WorkerConnections):
         call.end.outcome = _FAILED
         call.end.error_code = error.code
         if exchange.response_complete:
-            # The answer was out when this came: nothing more may be written behind it.
+            # The error came after a complete answer: nothing may be written behind that.
             return
         if exchange.is_started:
             assert call.writer is not None, "only a writer begins a stream"
@@ -261,7 +261,7 @@ class InferenceEndpoint(WorkerConnections):
 
 
 def _joined(parts: list[bytes]) -> bytes:
-    """The parts in one, which are given up: they take as much memory again."""
+    """Join the parts, and drop them: they take as much memory again."""
     body = b"".join(parts)
     parts.clear()
     return body
@@ -275,7 +275,7 @@ def _read(
     key: "Key",
     body: bytes,
 ) -> tuple[OpenedRequest, InferenceRequest | None]:
-    """What is opened, and the request; no request for what the queue's door reads itself."""
+    """Return the opened and the read request; the latter is None if the queue reads it."""
     opened = reader.open(route, headers, key, body)
     delivery = opened.delivery
     if delivery is None:

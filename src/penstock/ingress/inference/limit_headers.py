@@ -1,6 +1,6 @@
-"""Where a caller stands with its limits, in the headers that OpenAI's clients look for.
+"""Renders what is left of a caller's limits, in the headers that OpenAI's clients look for.
 
-The numbers are what this gateway knows: what it holds itself, and what Postgres last told it.
+The numbers are what this gateway knows: what it holds itself, and what it last read from Postgres.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ _MINUTE_MS: Final = 60_000
 def limit_headers(
     standings: tuple[Standing, ...], warnings: tuple[Standing, ...], now: float
 ) -> bytes:
-    """`x-ratelimit-*` for the tightest limit of each measure; a warning for soft ones passed."""
+    """Return `x-ratelimit-*` of each measure's tightest limit; a warning for exceeded soft ones."""
     lines = b""
     for standing in _tightest(standings):
         lines = _with(lines, standing, now)
@@ -30,7 +30,7 @@ def limit_headers(
 
 
 def _tightest(standings: tuple[Standing, ...]) -> list[Standing]:
-    """The one with the least share left, for each measure."""
+    """Return the standing with the least share left, for each measure."""
     found: list[Standing] = []
     for standing in standings:
         measure = standing.limit.measure
@@ -62,15 +62,15 @@ def _with(lines: bytes, standing: Standing, now: float) -> bytes:
 
 
 def _head(limit: Limit) -> bytes:
-    """All that is the same in every answer: up to what is left."""
+    """Return the part that is the same in every answer: all before the remaining amount."""
     name = _name(limit.measure)
     amount = usd(limit.amount) if limit.measure is Measure.NANOUSD else str(limit.amount)
     return f"x-ratelimit-limit-{name}: {amount}\r\nx-ratelimit-remaining-{name}: ".encode()
 
 
 def _duration(seconds: float) -> bytes:
-    """As OpenAI writes it: 1h2m3s, 7.5s; with the line's end."""
-    # From a minute on, whole seconds are told.
+    """Format a duration as OpenAI does: 1h2m3s, 7.5s; with the line's end."""
+    # From one minute on, only whole seconds are written.
     milliseconds = int(seconds * 1000 + 0.5) if seconds < 60 else int(seconds) * 1000
     milliseconds = max(milliseconds, 0)
     told = milliseconds // 1000

@@ -1,4 +1,4 @@
-"""The end of every request: one log line, and its numbers added up."""
+"""Accounts for the end of every request: writes its log line and adds to the counters."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ _CALLERS_MAX: Final = 10_000
 
 
 class RequestAccounting:
-    """Joins the log and the metrics; the doors call it and nothing else of telemetry."""
+    """Joins the log and the metrics; endpoints call nothing else of telemetry."""
 
     def __init__(self, metrics: Metrics, log: RequestLog, refusals: Refusals, clock: Clock) -> None:
         self._metrics = metrics
@@ -52,13 +52,13 @@ class RequestAccounting:
             self._log.write(self._lines.line(at, request_id, target, about, end))
 
     def count_refusal(self, key: Key | None, end: RequestEnd) -> None:
-        """Nothing ran: the ledger has no row of it, only a count."""
+        """Count a request of which nothing ran: the ledger has no row for it, only a count."""
         account = "" if key is None or key.account is None else key.account.id
         key_id = "" if key is None else key.id
         self._refusals.count(self._now(), account, key_id, end.error_code)
 
     def _caller(self, request: InferenceRequest) -> "_Caller":
-        """What is kept of a key and a model, for as long as the key is of that account."""
+        """Return what is cached for a key and a model, while the key belongs to that account."""
         account, key, model = request.account, request.key, request.model.id
         known = self._callers.get((key, model))
         if known is not None and known.account == account:
@@ -72,7 +72,7 @@ class RequestAccounting:
     def _count_labels(
         self, counters: ModelCounters, request: InferenceRequest, end: RequestEnd
     ) -> None:
-        """The numbers by which one judges an agent: workflow, prompt family, session, retries."""
+        """Count by workflow, prompt family, session and client retry, to judge agents by."""
         usage, metrics = end.usage, self._metrics
         if request.labels.client_retry:
             _add(counters.client_retries, _outcome(end))
@@ -94,7 +94,7 @@ class RequestAccounting:
 
 
 class _Caller:
-    """A key that asks for a model: where it is counted, and its names in the log."""
+    """A key's use of a model: its counters, and its names in the log."""
 
     def __init__(self, account: str, counters: ModelCounters, names: bytes) -> None:
         self.account = account

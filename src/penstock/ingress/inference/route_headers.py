@@ -1,6 +1,6 @@
-"""Where a request was sent and what was expected of it there, in headers of its answer.
+"""Renders where a request was routed and what was expected there, as headers of its answer.
 
-Only a runtime key gets answers, and all of them are its own account's: it may see these.
+Only a runtime key gets answers, and all of them are its own account's: it may see these headers.
 """
 
 from typing import Final
@@ -16,13 +16,13 @@ NAMES: Final = (
 )
 
 
-# The line of a replica, as it was written before.
+# Rendered header lines, by replica.
 _REPLICAS_MAX: Final = 1000
 _replicas: Final[dict[str, bytes]] = {}
 
 
 def route_headers(end: RequestEnd) -> bytes:
-    """Of the attempt that answers; nothing where none was made."""
+    """Return the headers of the attempt that answers; nothing if no attempt was made."""
     replica = end.replica
     if not replica:
         return b""

@@ -14,7 +14,7 @@ from penstock.serving.request_path import RequestPath
 
 
 class FlexCaller(msgspec.Struct):
-    """The caller of a request that may wait, and the means to answer it."""
+    """The caller of a flex request, and the means to answer it."""
 
     opened: OpenedRequest
     headers: CallerHeaders

@@ -1,1 +1,1 @@
-"""Takes in requests that may wait: flex, queued requests and batches."""
+"""Takes in flex work: single jobs, queued requests and batches."""

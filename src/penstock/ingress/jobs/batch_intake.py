@@ -1,7 +1,7 @@
-"""The loop that takes batches further: reads their input in, and has their answers written.
+"""The loop that advances batches: submits their input lines as jobs, and writes their outputs.
 
-Each gateway worker runs one. A batch is one worker's at a time, by a lease; when that worker dies
-another goes on where it was, and a line that is a job already is not made one again.
+Each gateway worker runs one. One worker at a time has the claim to a batch; if that worker dies,
+another continues where it stopped. A line that already is a job is not submitted again.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ logger = logging.getLogger(__name__)
 
 
 class Keys(Protocol):
-    """The port that policy satisfies."""
+    """Finds keys; the port that policy satisfies."""
 
     def find_by_id(self, id: KeyId) -> Key | None: ...
 
 
 class IntakeRooms(msgspec.Struct, frozen=True):
-    """What the intake joins."""
+    """The parts of other rooms that the intake uses."""
 
     reading: ReadingRooms
     keys: Keys
@@ -50,7 +50,7 @@ class IntakeRooms(msgspec.Struct, frozen=True):
 
 
 class BatchIntake:
-    """`run` until cancelled."""
+    """Advances batches one step at a time; `run` loops until cancelled."""
 
     def __init__(self, rooms: IntakeRooms, settings: IngressSettings, clock: Clock) -> None:
         self._rooms = rooms
@@ -69,14 +69,14 @@ class BatchIntake:
             except (StoreUnavailable, LeaseLost):
                 logger.warning("batch waits", extra={"action": "batch_waits"})
             except Exception:
-                # The loop's top: one batch that cannot be read must not stop the others.
+                # Caught here so that one batch that cannot be read does not stop the others.
                 self.failures += 1
                 logger.exception("batch crashed", extra={"action": "batch_crashed"})
             if not has_worked:
                 await asyncio.sleep(self._settings.batch_poll_seconds)
 
     async def work_once(self) -> bool:
-        """Take one batch a step further; False when none is waiting for it."""
+        """Advance one batch by a step; return False if no batch is waiting."""
         async with self._store.transaction() as tx:
             batch = await self._batches.claim(tx, self._settings.batch_lease_seconds)
         if batch is None:
@@ -95,7 +95,7 @@ class BatchIntake:
             reading = BatchReading(self._rooms.reading, self._settings, batch, key)
             await reading.read(file, self._why_not(batch))
         except (QueueFull, OverLimit):
-            # No room for the next line, or no money: it waits, as a job in the queue would.
+            # No room in the queue for the next line, or no budget: the batch pauses.
             pause = self._settings.batch_pause_seconds
             async with self._store.transaction() as tx:
                 await self._batches.release(tx, batch, is_read=False, pause_seconds=pause)
@@ -108,7 +108,7 @@ class BatchIntake:
         async with self._store.transaction() as tx:
             is_cancelling = await self._end_reading(tx, batch)
         if is_cancelling:
-            # Whoever cancelled it did not see the lines that were on their way then.
+            # The cancellation missed the jobs of lines that were being submitted then.
             await self._rooms.reading.desk.cancel_batch(batch.account, batch.id)
         logger.info("batch read", extra={"action": "batch_read", "batch": batch.id})
 
@@ -118,7 +118,7 @@ class BatchIntake:
         return await self._batches.is_cancelling(tx, batch.id)
 
     async def _give_up(self, batch: FileBatch, why: Error) -> None:
-        """The file cannot be read: the batch has failed, or the rest of it if some are jobs."""
+        """Fail a batch whose file cannot be read; only its rest if some lines are jobs."""
         async with self._store.transaction() as tx:
             now = await self._batches.find(tx, None, batch.id)
             assert now is not None, "its row is kept until it has ended"
@@ -139,7 +139,7 @@ class BatchIntake:
     def _key(self, batch: FileBatch) -> Key:
         key = self._rooms.keys.find_by_id(batch.key)
         if key is None:
-            # Made a moment ago, through another worker.
+            # The key was made a moment ago, through another worker.
             raise StoreUnavailable("The key of this batch is not known here yet.")
         if key.is_revoked or key.account is None:
             raise Unauthenticated("The API key that made this batch is revoked.")
@@ -158,7 +158,7 @@ class BatchIntake:
             )
 
     def _why_not(self, batch: FileBatch) -> LineError | None:
-        """Why the lines that are left shall not be run."""
+        """Return why the remaining lines must not run, or None."""
         if batch.is_cancelling:
             return CANCELLED
         return EXPIRED if batch.deadline <= self._now() else None

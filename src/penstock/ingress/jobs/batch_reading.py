@@ -1,4 +1,4 @@
-"""One input file of a batch on its way into the queue: each line is a job, or is refused alone."""
+"""Submits a batch's input file to the queue: each line becomes a job, or is refused alone."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -34,9 +34,9 @@ from penstock.wire.resources.json_lines import lines_of
 
 _CHAT: Final = RequestRoute(Surface.OPENAI)
 _NO_HEADERS: Final = CallerHeaders([])
-# Payloads that are held before they are submitted, whatever their number.
+# Payload bytes that are held before they are submitted, whatever the number of lines.
 _CHUNK_BYTES: Final = 8 * 2**20
-# How much is read before others of this worker have their turn: bytes, and some for each line.
+# How much is read before other tasks of this worker run: bytes, plus `_LINE_WEIGHT` per line.
 _TURN_WEIGHT: Final = 128 * 1024
 _LINE_WEIGHT: Final = 8 * 1024
 
@@ -50,7 +50,7 @@ _id_decoder = msgspec.json.Decoder(_Id)
 
 
 class ReadingRooms(msgspec.Struct, frozen=True):
-    """What reading a file needs."""
+    """The parts of other rooms that reading a file needs."""
 
     store: Store
     files: Files
@@ -69,7 +69,7 @@ class _Chunk:
 
 
 class BatchReading:
-    """One file on its way into the queue."""
+    """Submits one input file to the queue."""
 
     def __init__(
         self, rooms: ReadingRooms, settings: IngressSettings, batch: FileBatch, key: Key
@@ -82,9 +82,9 @@ class BatchReading:
         self._batches = FileBatches()
 
     async def read(self, file: StoredFile, why_not: LineError | None) -> None:
-        """All lines that are not read yet; none of them is run where there is a reason not to.
+        """Submit all lines not read before; refuse them all if `why_not` gives a reason.
 
-        Earlier lines are looked at again for their `custom_id` alone.
+        Earlier lines are read again only for their `custom_id`.
         """
         chunk = _Chunk()
         async for number, text in self._lines(file):
@@ -115,7 +115,7 @@ class BatchReading:
                 await asyncio.sleep(0)
 
     def _is_repeated(self, custom_id: str) -> bool:
-        # 50,000 hashes are a few megabytes; that two names share one is as likely as never.
+        # 50,000 hashes take a few megabytes; two names practically never share one.
         mark = hash(custom_id)
         is_repeated = mark in self._seen
         self._seen.add(mark)
@@ -160,12 +160,12 @@ class BatchReading:
         return asked.model.id, new_job(request, reference=line.custom_id, item=number)
 
     async def _submit(self, chunk: _Chunk, lines_read: int) -> bool:
-        """Make a chunk's lines jobs; whether the batch was cancelled meanwhile."""
+        """Submit a chunk's jobs; return whether the batch was cancelled meanwhile."""
         account = self._key.account
         assert account is not None, "checked with the key"
         lease = self._settings.batch_lease_seconds
         async with self._rooms.store.transaction() as tx:
-            # A worker that slept through its lease must not add jobs to another's batch.
+            # A worker whose claim has lapsed must not add jobs to another worker's batch.
             await self._batches.renew(tx, self._batch, lease)
         for model, jobs in chunk.jobs.items():
             submission = Submission(
@@ -184,7 +184,7 @@ class BatchReading:
             return await self._batches.is_cancelling(tx, self._batch.id)
 
     async def _submit_jobs(self, submission: Submission, jobs: Sequence[NewJob]) -> None:
-        """All of them; where there is no room for all, as many as there is, and then raise."""
+        """Submit all jobs; without room for all, submit as many as fit, then raise."""
         try:
             await self._rooms.desk.submit(submission, jobs)
         except (QueueFull, OverLimit):
@@ -196,12 +196,12 @@ class BatchReading:
 
 
 def refused_line(number: int, custom_id: str | None, why: Error) -> RefusedLine:
-    """A line that will not be run, and why."""
+    """Return the record of a line that will not run, with the reason."""
     return RefusedLine(number, custom_id, why.code, why.message, why.param, why.status)
 
 
 def _custom_id(text: bytes | None) -> str | None:
-    """Whatever can be told of it, also in a line that is wrong otherwise."""
+    """Return the line's `custom_id` if it can be decoded, even if the line is invalid."""
     if text is None:
         return None
     try:

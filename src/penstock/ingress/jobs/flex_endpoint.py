@@ -1,7 +1,7 @@
-"""Requests that may wait: `service_tier: "flex"` and `Prefer: respond-async`, each a single job.
+"""Serves `service_tier: "flex"` and `Prefer: respond-async`: each request becomes one job.
 
-A job's id is its request's id. A caller that leaves gives its job up, unless it sent an
-`Idempotency-Key`, which says that it may come back for the answer.
+A job's id is its request's id. When a caller disconnects, its job is cancelled, unless it sent an
+`Idempotency-Key`, by which it may come back for the answer.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class FlexEndpoint:
-    """Submits one job and sees its caller out, with the answer or with where to find it."""
+    """Submits one job and answers its caller with the result or with the job's URL."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class FlexEndpoint:
         self._now = clock.now
 
     async def in_place(self, request: InferenceRequest, caller: FlexCaller) -> Usage | None:
-        """Wait in line and answer, as if it had been served now; what it used."""
+        """Wait for the job, answer as a live request would be answered, and return the usage."""
         may_come_back = caller.headers.idempotency_key() is not None
         job_id = JobId(request.id)
         with self._waits.place(request.account):
@@ -66,7 +66,7 @@ class FlexEndpoint:
             except Refused:
                 raise
             except BaseException:
-                # Also where it is not known whether the submission went through.
+                # The submission may or may not have reached Postgres; cancel in both cases.
                 if not may_come_back:
                     self._waits.give_up(request.account, job_id)
                 raise
@@ -75,7 +75,7 @@ class FlexEndpoint:
         return job.usage
 
     async def prefer(self, request: InferenceRequest, caller: FlexCaller) -> None:
-        """The answer if it is there in time, else 202 and where it will be."""
+        """Answer with the result if the job ends in time, else with 202 and the job's URL."""
         preference = caller.headers.preference() or Preference()
         seconds = min(preference.wait_seconds or 0, self._settings.prefer_wait_seconds_max)
         job_id = JobId(request.id)
@@ -86,7 +86,7 @@ class FlexEndpoint:
                     await self._waits.wait(job_id, seconds)
             seen = await self._lookup.find(request.account, job_id)
         except StoreUnavailable:
-            # The job may be queued, and its caller is told to try again: that makes a second one.
+            # The job may be queued, and the caller's retry after this error makes a second one.
             if caller.headers.idempotency_key() is None:
                 self._waits.give_up(request.account, job_id)
             raise
@@ -102,7 +102,7 @@ class FlexEndpoint:
             caller.writer.finish(seen.job.usage)
 
     async def _submit(self, request: InferenceRequest, caller: FlexCaller) -> JobId:
-        """The job's id: that of an earlier job where the caller's key was seen before."""
+        """Submit the job; return its id, or the earlier job's for a known idempotency key."""
         submission = Submission(
             account=request.account,
             key=request.key,
@@ -112,10 +112,10 @@ class FlexEndpoint:
             weight=caller.opened.account.flex_weight,
         )
         idempotency_key = caller.headers.idempotency_key()
-        # To encode 32 MB would keep the event loop from all others.
+        # Encoding 32 MB on the event loop would block all other requests.
         job = await asyncio.to_thread(new_job, request, idempotency_key=idempotency_key)
         submitted = await self._desk.submit(submission, [job])
-        # The job holds it now: its caller may wait for hours, and must not hold a megabyte here.
+        # The job has the prompt now: a caller may wait for hours, and must not hold a megabyte.
         request.prompt.body.clear()
         return submitted.ids[0]
 

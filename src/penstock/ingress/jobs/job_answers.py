@@ -1,4 +1,4 @@
-"""Jobs as they are read: found for their own account, with place and time to go, in wire shape."""
+"""Looks up an account's jobs, with their position and expected time, and renders them as JSON."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from penstock.wire.resources.jobs import JobAnswer, JobError, JobUsage, is_id
 
 
 class SeenJob(msgspec.Struct, frozen=True):
-    """A job, and while it waits its place in its account's line and how long it may take."""
+    """A job and, while it is queued, its position in its account's queue and expected time."""
 
     job: Job
     position: int | None = None
@@ -32,7 +32,7 @@ class JobLookup:
         self._queue = queue
 
     async def find(self, account: AccountId | None, job_id: JobId) -> SeenJob | None:
-        """None also for another account's job; `account` is None for operators, who see all."""
+        """Return an account's job, or None; `account` is None for operators, who see all."""
         if not is_id(job_id):
             return None
         async with self._store.transaction() as transaction:
@@ -46,12 +46,12 @@ class JobLookup:
             )
 
     async def ended(self, jobs: Sequence[JobId]) -> Sequence[Job]:
-        """Those of the jobs that have ended."""
+        """Return those of the jobs that have ended."""
         async with self._store.transaction() as transaction:
             return await self._queue.ended(transaction, jobs)
 
     async def page(self, query: JobQuery) -> tuple[list[Job], bool]:
-        """Jobs without their results, newest first, and whether there are more behind them."""
+        """Return jobs without their results, newest first, and whether there are more."""
         limit = max(1, min(query.limit, self._queue.settings.page_jobs_max - 1))
         asked = msgspec.structs.replace(query, limit=limit + 1)
         async with self._store.transaction() as transaction:
@@ -60,7 +60,7 @@ class JobLookup:
 
 
 def job_answer(job: Job, seen: SeenJob | None = None) -> JobAnswer:
-    """Without the result, which may be elsewhere; `seen` adds what only one job is told with."""
+    """Render a job without its result; `seen` adds the position and expected time."""
     usage = job.usage
     error, last = job_error(job), job.last_error
     return JobAnswer(

@@ -1,4 +1,4 @@
-"""A failed job's error as the error it was, so that every door tells it as the live path would."""
+"""Restores a failed job's error, so that every endpoint reports it as for a live request."""
 
 from functools import cache
 
@@ -7,7 +7,7 @@ from penstock.records.job import Job, JobFailure, JobState
 
 
 def job_error(job: Job) -> Error | None:
-    """Why this ended job has no result; None when it has one."""
+    """Return the error of an ended job that has no result; None if it has one."""
     match job.state:
         case JobState.CANCELLED:
             return JobCancelled()

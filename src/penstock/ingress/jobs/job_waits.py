@@ -1,7 +1,7 @@
-"""Requests that wait for their job's end: one question to Postgres for all of them, now and then.
+"""Lets requests wait for their jobs' ends, with one periodic Postgres query for all of them.
 
-A caller that leaves while its job waits or runs gives the job up: it is cancelled in the next
-round, or in a later one where Postgres is away.
+When a caller disconnects while its job is queued or running, the job is cancelled in the next
+round, or in a later one if Postgres is down.
 """
 
 import asyncio
@@ -48,11 +48,11 @@ class JobWaits:
         return len(self._places)
 
     def place(self, account: AccountId) -> contextlib.AbstractContextManager[None]:
-        """Hold one of the bounded places: before a job is submitted, which cannot be undone."""
+        """Take one of the bounded places, before a job is irrevocably submitted."""
         return self._places.take(account)
 
     async def wait(self, job: JobId, seconds: float | None = None) -> Job | None:
-        """The job when it has ended; None when that takes longer than `seconds`."""
+        """Return the job when it has ended; None if that takes longer than `seconds`."""
         ended: asyncio.Future[Job] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(job, []).append(ended)
         try:
@@ -68,9 +68,9 @@ class JobWaits:
                 self._waiting.pop(job, None)
 
     def give_up(self, account: AccountId, job: JobId) -> None:
-        """Nobody waits for this job any more: cancel it soon.
+        """Cancel soon a job for which no caller waits any more.
 
-        In a long outage the oldest are forgotten: they run for nobody, if they were queued at all.
+        In a long outage the oldest are forgotten: they still run, if they were queued at all.
         """
         if len(self._given_up) >= self._settings.job_waits_max:
             self._given_up.pop(next(iter(self._given_up)))
@@ -78,18 +78,18 @@ class JobWaits:
         self._given_up[job] = account
 
     async def run(self) -> None:
-        """Look for ends and cancel what was given up, until cancelled."""
+        """Look for ended jobs and cancel those given up, until cancelled."""
         while True:
             await asyncio.sleep(self._settings.job_poll_seconds)
             try:
                 await self.look()
             except Exception:
-                # The loop's top: whoever waits must be told in the next round.
+                # Caught here so that the waiting requests are served in the next round.
                 self.failures += 1
                 logger.exception("job waits crashed", extra={"action": "job_waits_crashed"})
 
     async def finish(self) -> None:
-        """The last rounds of a worker that stops: for a while, cancel what its callers gave up."""
+        """Before the worker stops, spend up to `_FINISH_SECONDS` on cancelling given-up jobs."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FINISH_SECONDS):
                 while (left := len(self._given_up)) > 0:
@@ -98,17 +98,17 @@ class JobWaits:
                         return
 
     async def look(self) -> None:
-        """One round."""
+        """Run one round: resolve the waits of ended jobs, cancel some given-up jobs."""
         try:
             for ids in _pieces(list(self._waiting)):
                 for job in await self._find_ended(ids):
                     self._tell(job)
-            # Some at a time: those who wait for an end must not wait for all of these.
+            # Only some per round, so that requests that wait for a job are not held up.
             for each, account in list(islice(self._given_up.items(), _CANCELS_MAX)):
                 await self._cancel(account, each)
                 self._given_up.pop(each, None)
         except StoreUnavailable:
-            # They go on waiting; the next round asks again.
+            # The requests go on waiting; the next round queries again.
             self.failures += 1
             logger.warning("cannot look for ended jobs", extra={"action": "job_waits_blind"})
 
@@ -119,5 +119,5 @@ class JobWaits:
 
 
 def _pieces(ids: Sequence[JobId]) -> Iterator[Sequence[JobId]]:
-    """At most so many in one question."""
+    """Split the ids into pieces of at most `_IDS_MAX`, one per query."""
     return (ids[at : at + _IDS_MAX] for at in range(0, len(ids), _IDS_MAX))

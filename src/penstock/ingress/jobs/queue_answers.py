@@ -1,4 +1,4 @@
-"""What a poll of Workers AI's asynchronous API is answered: how far it is, or every item's end."""
+"""Answers polls of Workers AI's asynchronous API: with the progress, or with every item's end."""
 
 from collections.abc import AsyncIterator
 from typing import Final
@@ -28,14 +28,14 @@ from penstock.wire.apis.workers_ai import native_json_result, native_result
 from penstock.wire.resources.jobs import is_id
 
 _PAGE_JOBS: Final = 50
-# Where a batch says which of its items were asked for in JSON mode: their answers are objects.
+# The metadata key that lists a batch's items in JSON mode: their answers are objects.
 STRUCTURED: Final = "structured"
 
 _encoder = msgspec.json.Encoder()
 
 
 class QueueAnswers:
-    """Reads batches and the jobs in them; both are their own account's."""
+    """Reads an account's batches and their jobs, and renders the answers to polls."""
 
     def __init__(self, store: Store, batches: Batches, desk: JobDesk, catalogue: Catalogue) -> None:
         self._store = store
@@ -45,7 +45,7 @@ class QueueAnswers:
         self._native: frozenset[ModelId] = frozenset(native)
 
     async def poll(self, account: AccountId, request_id: str) -> bytes:
-        """While an item is open only how far it is; then all of them, without a `status`."""
+        """Return the batch's status while an item is open; then all items, without `status`."""
         batch = await self._find(account, request_id)
         if batch.open_jobs:
             return _encoder.encode(PendingAnswer(batch.id, _status(batch)))
@@ -63,7 +63,7 @@ class QueueAnswers:
         return FinalAnswer(items, usage)
 
     async def task(self, account: AccountId, task_id: str) -> bytes:
-        """Of a single request its result, or its failure as the answer's; of several, all items."""
+        """Return a single request's result or raise its error; for several, return all items."""
         batch = await self._find(account, task_id)
         if batch.open_jobs:
             return _encoder.encode(TaskAnswer(batch.id, _status(batch)))
@@ -87,7 +87,7 @@ class QueueAnswers:
         return batch
 
     async def _items(self, batch: BatchId) -> AsyncIterator[Job]:
-        """Page by page: no transaction is open while somebody works on what it found."""
+        """Yield a batch's jobs page by page; no transaction is open while the caller uses them."""
         after, is_more = -1, True
         while is_more:
             async with self._store.transaction() as transaction:

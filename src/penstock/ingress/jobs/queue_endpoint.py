@@ -1,6 +1,6 @@
-"""Workers AI's asynchronous door: `queueRequest` and `cf-aig-async` submit, `request_id` polls.
+"""Workers AI's asynchronous API: `queueRequest` and `cf-aig-async` submit, `request_id` polls.
 
-Every submission is a batch, also that of a single request; the batch's id is its `request_id`.
+Every submission is a batch, even of a single request; the batch's id is its `request_id`.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from penstock.wire.apis.queued import (
 from penstock.wire.apis.response_format import is_structured
 from penstock.wire.apis.workers_ai import envelope, task_envelope
 
-# Reading a chat takes tens of microseconds: after so many, others get their turn.
+# Reading a chat takes tens of microseconds: after this many, other tasks run.
 _READ_AT_ONCE: Final = 20
 
 _encoder = msgspec.json.Encoder()
@@ -59,7 +59,7 @@ class QueueEndpoint:
     async def serve(
         self, request_id: RequestId, opened: OpenedRequest, headers: CallerHeaders
     ) -> bytes:
-        """The answer's body, in its envelope."""
+        """Take a submission or a poll, and return the answer's body in its envelope."""
         if opened.body_bytes > self._settings.queued_bytes_max:
             raise BodyTooLarge(
                 f"A queued body may have {self._settings.queued_bytes_max} bytes; "
@@ -124,11 +124,11 @@ class QueueEndpoint:
 
 
 def _batch_id(request_id: RequestId, opened: OpenedRequest, key: str | None) -> BatchId:
-    """With an `Idempotency-Key` the id follows from it: the same submission is the same batch."""
+    """Return the batch's id; derived from the `Idempotency-Key`, so that a repeat is the same."""
     if key is None:
         return BatchId(request_id)
     scoped = f"{opened.grant.account}\0{key}".encode()
-    # Version 8 of RFC 9562: an id of one's own making.
+    # Version 8 of RFC 9562: an id of a custom format.
     digest = int.from_bytes(hashlib.blake2b(scoped, digest_size=16).digest())
     marked = digest & ~(0xF << 76) & ~(0x3 << 62) | (8 << 76) | (2 << 62)
     return BatchId(str(UUID(int=marked)))

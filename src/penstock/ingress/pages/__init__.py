@@ -1,1 +1,1 @@
-"""Pages of the API that are not inference."""
+"""Endpoints other than inference, served by Starlette."""

@@ -39,7 +39,7 @@ _LIST_MAX: Final = 100
 
 
 class BatchRooms(msgspec.Struct, frozen=True):
-    """What the pages ask."""
+    """The parts of other rooms that the pages use."""
 
     store: Store
     files: Files
@@ -47,7 +47,7 @@ class BatchRooms(msgspec.Struct, frozen=True):
 
 
 class BatchPages:
-    """Reads what is asked, holds it to the key's account, and passes it on."""
+    """Creates, lists, shows and cancels batches of the key's account."""
 
     def __init__(
         self, reader: RequestReader, rooms: BatchRooms, settings: IngressSettings, clock: Clock

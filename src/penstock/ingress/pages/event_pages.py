@@ -1,4 +1,4 @@
-"""`GET /v1/events`: what happens to an account's work, as server-sent events, from any place on."""
+"""`GET /v1/events`: an account's events as server-sent events, resumable after any event."""
 
 import asyncio
 from typing import Final
@@ -17,7 +17,7 @@ from penstock.records.account import AccountId
 _HEADERS: Final = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
-    # Proxies that gather an answer before they pass it on would hold events back.
+    # Proxies that buffer an answer would hold events back.
     (b"x-accel-buffering", b"no"),
 ]
 _KEEPALIVE: Final = b": keepalive\n\n"
@@ -25,7 +25,7 @@ _PLACE_DIGITS_MAX: Final = 18
 
 
 class EventPages:
-    """A runtime key reads its own account's events; an operator's names an account."""
+    """Streams events; a runtime key reads its own account's, an operator's names an account."""
 
     def __init__(self, reader: RequestReader, feed: Feed) -> None:
         self._reader = reader
@@ -39,7 +39,7 @@ class EventPages:
         return _EventStream(self, request, self._feed, account)
 
     async def account(self, request: Request) -> AccountId:
-        """Whose events these are, asked again while they flow: a key may be revoked meanwhile."""
+        """Return the account to read; checked again while streaming, as keys may be revoked."""
         key = await self._reader.authenticate(CallerHeaders(request.scope["headers"]))
         named = request.query_params.get("account")
         if key.account is None:
@@ -56,9 +56,9 @@ class EventPages:
 
 
 class _EventStream(Response):
-    """An answer without an end: it ends when the client goes, is cut, or may not see it any more.
+    """Streams until the client leaves, the feed cuts it off, or its key loses access.
 
-    A client that does not read at all is dropped by its connection, as every client is.
+    The connection drops a client that does not read at all, as it drops every such client.
     """
 
     def __init__(self, pages: EventPages, request: Request, feed: Feed, account: AccountId) -> None:
@@ -113,7 +113,7 @@ def _written(event: Event) -> bytes:
 
 
 def _place(request: Request) -> int | None:
-    """Where to go on: after `Last-Event-ID`, which clients send by themselves, or as asked."""
+    """Return the event to resume after: `Last-Event-ID`, sent by clients, or `starting_after`."""
     text = request.headers.get("last-event-id") or request.query_params.get("starting_after")
     if not text:
         return None

@@ -1,4 +1,4 @@
-"""`/v1/files`: input files of batches in, their answers out. Each account sees its own only."""
+"""`/v1/files`: uploads batch inputs, downloads batch outputs. Each account sees its own only."""
 
 from collections.abc import AsyncIterator
 from typing import Final
@@ -23,14 +23,14 @@ from penstock.queue.files import INPUT, FileQuery, Files, StoredFile
 from penstock.records.account import Account, Key
 from penstock.wire.resources.batches import ExpiresAfter, FileDeleted, FileList, FileObject
 
-# What a form has beside the file: boundaries, headers, fields.
+# What a form may have besides the file: boundaries, headers, fields.
 FORM_BYTES_MAX: Final = 2**17
 _LIST_MAX: Final = 10_000
 DAY_SECONDS: Final = 86_400
 
 
 class FilePages:
-    """Reads what is asked, holds it to the key's account, and passes it on."""
+    """Creates, lists, shows, downloads and deletes files of the key's account."""
 
     def __init__(self, reader: RequestReader, files: Files, settings: IngressSettings) -> None:
         self._reader = reader
@@ -86,7 +86,7 @@ class FilePages:
     async def content(self, request: Request) -> Response:
         file = await self._file(request)
         pieces = self._files.content(file)
-        # The first one is fetched before the answer begins: a failure can still be told.
+        # The first piece is fetched before the answer begins, so that its failure is an error.
         first = await anext(pieces, b"")
         return StreamingResponse(
             _with_first(first, pieces),
@@ -116,7 +116,7 @@ class FilePages:
 
 
 async def key_of(reader: RequestReader, request: Request) -> Key:
-    """The caller's key, which must be an account's own and not blocked."""
+    """Return the caller's key, which must belong to an account that is not blocked."""
     key = await reader.authenticate(CallerHeaders(request.scope["headers"]))
     if key.account is None:
         raise Forbidden("An operator's key has no files and no batches: use an account's own.")
@@ -126,14 +126,14 @@ async def key_of(reader: RequestReader, request: Request) -> Key:
 
 
 async def account_of(reader: RequestReader, request: Request) -> Account:
-    """Whose files these are."""
+    """Return the account of the caller's key."""
     key = await key_of(reader, request)
     assert key.account is not None, "checked with the key"
     return key.account
 
 
 def page_limit(text: str | None, default: int, most: int) -> int:
-    """How many rows a list shows."""
+    """Return how many rows a list shows."""
     if text is None:
         return default
     is_number = text.isascii() and text.isdigit() and len(text) <= 7
@@ -143,7 +143,7 @@ def page_limit(text: str | None, default: int, most: int) -> int:
 
 
 def plain_name(text: str) -> str:
-    """An id or a label as a caller wrote it. Postgres takes no text that has a NUL in it."""
+    """Return a caller's id or label, or "?" if unprintable: Postgres accepts no NUL in text."""
     return text[:128] if text.isprintable() else "?"
 
 
@@ -162,7 +162,7 @@ async def _body(request: Request) -> AsyncIterator[bytes]:
 
 
 async def _for_a_batch(form: UploadForm) -> AsyncIterator[bytes]:
-    """The file, refused where it is for something else: at once if that is known by then."""
+    """Yield the file; refuse another purpose, at once if `purpose` came before the file."""
     if "purpose" in form.fields:
         _check_purpose(form.fields)
     async for chunk in form.file():

@@ -1,6 +1,6 @@
 """`/healthz`: this worker is alive. `/readyz`: it can serve, or what is missing.
 
-`/readyz?verbose` adds what does not keep it from serving, and should be mended all the same.
+`/readyz?verbose` adds warnings: faults that do not keep the worker from serving.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Warnings = Callable[[], list[str]]
 
 
 class HealthPages:
-    """`checks` are named claims about this worker, each cheap to ask."""
+    """Serves both; `checks` are named conditions of this worker, each cheap to evaluate."""
 
     def __init__(self, checks: dict[str, Check], warnings: Warnings = list) -> None:
         self._checks = checks

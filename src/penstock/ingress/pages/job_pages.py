@@ -1,4 +1,4 @@
-"""`/v1/jobs`: what is queued, runs and has ended. A runtime key sees its own account's jobs."""
+"""`/v1/jobs`: queued, running and ended jobs. A runtime key sees its own account's jobs."""
 
 import msgspec
 from msgspec import Raw
@@ -22,7 +22,7 @@ from penstock.wire.resources.usage_query import read_parameters
 
 
 class JobPages:
-    """List, show, cancel."""
+    """Lists, shows and cancels jobs."""
 
     def __init__(
         self, reader: RequestReader, lookup: JobLookup, answers: QueueAnswers, desk: JobDesk
@@ -45,7 +45,7 @@ class JobPages:
         return await self._page(account, request.path_params["id"])
 
     async def cancel(self, request: Request) -> Response:
-        """Cancelled at once if it waits; one that runs is told, and ends soon."""
+        """Cancel a queued job at once; mark a running one, which its keeper then ends soon."""
         account = await self._account(request)
         job_id = request.path_params["id"]
         if is_id(job_id):
@@ -53,7 +53,7 @@ class JobPages:
         return await self._page(account, job_id)
 
     async def task(self, request: Request) -> Response:
-        """What `cf-aig-async` is polled by, under Workers AI's paths."""
+        """Answer polls of `cf-aig-async` submissions, under Workers AI's paths."""
         account = await self._account(request)
         if account is None or request.path_params["account_id"] != account:
             raise Forbidden("The account in the path is not this key's account.")
@@ -74,7 +74,7 @@ class JobPages:
         return msgspec.structs.replace(answer, result=Raw(result))
 
     async def _account(self, request: Request) -> AccountId | None:
-        """The only account that this key may see; None for an operator's, which sees all."""
+        """Return the only account that this key may see; None for an operator's, which sees all."""
         key = await self._reader.authenticate(CallerHeaders(request.scope["headers"]))
         if key.account is None:
             return None

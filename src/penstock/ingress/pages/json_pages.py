@@ -1,4 +1,4 @@
-"""JSON answers and error pages of the Starlette side, and the request id on each of its answers."""
+"""JSON answers and error pages of the Starlette pages, and the request id on each answer."""
 
 import msgspec
 from starlette.requests import Request
@@ -13,7 +13,7 @@ _ID = "penstock_request_id"
 
 
 class RequestIds:
-    """Puts our request id on whatever the pages answer, preflights and redirects included."""
+    """Adds the request id to every answer of the pages, preflights and redirects included."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -33,12 +33,12 @@ class RequestIds:
 
 
 def json_response(value: object) -> Response:
-    """A JSON answer."""
+    """Return a JSON answer."""
     return Response(msgspec.json.encode(value), media_type="application/json")
 
 
 def error_page(request: Request, error: Error) -> Response:
-    """An error in the shape of the surface that was asked."""
+    """Return an error in the shape of the API surface that was called."""
     request_id = request.scope.get(_ID) or new_id()
     is_workers_ai = _is_workers_ai(request.scope)
     status, _ = error_response.status_and_number(error, is_workers_ai=is_workers_ai)
@@ -56,14 +56,14 @@ def error_page(request: Request, error: Error) -> Response:
 
 
 def crash_page(request: Request, error: Error) -> Response:
-    """The same, from outside of all middleware: it must carry its id itself."""
+    """Return an error page with its request id: crashes are handled outside all middleware."""
     page = error_page(request, error)
     page.raw_headers += _id_headers(request.scope, request.scope.get(_ID) or new_id())
     return page
 
 
 def _is_workers_ai(scope: Scope) -> bool:
-    # Not `request.url`: it is put together with the Host header, which may be nonsense.
+    # Not `request.url`: Starlette builds it with the Host header, which may be invalid.
     return str(scope["path"]).startswith("/client/v4")
 
 

@@ -117,5 +117,5 @@ def _positive(text: str | None, default: int, name: str) -> int:
 
 
 def _uuid_of(model: Model) -> str:
-    """A stable id for a model, since Workers AI's are UUIDs and ours are names."""
+    """Return a stable UUID for a model: Workers AI's ids are UUIDs, Penstock's are names."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, model.id))

@@ -1,4 +1,4 @@
-"""`/openapi.json`, generated from the wire types, so that it cannot say what they do not."""
+"""Generates `/openapi.json` from the wire types, so that it cannot contradict them."""
 
 from functools import cache
 from typing import Any, Final
@@ -28,7 +28,7 @@ Schema = dict[str, Any]
 _V1: Final = "OpenAIErrorAnswer"
 _V4: Final = "EnvelopeErrorAnswer"
 _REF: Final = "#/components/schemas/{name}"
-# No type: whether a schema here is about one event or the whole stream, OpenAPI 3.1 leaves open.
+# No type: OpenAPI 3.1 leaves open whether a schema here describes one event or the whole stream.
 _EVENTS: Final = "Server-sent events, each a chunk as JSON; the last is `data: [DONE]`."
 _TYPES: Final = (
     schemas.ChatCompletionRequest, schemas.RunMessagesRequest, schemas.RunPromptRequest,
@@ -48,13 +48,13 @@ _TYPES: Final = (
 
 @cache
 def document() -> Schema:
-    """The whole description, OpenAPI 3.1."""
+    """Return the whole description, OpenAPI 3.1."""
     _, components = msgspec.json.schema_components(_TYPES, ref_template=_REF)
     # msgspec cannot tell two object shapes of one union apart when decoding, but clients can.
     queue_answers = ("QueuedAnswer", "PendingAnswer", "FinalAnswer", "TaskAnswer")
     run_answers = ("ChatCompletion", "NativeResult", "Response", "Vectors", *queue_answers)
     run = _envelope({"anyOf": [_ref(name) for name in run_answers]})
-    # Beside `result` where a submission is answered.
+    # Answers to queued submissions have this field beside `result`.
     run["properties"]["taskId"] = {"type": "string"}
     components["RunEnvelope"] = run
     components["JobEnvelope"] = _envelope(_ref("JobAnswer"))
@@ -79,7 +79,7 @@ def document() -> Schema:
 
 @cache
 def input_schema(family: Family) -> Schema:
-    """What a model takes on `/ai/run`."""
+    """Return the schema of what a model takes on `/ai/run`."""
     forms, components = msgspec.json.schema_components(
         _TAKEN[family], ref_template="#/$defs/{name}"
     )
@@ -88,7 +88,7 @@ def input_schema(family: Family) -> Schema:
 
 @cache
 def output_schema(family: Family) -> Schema:
-    """What it answers."""
+    """Return the schema of what a model answers on `/ai/run`."""
     forms, components = msgspec.json.schema_components(_MADE[family], ref_template="#/$defs/{name}")
     return {"type": "object", "oneOf": list(forms), "$defs": components}
 

@@ -1,4 +1,4 @@
-"""What `/openapi.json` says of the APIs beside chat, on both surfaces."""
+"""Describes the APIs other than chat for `/openapi.json`, on both surfaces."""
 
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ class _Described(msgspec.Struct, frozen=True):
     summary: str
     request: str
     answer: str
-    # Empty: it is never streamed.
+    # Empty if answers are never streamed.
     last_event: str = ""
     error: str = "OpenAIErrorAnswer"
 
@@ -71,7 +71,7 @@ def _post(api: _Described, error: str, parameters: list[Schema]) -> Schema:
     served = _content(api.answer)
     if api.last_event:
         events = f"Server-sent events; the last begins with `{api.last_event}`."
-        # No type: whether a schema here is about one event or the stream, OpenAPI 3.1 leaves open.
+        # No type: OpenAPI 3.1 leaves open whether a schema here describes one event or the stream.
         served["text/event-stream"] = {"schema": {"description": events}}
     return {
         "post": {

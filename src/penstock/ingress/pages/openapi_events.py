@@ -1,4 +1,4 @@
-"""What `/openapi.json` says of events: the stream, webhook endpoints, subscriptions."""
+"""Describes events for `/openapi.json`: the stream, webhook endpoints, subscriptions."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""The small JSON bodies that pages take, read strictly into what they must be."""
+"""Reads the small JSON bodies that pages take, strictly, into their structs."""
 
 from typing import Final, TypeVar
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def read_struct(request: Request, kind: type[T]) -> T:
-    """The body as a `kind`; InvalidRequest names the field that is not what it must be."""
+    """Decode the body as a `kind`; InvalidRequest names the invalid field."""
     body = bytearray()
     try:
         async for piece in request.stream():
@@ -33,5 +33,5 @@ async def read_struct(request: Request, kind: type[T]) -> T:
 
 
 def _missing(what: str) -> str | None:
-    """The field of `Object missing required field `name``."""
+    """Return the field's name from `Object missing required field `name``."""
     return what.split("`")[1] if "required field `" in what else None

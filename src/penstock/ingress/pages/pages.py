@@ -1,4 +1,4 @@
-"""Everything that is not hot, on Starlette: models, health, the API's description."""
+"""Builds the Starlette application: all endpoints except inference."""
 
 from collections.abc import Awaitable, Callable
 
@@ -42,7 +42,7 @@ _HOT_PATHS = (
 
 
 class Pages(msgspec.Struct, frozen=True):
-    """What there is to look at."""
+    """The pages that the application serves."""
 
     models: ModelPages
     usage: UsagePages
@@ -59,7 +59,7 @@ class Pages(msgspec.Struct, frozen=True):
 def build_pages(
     pages: Pages, settings: IngressSettings, lifespan: Lifespan[Starlette]
 ) -> Starlette:
-    """The Starlette application; hot paths never reach it with POST."""
+    """Return the Starlette application; a POST to an inference path never reaches it."""
 
     models, usage, health = pages.models, pages.usage, pages.health
 
@@ -88,7 +88,7 @@ def build_pages(
         *pages.webhooks.routes(),
         *pages.subscriptions.routes(),
         Route("/v1/routing/explain", pages.routing.explain, methods=["POST"]),
-        # Hot paths with another method than POST: say so, instead of 404.
+        # Inference paths with another method than POST get 405 instead of 404.
         *(Route(path, _post_only, methods=_NOT_POST) for path in _HOT_PATHS),
     ]
     middleware = [Middleware(RequestIds)]

@@ -1,4 +1,4 @@
-"""`/v1/routing/explain`: where a chat request would go, and why. Reads it as the hot door does."""
+"""`/v1/routing/explain`: where a chat request would go, and why. Reads it as inference does."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -19,13 +19,13 @@ from penstock.serving.explanation import Explainer
 
 FindAccount = Callable[[str], Awaitable[Account | None]]
 
-# Its body may be as long as a chat's, and does not count among theirs.
+# A body may be as long as a chat's, and the body budget does not count it while it is gathered.
 AT_ONCE_MAX: Final = 2
 _CHAT: Final = RequestRoute(Surface.OPENAI)
 
 
 class RoutingPages:
-    """A runtime key asks for its own account and gets ratios; an operator key names an account."""
+    """Explains routes; a runtime key's own account's, in ratios, or one an operator names."""
 
     def __init__(
         self, reader: RequestReader, explainer: Explainer, find_account: FindAccount, clock: Clock

@@ -1,4 +1,4 @@
-"""Workers AI's event subscriptions: of one model's batches, to a webhook of the account's own."""
+"""Workers AI's event subscriptions: one model's batches, sent to the account's own webhook."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -29,7 +29,7 @@ _WORKERS_AI: Final = Shape.WORKERS_AI
 
 
 class SubscriptionPages:
-    """Reads what is asked, holds it to the key's account, and passes it on."""
+    """Creates, lists, shows, updates and deletes subscriptions of the key's account."""
 
     def __init__(self, reader: RequestReader, book: EndpointBook) -> None:
         self._reader = reader
@@ -119,6 +119,6 @@ def _enveloped(result: object, **more: object) -> Response:
 
 
 def failure_numbers(code: str) -> tuple[int, int]:
-    """The status and number of an error's code, as events of failed batches tell them."""
+    """Return the status and number of an error's code, for events of failed batches."""
     rows = (row for kind, row in WORKERS_AI.items() if kind.code == code)
     return next(rows, WORKERS_AI[EngineFailed])

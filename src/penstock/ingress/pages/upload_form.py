@@ -1,6 +1,6 @@
-"""A multipart form with one file in it, read as it comes: the file is never held.
+"""Reads a multipart form with one file as it arrives: the file is never held in memory.
 
-Fields may stand before the file or behind it; they are all known when the file has been read.
+Fields may come before or after the file; all are known when the file has been read.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ _FORM: Final = b"multipart/form-data"
 
 
 class UploadForm:
-    """`begin`, then all of `file`; then `fields` is complete."""
+    """Parses one form: call `begin`, then read all of `file`; then `fields` is complete."""
 
     def __init__(
         self, content_type: bytes, body: AsyncIterator[bytes], file_bytes_max: int
@@ -43,7 +43,7 @@ class UploadForm:
         self._value = bytearray()
 
     async def begin(self) -> str:
-        """Read up to the file; its name."""
+        """Read up to the file; return its name."""
         async for chunk in self._body:
             self._feed(chunk)
             if self.filename is not None:
@@ -51,7 +51,7 @@ class UploadForm:
         raise InvalidRequest("`file` is required.", param="file")
 
     async def file(self) -> AsyncIterator[bytes]:
-        """The file's bytes; BodyTooLarge once they are too many."""
+        """Yield the file's bytes; raise BodyTooLarge once they exceed the limit."""
         while self._pieces:
             yield self._pieces.popleft()
         async for chunk in self._body:
@@ -135,6 +135,6 @@ class UploadForm:
 
 
 def _text(raw: bytes) -> str:
-    """A caller's own text, made safe to keep and to write back."""
+    """Decode a caller's text, without unprintable characters, to store and to send back."""
     text = raw.decode("utf-8", errors="replace")
     return "".join(character for character in text if character.isprintable())

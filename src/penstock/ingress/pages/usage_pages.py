@@ -1,4 +1,4 @@
-"""`/v1/usage`: what was used, what it cost. A runtime key sees its own account, operators all."""
+"""`/v1/usage`: usage and its cost. A runtime key sees its own account, operators see all."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,7 +18,7 @@ from penstock.wire.resources.usage_query import (
 
 
 class UsagePages:
-    """Reads the question, holds it to the key's own account, and passes it on."""
+    """Reads usage queries, restricts them to the key's account, and returns the reports."""
 
     def __init__(self, reader: RequestReader, reports: UsageReports, clock: Clock) -> None:
         self._reader = reader
@@ -46,7 +46,7 @@ class UsagePages:
         return json_response(found)
 
     async def _account(self, request: Request) -> str | None:
-        """The only account that this key may see; None for an operator's, which sees all."""
+        """Return the only account that this key may see; None for an operator's, which sees all."""
         key = await self._reader.authenticate(CallerHeaders(request.scope["headers"]))
         if key.account is None:
             return None

@@ -1,4 +1,4 @@
-"""`/v1/webhook_endpoints`, as openai's SDK speaks it. Each account sees its own only."""
+"""`/v1/webhook_endpoints`, as openai's SDK calls it. Each account sees its own only."""
 
 from typing import Final, TypeVar
 
@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 
 class WebhookPages:
-    """Reads what is asked, holds it to the key's account, and passes it on."""
+    """Manages and tests the webhook endpoints of the key's account."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class WebhookPages:
         return json_response(_with_secret(rotated))
 
     async def test(self, request: Request) -> Response:
-        """Send an event that never happened, once, and say how it was answered."""
+        """Send a made-up event once, and answer with the endpoint's status."""
         endpoint = await self._find(request)
         asked = await read_struct(request, TestWebhookEndpoint)
         event = self._example(endpoint.account, asked.event_type)
@@ -187,7 +187,7 @@ class WebhookPages:
 
 
 async def own_account(reader: RequestReader, request: Request) -> AccountId:
-    """The account of the caller's key, which must be the path's where that names one."""
+    """Return the account of the caller's key, which must match the path's, if it names one."""
     key = await reader.authenticate(CallerHeaders(request.scope["headers"]))
     if key.account is None:
         raise Forbidden("An operator's key has no webhooks: use an account's own.")
@@ -222,7 +222,7 @@ def _with_secret(endpoint: Endpoint) -> WebhookEndpoint:
 
 
 def whole_number(request: Request, name: str, *, default: int, most: int) -> int:
-    """A parameter of the query, from 1 to `most`."""
+    """Return a query parameter from 1 to `most`."""
     text = request.query_params.get(name)
     if text is None:
         return default
