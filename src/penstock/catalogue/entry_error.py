@@ -1,4 +1,4 @@
-"""The one error of this room: where an entry is wrong, how, and what to write instead."""
+"""The catalogue's only error: where an entry is wrong, how, and what to write instead."""
 
 from typing import Self
 
@@ -21,5 +21,5 @@ class CatalogueError(ValueError):
         self.line = line
 
     def in_file(self, file: str) -> Self:
-        """The same error, found in `file`."""
+        """Return a copy of this error that names `file`."""
         return type(self)(self.problem, advice=self.advice, key=self.key, file=file, line=self.line)
