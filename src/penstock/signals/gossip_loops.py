@@ -90,7 +90,7 @@ class _Line:
         self.speaker.note_arrival(is_sure=all(arrivals))
 
     async def run(self, hear: Callable[[bytes], None], turn: Callable[[], None]) -> None:
-        """Call `turn` every interval until cancelled, then send a last message that says so."""
+        """Call `turn` every interval until cancelled, then send the sender's last message."""
         async with asyncio.TaskGroup() as group:
             for transport in self._transports:
                 group.create_task(transport.run(hear))
