@@ -6,7 +6,7 @@ from typing import Self
 class CatalogueError(ValueError):
     """An entry of the catalogue is wrong.
 
-    `key` is the dotted path inside the file; `line` is known only for text that is not TOML at all.
+    `key` is the dotted path inside the file; `line` is set only for text that is not UTF-8 or TOML.
     """
 
     def __init__(

@@ -55,7 +55,7 @@ class LoadTable(HostTable):
     def __init__(self, file: TableFile, settings: SignalsSettings, now: float) -> None:
         self.host = file.host
         self.column = file.column
-        # How often a replica had no row, or a sum of slots was no sum of loads.
+        # How often a replica had no row, and how often a sum of slots was not a valid load.
         self.missing = 0
         self.damaged = 0
         self._file = file
