@@ -1,7 +1,7 @@
-"""The models there are: built-in entries, the operator's own, and one name → model lookup.
+"""Reads the built-in and the operator's model entries, and looks models up by name.
 
-A wrong entry stops the start with its file, its key and what to write instead; nothing is skipped
-quietly. This room knows how an engine is started (a recipe), and starts none.
+A wrong entry aborts startup with its file, its key and what to write instead; no entry is skipped
+silently. This room holds the recipes that start engines, but starts no engine.
 """
 
 from penstock.catalogue.entry_error import CatalogueError

@@ -1,4 +1,4 @@
-"""From msgspec's complaint about an entry to what the operator should write instead."""
+"""Translates msgspec's validation errors about an entry into advice for the operator."""
 
 import re
 from collections.abc import Iterable, Sized
@@ -15,7 +15,7 @@ from penstock.records.price import Prices
 TABLES: dict[str, type[msgspec.Struct]] = {"": Model, "recipe": Recipe, "prices": Prices}
 
 PRICE_ADVICE = "Write integer nano-dollars per million tokens: 600000000 for $0.60"
-# Below this a price is surely in dollars or cents: a thousand nano-dollars is $0.000001.
+# A smaller price must have been written in dollars or cents: 1000 nano-dollars is $0.000001.
 PRICE_NANOUSD_MIN = 1000
 _PRICE = re.compile(r"prices\[(\d+)\](?:\.(\w+))?")
 _PER_MTOK = "_nanousd_per_mtok"
@@ -25,7 +25,7 @@ _VALID_FROM = (
 )
 _MULTIPLIER = "Write basis points: 10000 is once, 5000 is half"
 
-# One line that is right, for each key that has no better advice of its own.
+# A correct example line for each key, used where no more specific advice exists.
 EXAMPLES = {
     "id": 'id = "@cf/moonshotai/kimi-k2.5"',
     "family": 'family = "openai"',
@@ -52,7 +52,7 @@ EXAMPLES = {
 
 
 def explain(complaint: str, document: dict[str, Any]) -> CatalogueError:
-    """`complaint` is the text of a msgspec.ValidationError about `document` as a Model."""
+    """Return the error to raise for `complaint`, msgspec's ValidationError about `document`."""
     problem, found, path = complaint.rpartition(" - at `$")
     if not found:
         problem, path = complaint, ""
@@ -74,7 +74,7 @@ def explain(complaint: str, document: dict[str, Any]) -> CatalogueError:
 
 
 def check_prices(book: tuple[Prices, ...]) -> None:
-    """Refuse what is an integer, but surely of dollars; and a book whose rows are not in order."""
+    """Refuse integer prices that must be dollars, and a price book whose rows are not in order."""
     if not book:
         raise CatalogueError("has no row", advice=f"Write {EXAMPLES['prices']}", key="prices")
     for index, prices in enumerate(book):

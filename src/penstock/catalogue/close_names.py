@@ -1,11 +1,11 @@
-"""What an operator may have meant by a name that there is not."""
+"""Suggests the known name that an unknown name was probably meant to be."""
 
 from collections.abc import Iterable
 
 
 def closest(name: str, known: Iterable[str]) -> list[str]:
-    """The known name that is most like it, if one is; it may be none."""
-    # Only for a mistake: it would take 0.4 MB of every worker.
+    """Return the known name most similar to `name`, or an empty list if none is similar."""
+    # Imported only when a name is wrong: difflib takes 0.4 MB in every worker.
     from difflib import get_close_matches  # noqa: PLC0415 - see above
 
     return get_close_matches(name, list(known), n=1)

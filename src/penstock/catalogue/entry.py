@@ -1,6 +1,6 @@
-"""One TOML text to one Model: parsed, converted, and checked for what types cannot say.
+"""Parses one TOML text into a Model, and checks what the Model's types cannot express.
 
-Promises a Model that can be served, or a CatalogueError. Reads no files.
+Returns a Model that can be served, or raises CatalogueError. Reads no files.
 """
 
 import re
@@ -15,7 +15,7 @@ from penstock.catalogue.names import DEFAULT_NAME, fault_in
 from penstock.catalogue.recipes import fill
 from penstock.records.model import Model, Recipe
 
-# The engine room has one file for each of these.
+# The `engine` room has one file for each dialect.
 DIALECTS = ("vllm",)
 
 _LINE = re.compile(r"\(at line (\d+), column \d+\)")
@@ -23,7 +23,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def read_entry(text: str) -> Model:
-    """The model that `text` describes. Errors name the key or line; the caller adds the file."""
+    """Return the model in `text`. Errors name the key or line; the caller adds the file."""
     document = _parse(text)
     _lay_out_prices(document)
     try:
@@ -42,7 +42,7 @@ def read_entry(text: str) -> Model:
 def _parse(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    # A number of thousands of digits is a plain ValueError, nesting without end a RecursionError.
+    # Numbers with thousands of digits raise ValueError; very deep nesting raises RecursionError.
     except (ValueError, RecursionError) as error:
         found = _LINE.search(str(error))
         raise CatalogueError(
@@ -58,7 +58,7 @@ def _lay_out_prices(document: dict[str, Any]) -> None:
         document["prices"] = [document["prices"]]
     prices = document.get("prices")
     for row in prices if isinstance(prices, list) else ():
-        # The record's default is 0. A row that forgets the key must not give cached tokens away.
+        # The record's default is 0, so a row without this key would make cached tokens free.
         if isinstance(row, dict) and "input_nanousd_per_mtok" in row:
             row.setdefault("cached_input_nanousd_per_mtok", row["input_nanousd_per_mtok"])
 
@@ -106,7 +106,7 @@ def _check_recipe(recipe: Recipe) -> None:
             advice='Write it where the engine takes its port: "--port", "{port}"',
             key="recipe.command",
         )
-    # Every blank is known, whatever will be filled in later.
+    # Filling with dummy values raises CatalogueError if the recipe has an unknown placeholder.
     fill(recipe, port=1, engine_home="/")
 
 

@@ -1,4 +1,4 @@
-"""The one error of this room: where an entry is wrong, how, and what to write instead."""
+"""The catalogue's only error: where an entry is wrong, how, and what to write instead."""
 
 from typing import Self
 
@@ -6,7 +6,7 @@ from typing import Self
 class CatalogueError(ValueError):
     """An entry of the catalogue is wrong.
 
-    `key` is the dotted path inside the file; `line` is known only for text that is not TOML at all.
+    `key` is the dotted path inside the file; `line` is set only for text that is not UTF-8 or TOML.
     """
 
     def __init__(
@@ -21,5 +21,5 @@ class CatalogueError(ValueError):
         self.line = line
 
     def in_file(self, file: str) -> Self:
-        """The same error, found in `file`."""
+        """Return a copy of this error that names `file`."""
         return type(self)(self.problem, advice=self.advice, key=self.key, file=file, line=self.line)

@@ -1,6 +1,6 @@
-"""The catalogue: every model by every name it answers to, read once at start.
+"""The catalogue: maps every model id and alias to its model, read once at startup.
 
-`find` is on the path of each request: one dictionary lookup, and no more work unless it fails.
+Every request calls `find`: one dictionary lookup, and more work only if the lookup fails.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ BUILTIN_FOLDER = Path(__file__).with_name("builtin")
 
 
 class Catalogue:
-    """Models by id, by alias, and `default`. `files` only serves to say where a clash is."""
+    """Models by id, by alias, and by `default`. `files` is used only in name clash errors."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Catalogue:
             self._by_name[DEFAULT_NAME] = self.default
 
     def find(self, name: str) -> Model:
-        """The model of that id or alias; `default` is the one that the settings name."""
+        """Return the model with that id or alias; `default` is the settings' `default_model`."""
         model = self._by_name.get(name)
         if model is None:
             raise _not_found(name)
@@ -52,7 +52,7 @@ class Catalogue:
 
 
 def load_catalogue(settings: CatalogueSettings) -> Catalogue:
-    """Built-in entries, then the operator's: one with the id of a built-in entry replaces it."""
+    """Read the built-in entries, then the operator's, which replace built-in ones of equal id."""
     entries = _read_folder(BUILTIN_FOLDER, settings)
     if settings.folder:
         folder = Path(settings.folder).expanduser()
@@ -71,7 +71,7 @@ def load_catalogue(settings: CatalogueSettings) -> Catalogue:
 
 
 def _read_folder(folder: Path, settings: CatalogueSettings) -> dict[ModelId, tuple[Model, str]]:
-    # Names with a leading dot are left by editors and by mounted volumes.
+    # Editors and mounted volumes leave files with a leading dot.
     paths = sorted(path for path in folder.glob("*.toml") if not path.name.startswith("."))
     if len(paths) > settings.entries_max:
         raise CatalogueError(
@@ -128,7 +128,7 @@ def _decode(data: bytes) -> str:
 
 def _index(models: tuple[Model, ...], files: Mapping[ModelId, str]) -> dict[str, Model]:
     by_name: dict[str, Model] = {}
-    # All ids first, so that a clash is always told of the alias: that is the one to change.
+    # All ids come first, so that the error names the alias of a clash: the alias is what to change.
     named: list[tuple[str, str, Model]] = [(model.id, "id", model) for model in models]
     named += [(alias, "aliases", model) for model in models for alias in model.aliases]
     for name, key, model in named:

@@ -1,17 +1,17 @@
-"""What a model may be called: one form for ids and aliases, the same in entries and requests."""
+"""Checks model names: ids and aliases have one syntax, in catalogue entries and in requests."""
 
 import re
 
 NAME_CHARACTERS_MAX = 256
 DEFAULT_NAME = "default"
 
-# The character class has no slash, so that the match is linear in the length of the name.
+# The character class excludes the slash, so that matching is linear in the name's length.
 _WELL_FORMED = re.compile(r"[A-Za-z0-9@._:-]+(?:/[A-Za-z0-9@._:-]+)*")
 _FOREIGN = re.compile(r"[^A-Za-z0-9@._:/-]")
 
 
 def fault_in(name: str) -> str:
-    """Why `name` cannot be the name of any model; empty when it can."""
+    """Return why `name` cannot be a model's name; empty when it can."""
     if not name:
         return "it is empty"
     if len(name) > NAME_CHARACTERS_MAX:

@@ -1,7 +1,7 @@
-"""A recipe with its blanks filled in: the command line and environment that start one engine.
+"""Fills a recipe's placeholders: returns the command line and environment that start one engine.
 
-Pure. A blank is a word in braces, `{port}` or `{engine_home}`. JSON in an argument stays as it is,
-because its braces are followed by a quote.
+Pure. A placeholder is a word in braces, `{port}` or `{engine_home}`. JSON in an argument is left
+unchanged, because a quote follows its braces.
 """
 
 import re
@@ -17,7 +17,7 @@ _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def fill(recipe: Recipe, *, port: int, engine_home: str) -> tuple[list[str], dict[str, str]]:
-    """(argv, environment) of an engine on `port`. The environment is only what the recipe adds."""
+    """Return argv and the recipe's own environment variables for an engine on `port`."""
     values = {"port": str(port), "engine_home": engine_home}
     argv = [
         _fill_text(text, values, key=f"recipe.command[{index}]")
@@ -31,7 +31,7 @@ def fill(recipe: Recipe, *, port: int, engine_home: str) -> tuple[list[str], dic
 
 
 def _fill_text(text: str, values: Mapping[str, str], *, key: str) -> str:
-    # One pass: a value that happens to hold braces is not looked at again.
+    # A single pass, so that braces inside a filled-in value are not replaced.
     return _PLACEHOLDER.sub(lambda found: _value_of(found[1], values, key=key), text)
 
 

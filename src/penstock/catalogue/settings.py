@@ -1,4 +1,4 @@
-"""What an operator may say about the catalogue."""
+"""Settings of the catalogue."""
 
 from typing import Annotated
 

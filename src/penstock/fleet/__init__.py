@@ -1,5 +1,5 @@
-"""Replicas: launched or taken over, watched, drained, and listed in the roster that gateways read.
+"""Launches or attaches replicas, watches and drains them, and lists them in the gateways' roster.
 
-observe → plan (pure) → act, once a heartbeat. `reconcile.py` is the loop; open it first. This file
-imports nothing: every replica's supervisor loads it, and must stay small.
+Each heartbeat runs observe → plan (pure) → act; start reading at the loop in `reconcile.py`. This
+file imports nothing, because every replica's supervisor loads it and must stay small.
 """

@@ -1,7 +1,7 @@
-"""Carries out what `plan` decided, and decides nothing itself.
+"""Executes the actions that `plan` returns, and decides nothing itself.
 
-An action names the generation it was planned for; when the replica has another by now, the action
-is refused. Everything it changes is on disk before it returns, for the keeper that comes after.
+An action names the generation it was planned for, and is refused if the replica has another one by
+now. A replica's new state is on disk before `act` returns, for the keeper after a restart.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Actor:
-    """Acts on the keeper's own replicas."""
+    """Executes actions on the keeper's own replicas."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Actor:
         self._ended_kept = ended_kept
 
     async def act(self, action: Action, host: str) -> None:
-        """Do it. Raises GenerationStale when it was planned for another generation."""
+        """Execute an action. Raises GenerationStale if it was planned for another generation."""
         if isinstance(action, StartReplica):
             await self._start(action, host)
             return
@@ -80,7 +80,7 @@ class Actor:
         try:
             await self._providers[want.provider].start(replica.id, want)
         except (OSError, Error) as failure:
-            # It will be observed as ended, and its failure counts for the back-off.
+            # The next look observes this replica as ended, and counts its failure for the back-off.
             entry.detail = f"could not be started: {failure}"
         await self._note(entry)
         _log.info("replica started", extra=_fields("replica_started", entry))
@@ -94,7 +94,7 @@ class Actor:
         try:
             await self._providers[entry.provider].stop(action.replica)
         except (OSError, Error) as failure:
-            # The next plan asks again.
+            # The next plan returns the stop action again.
             extra = _fields("replica_stop_failed", entry) | {"reason": str(failure)}
             _log.warning("replica not stopped", extra=extra)
 

@@ -1,7 +1,7 @@
-"""What a keeper tells gateways of its engines: one reading of each engine's metrics at a time.
+"""Reads the engines' metrics regularly, and turns them into the claims a keeper sends gateways.
 
-It decides nothing about replicas: that an engine did not answer in time is told as it is, and each
-gateway asks the engine itself before it believes it.
+It decides nothing about replicas: a claim reports that an engine did not answer in time, and each
+gateway checks the engine itself before it acts on that.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from penstock.records.signal import EngineClaim
 
 _log = logging.getLogger(__name__)
 
-# What a message may say at most; see records/signal.py.
+# The largest values that a message may contain; see records/signal.py.
 _COUNT_MAX = 2**40
 _RATE_MAX = 1e9
 
 
 class EngineLoads:
-    """Keep `run` running; `claims` has what the ready engines said last."""
+    """Reads ready engines in `run`; `claims` returns their latest readings."""
 
     def __init__(
         self, known: Known, probe: EngineProbe, settings: FleetSettings, clock: Clock
@@ -42,14 +42,14 @@ class EngineLoads:
             began = self._clock.monotonic()
             try:
                 await self.look()
-            except Exception:  # noqa: BLE001 - the loop's top: replicas matter more than figures
+            except Exception:  # noqa: BLE001 - the loop's top: a failed reading must not end the keeper
                 self.failures += 1
                 _log.exception("engine load loop failed", extra={"action": "load_loop_failed"})
             took = self._clock.monotonic() - began
             await asyncio.sleep(max(0.0, self._interval - took))
 
     async def look(self) -> None:
-        """One GET to every ready engine, all at once."""
+        """Send one GET to every ready engine, concurrently."""
         ready = self._ready()
         for gone in self._readings.keys() - ready.keys():
             del self._readings[gone]
@@ -58,7 +58,7 @@ class EngineLoads:
                 group.create_task(self._read(entry))
 
     def claims(self, now: float) -> list[EngineClaim]:
-        """Of engines that are ready now. A reading that was not renewed in time says nothing."""
+        """Return the claims of engines that are ready now; outdated readings are left out."""
         oldest = now - 2 * (self._interval + self._timeout)
         ready = self._ready()
         return [
@@ -90,7 +90,7 @@ class EngineLoads:
 
 
 class _Reading:
-    """One engine's; without metrics it still tells whether the engine answers."""
+    """One engine's latest reading; without metrics it still has whether the engine answers."""
 
     __slots__ = ("at", "has_answered", "metrics", "rate")
 

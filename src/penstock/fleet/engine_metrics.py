@@ -1,4 +1,4 @@
-"""What an engine's metrics page says of its load. Pure, and believes no number that makes no sense.
+"""Reads an engine's load from its metrics page. Pure; negative or non-finite numbers are ignored.
 
 The names are vLLM's. An engine with several ranks has a sample for each; they are added up.
 """
@@ -13,7 +13,7 @@ _RUNNING: Final = "vllm:num_requests_running"
 _WAITING: Final = "vllm:num_requests_waiting"
 _KV_USE: Final = "vllm:kv_cache_usage_perc"
 _CACHE_CONFIG: Final = "vllm:cache_config_info"
-# Both are counted when a request ends, so that they always tell of the same requests.
+# vLLM counts both when a request ends, so that both always cover the same requests.
 _PREFILLED: Final = "vllm:request_prefill_kv_computed_tokens_sum"
 _PREFILL_SECONDS: Final = "vllm:request_prefill_time_seconds_sum"
 _PREFILLS: Final = "vllm:request_prefill_time_seconds_count"
@@ -24,34 +24,34 @@ _NAMES: Final = frozenset(
 _NAME: Final = re.compile(r"[^{ ]+")
 _LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
 
-# Below this a prefill's time is that of a step of the engine, whatever its tokens.
+# A shorter prefill takes one engine step whatever its tokens, so it does not show the rate.
 _TELLING_TOKENS: Final = 256.0
-# The best rate is forgotten after one to two times this long.
+# The best rate is forgotten after one to two times this period.
 _MEMORY_SECONDS: Final = 300.0
 
 
 class EngineMetrics(msgspec.Struct, frozen=True):
-    """One reading. None and 0 mean that the engine does not say."""
+    """One reading. None and 0 mean that the engine does not report the value."""
 
     running: int | None = None
     waiting: int | None = None
     kv_use: float = 0.0
     kv_tokens: int = 0
-    # Since the engine's start: uncached prompt tokens, the time they took, and their requests.
+    # Since the engine's start: prefilled uncached tokens, seconds they took, and requests.
     prefilled_tokens: float = 0.0
     prefill_seconds: float = 0.0
     prefills: float = 0.0
 
     @property
     def inside(self) -> int | None:
-        """Requests that it works on or that wait for it."""
+        """Running and waiting requests; None if the engine does not report them."""
         if self.running is None or self.waiting is None:
             return None
         return self.running + self.waiting
 
 
 def read_metrics(page: bytes) -> EngineMetrics:
-    """The few samples that matter out of a page of hundreds."""
+    """Parse the few samples that matter from a page of hundreds."""
     samples: dict[str, list[float | None]] = {}
     kv_tokens = 0
     for line in page.decode(errors="replace").splitlines():
@@ -77,11 +77,11 @@ def read_metrics(page: bytes) -> EngineMetrics:
 
 
 class PrefillRate:
-    """Uncached prompt tokens a second while an engine prefills, learned from its readings.
+    """Estimates an engine's prefill rate in uncached prompt tokens per second from its readings.
 
-    A request's prefill time runs from its first step to its first token. Prompts that share steps
-    are each counted the whole time (six at once looked half as fast as one alone, on vLLM 0.32), so
-    every reading is at most the true rate, and the best of the last minutes is next to it.
+    A request's prefill time runs from its first step to its first token. For prompts that share
+    steps each counts the whole time (six at once looked half as fast as one alone, on vLLM 0.32),
+    so every reading is at most the true rate, and the best of the last minutes is close to it.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class PrefillRate:
 
     @property
     def tokens_per_second(self) -> float:
-        """0 as long as no prompt has told."""
+        """The best recent rate; 0 until a prompt was long enough to measure it."""
         return max(self._best, self._best_before)
 
     def note(self, metrics: EngineMetrics, now: float) -> None:
@@ -102,7 +102,7 @@ class PrefillRate:
         tokens = metrics.prefilled_tokens - last.prefilled_tokens
         seconds = metrics.prefill_seconds - last.prefill_seconds
         requests = metrics.prefills - last.prefills
-        # An engine that was started again counts from 0.
+        # A restarted engine counts from 0 again, so these differences may be negative.
         if seconds <= 0 or requests <= 0 or tokens < _TELLING_TOKENS * requests:
             return
         if now - self._turned_at >= _MEMORY_SECONDS:
@@ -120,13 +120,13 @@ def _cache_size(line: str) -> int:
 
 
 def _sum(values: list[float | None]) -> float | None:
-    """None when one of them makes no sense: an engine must not look idle for that."""
+    """Return the sum, or None if a value is invalid, so that the engine does not look idle."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
 
 
 def _number(text: str) -> float | None:
-    """Finite and not negative, or not said."""
+    """Return the number if it is finite and not negative, otherwise None."""
     try:
         value = float(text)
     except ValueError:

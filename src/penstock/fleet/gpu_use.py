@@ -1,7 +1,7 @@
-"""How much this host's GPUs work, by NVIDIA's own library. The only door to it.
+"""Reads this host's GPU use through NVIDIA's library. The only module that uses that library.
 
-Most hosts of a gateway, and every laptop, have neither the library nor a GPU: then there is nothing
-to tell, and nobody is told so.
+Most gateway hosts, and every laptop, have neither the library nor a GPU: then it reports no GPUs
+and raises no error.
 """
 
 import importlib
@@ -10,14 +10,14 @@ from typing import Any, Final
 
 from penstock.telemetry.keeper_metrics import GpuUse
 
-# nvidia-ml-py; optional, because it is of use only where there is a driver.
+# nvidia-ml-py; optional, because it is useful only where there is a driver.
 _LIBRARY: Final = "pynvml"
 
 _log = logging.getLogger(__name__)
 
 
 class Gpus:
-    """`read` may take some milliseconds: call it beside the loop."""
+    """The host's GPUs. `read` may take some milliseconds: call it in a thread."""
 
     def __init__(self, library: str = _LIBRARY) -> None:
         self._nvml: Any = None
@@ -31,13 +31,13 @@ class Gpus:
             count = nvml.nvmlDeviceGetCount()
             self._devices = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
         except nvml.NVMLError as failure:
-            # The library without a driver.
+            # The library is installed, but there is no driver.
             _log.info("no gpu is seen", extra={"action": "no_gpu", "reason": str(failure)})
             return
         self._nvml = nvml
 
     def read(self) -> tuple[GpuUse, ...]:
-        """Each GPU now; one that does not answer is left out."""
+        """Return the current use of each GPU; a GPU that does not answer is left out."""
         found = []
         for index, device in enumerate(self._devices):
             try:

@@ -1,7 +1,7 @@
-"""How a keeper asks an engine: health, served models, requests inside. For the slow loop only.
+"""Queries engines for health, served models, running requests and metrics, for a keeper's loops.
 
-One GET per connection, with a timeout and a size limit. Requests of callers go through `engine/`,
-never through here.
+One GET per connection, with a timeout and a size limit. Callers' requests go through `engine/`,
+never through this module.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _FAILURES = (OSError, TimeoutError, ValueError, EOFError, asyncio.LimitOverrunEr
 
 
 class ProbeAnswer(NamedTuple):
-    """A status and a whole body."""
+    """An HTTP status and a complete body."""
 
     status: int
     body: bytes
@@ -36,7 +36,7 @@ class _ModelList(msgspec.Struct):
 
 
 class EngineProbe:
-    """Asks engines by base URL. `api_keys` is base URL to key, "*" for all others."""
+    """Queries engines by base URL. `api_keys` maps base URLs to keys, "*" for all others."""
 
     def __init__(
         self,
@@ -52,14 +52,14 @@ class EngineProbe:
         self._tls: ssl.SSLContext | None = None
 
     async def is_healthy(self, url: str) -> bool:
-        """Whether `GET /health` answers 200 in time."""
+        """Return whether `GET /health` answers 200 in time."""
         try:
             return (await self._get(url, "/health")).status == 200
         except ReplicaUnreachable:
             return False
 
     async def served_names(self, url: str) -> tuple[str, ...]:
-        """The names that the engine answers to, its own first."""
+        """Return the model names that the engine serves, in the engine's order."""
         answer = await self._get(url, "/v1/models")
         if answer.status != 200:
             raise ReplicaUnreachable(f"{url}/v1/models answers {answer.status}.")
@@ -70,7 +70,7 @@ class EngineProbe:
         return tuple(entry.id for entry in models.data)
 
     async def running(self, url: str) -> int | None:
-        """Requests inside the engine; None when it does not say."""
+        """Return the number of requests in the engine; None if it does not report it."""
         try:
             page = await self.metrics(url, self._timeout)
         except ReplicaUnreachable:
@@ -78,7 +78,7 @@ class EngineProbe:
         return None if page is None else read_metrics(page).inside
 
     async def metrics(self, url: str, timeout_seconds: float) -> bytes | None:
-        """The engine's metrics page; None when it has none. Raises when nothing answers in time."""
+        """Return the metrics page; None if there is none. Raises if the engine does not answer."""
         answer = await self._get(url, "/metrics", timeout_seconds)
         return answer.body if answer.status == 200 else None
 
@@ -106,7 +106,7 @@ class EngineProbe:
             )
             return await _read_answer(reader, self._bytes_max)
         finally:
-            # Nothing more is wanted from it, so there is no goodbye to wait for.
+            # The answer is complete, so an orderly close would only take time.
             writer.transport.abort()
 
     def _context(self, is_tls: bool) -> ssl.SSLContext | None:

@@ -1,4 +1,4 @@
-"""What `plan` is told: what is wanted, what is seen, how patient to be. Records, no behaviour."""
+"""The inputs of `plan`: wanted replicas, observed replicas, and time limits. Records only."""
 
 from enum import StrEnum
 
@@ -9,7 +9,7 @@ from penstock.records.replica import ReplicaId, ReplicaState
 
 
 class Want(msgspec.Struct, frozen=True):
-    """Replicas of one kind. `name` ties a replica to the want that it was started for."""
+    """Wanted replicas of one kind. `name` links a replica to the want it was started for."""
 
     name: str
     provider: str
@@ -20,12 +20,12 @@ class Want(msgspec.Struct, frozen=True):
     dialect: str = "vllm"
     slots_live: int = 256
     has_priority: bool = False
-    # None for attached servers: they may come up whenever they like.
+    # None for attached servers, which may become ready at any time.
     start_seconds_max: float | None = None
 
 
 class IntentLimits(msgspec.Struct, frozen=True):
-    """The part of the settings that decisions need."""
+    """The settings that `plan` needs."""
 
     restart_first_seconds: float = 1.0
     restart_factor: float = 2.0
@@ -37,7 +37,7 @@ class IntentLimits(msgspec.Struct, frozen=True):
 
 
 class Intent(msgspec.Struct, frozen=True):
-    """All that this keeper wants now. `drains` are replicas that someone asked to be drained."""
+    """All that this keeper wants now. `drains` are replicas to drain by an operator's command."""
 
     wants: tuple[Want, ...] = ()
     limits: IntentLimits = IntentLimits()
@@ -46,16 +46,16 @@ class Intent(msgspec.Struct, frozen=True):
 
 
 class Phase(StrEnum):
-    """What a provider sees of a replica's process."""
+    """The state of a replica's process as its provider observes it."""
 
     ALIVE = "alive"
-    # Its supervisor is dead and the engine runs on: nobody would end it, so we do.
+    # The supervisor is dead but the engine still runs, so the keeper must end it.
     ORPHANED = "orphaned"
     ENDED = "ended"
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """One replica, as far as the keeper knows it at one moment. Times are the clock of `now`."""
+    """What the keeper knows of one replica at one moment. Times are on the clock of `now`."""
 
     id: ReplicaId
     want: str
@@ -65,29 +65,29 @@ class Observed(msgspec.Struct, frozen=True):
     phase: Phase
     since: float
     is_healthy: bool = False
-    # When its health began to fail; None while it is well or has never been asked.
+    # When its health checks began to fail; None while it is healthy or was never checked.
     silent_since: float | None = None
     ready_since: float | None = None
-    # Requests inside the engine; None when it does not say.
+    # Requests in the engine; None if the engine does not report it.
     running: int | None = None
-    # When gateways could first read its present state; None while that is not written.
+    # When its current state was written to the roster; None while it is not written.
     written_at: float | None = None
-    # Someone else holds a newer generation: a ghost, to be ended and never listed again.
+    # The roster has a newer generation or has given it up: end this one, never list it again.
     is_superseded: bool = False
-    # It is being ended because it failed, so its end counts for the back-off.
+    # The replica is being ended because it failed, so its end counts for the back-off.
     is_failed: bool = False
     detail: str = ""
 
 
 class Failures(msgspec.Struct, frozen=True):
-    """How often in a row replicas of one want have failed, and when the last one did."""
+    """The number of consecutive failures of one want's replicas, and the time of the last."""
 
     count: int
     last_at: float
 
 
 class FleetObservation(msgspec.Struct, frozen=True):
-    """Everything seen in one look. `unknown` are providers that could not be asked."""
+    """The result of one observation. `unknown` are providers that could not be queried."""
 
     replicas: tuple[Observed, ...] = ()
     unknown: frozenset[str] = frozenset()

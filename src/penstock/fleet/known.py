@@ -1,4 +1,4 @@
-"""What a keeper holds in memory: its replicas, those that ended unwritten, and failures."""
+"""A keeper's memory: its replicas, ended ones not yet written to the roster, and failures."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ from penstock.records.replica import Replica, ReplicaId, ReplicaState
 
 
 class WatchedReplica(msgspec.Struct):
-    """One replica. Times are monotonic; `replica` is replaced whole, never changed."""
+    """One replica. Times are monotonic; `replica` is replaced as a whole, never modified."""
 
     replica: Replica
     want: str
@@ -20,7 +20,7 @@ class WatchedReplica(msgspec.Struct):
     ready_since: float | None = None
     asked_at: float | None = None
     running: int | None = None
-    # What the roster says of it, as far as we know; None until it is listed under our generation.
+    # The record last written to the roster; None until it is listed under our generation.
     written: Replica | None = None
     written_at: float = 0.0
     is_superseded: bool = False
@@ -32,7 +32,7 @@ class WatchedReplica(msgspec.Struct):
         return self.written == self.replica
 
     def move(self, state: ReplicaState, now: float) -> None:
-        """Enter a state; refused where docs/replicas.md draws no arrow."""
+        """Enter a state; a transition that docs/replicas.md does not show is refused."""
         check_move(self.replica.state, state)
         self.replica = msgspec.structs.replace(self.replica, state=state)
         self.since = now
@@ -40,7 +40,7 @@ class WatchedReplica(msgspec.Struct):
             self.ready_since = now
 
     def mark(self, wall: float) -> Mark:
-        """What the next keeper must know."""
+        """Return what a restarted keeper must know of this replica."""
         replica = self.replica
         return Mark(replica.state, replica.generation, wall, replica.served_name, self.detail)
 
@@ -65,7 +65,7 @@ class WatchedReplica(msgspec.Struct):
 
 
 class Known:
-    """All of them. `ended` keeps the gone until the roster says so, and no more than a limit."""
+    """All replicas. `ended` holds a limited number of gone ones until the roster lists them so."""
 
     def __init__(self, unwritten_max: int) -> None:
         self._unwritten_max = unwritten_max
@@ -79,5 +79,5 @@ class Known:
         self.drains.discard(replica)
         self.ended[replica] = known
         while len(self.ended) > self._unwritten_max:
-            # The oldest: the reaper will find its row by its heartbeat.
+            # Drop the oldest: the reaper finds its row by its old heartbeat.
             del self.ended[next(iter(self.ended))]

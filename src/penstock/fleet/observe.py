@@ -1,7 +1,7 @@
-"""One look at everything: what providers see, what engines answer, what the keeper remembers.
+"""Observes all replicas: combines providers' processes, engines' health and the keeper's memory.
 
-A provider that cannot be asked is reported as unknown. A replica that is seen and not remembered is
-adopted under the next generation, so that whoever held it before is refused from now on.
+A provider that cannot be queried is reported as unknown. A replica that a provider reports but the
+keeper does not know is adopted under the next generation, so that its previous keeper is refused.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class Observer:
-    """Fills the keeper's memory and hands out a picture of it that does not change."""
+    """Updates the keeper's memory and returns an immutable snapshot of it."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Observer:
             host=host,
             has_priority=want is not None and want.has_priority,
         )
-        # Wall time went into the file; a clock that was set back must not give a negative age.
+        # The file has wall time; a clock that was set back must not give a negative age.
         age = max(0.0, self._clock.now() - mark.changed_at)
         since = self._clock.monotonic() - age
         known = WatchedReplica(replica, seen.want, provider, since, detail=mark.detail)
@@ -149,7 +149,7 @@ class Observer:
             entry.silent_since = entry.asked_at
 
     async def _learn_name(self, entry: WatchedReplica) -> bool:
-        """A recipe says what its engine serves; a server of someone else must be asked."""
+        """Set the served name: from the recipe if launched, otherwise by asking the server."""
         want = self._wants.get(entry.want)
         expected = want.served_name if want else ""
         name = expected if entry.provider == "process" else ""
@@ -170,10 +170,10 @@ class Observer:
         if phase is Phase.ENDED and entry.replica.state is not ReplicaState.DRAINING:
             entry.detail = (seen.detail if seen else "") or entry.detail or "nothing is left of it"
             if entry.ready_since is None and entry.provider == "process":
-                # It never took a request, so its last words are no caller's words.
+                # The replica never took a request, so its log cannot quote a caller.
                 line = await asyncio.to_thread(self._folder.last_line, entry.replica.id)
                 entry.detail += f": {line}" if line else ""
-        # For an unknown provider the phase means nothing, and the planner does nothing.
+        # An unknown provider has no phases; the planner ignores its replicas, so any value works.
         return entry.observed(phase or Phase.ALIVE)
 
 

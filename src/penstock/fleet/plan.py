@@ -1,8 +1,8 @@
-"""What to do next: (wanted, observed, now) → actions with nothing left to decide. Pure.
+"""Computes the next actions from (wanted, observed, now), leaving nothing to decide. Pure.
 
-It promises: no more engines than wanted, counting those that still drain, because they hold their
-GPUs until they end; nothing at all for a provider that could not be asked, because unknown is not
-empty; no start before its back-off has passed. `act.py` carries the actions out.
+Guarantees: no more engines than wanted, counting draining ones, because they hold their GPUs until
+they end; no action for a provider that could not be queried, because unknown does not mean empty;
+no start before its back-off has passed. `act.py` executes the actions.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from penstock.records.replica import ReplicaId, ReplicaState
 
 
 class StartReplica(msgspec.Struct, frozen=True):
-    """Make a new replica under a new id."""
+    """Start a new replica under a new id."""
 
     replica: ReplicaId
     generation: int
@@ -30,14 +30,14 @@ class StartReplica(msgspec.Struct, frozen=True):
 
 
 class MarkReady(msgspec.Struct, frozen=True):
-    """Put it on the roster for requests."""
+    """List the replica in the roster as ready for requests."""
 
     replica: ReplicaId
     generation: int
 
 
 class DrainReplica(msgspec.Struct, frozen=True):
-    """Take it off the roster; what it runs may finish."""
+    """Stop new requests through the roster; running requests may finish."""
 
     replica: ReplicaId
     generation: int
@@ -46,7 +46,7 @@ class DrainReplica(msgspec.Struct, frozen=True):
 
 
 class StopReplica(msgspec.Struct, frozen=True):
-    """End it. Asked again each time until it has ended, so carrying it out must be idempotent."""
+    """End the replica. Planned again until it has ended, so executing it must be idempotent."""
 
     replica: ReplicaId
     generation: int
@@ -54,7 +54,7 @@ class StopReplica(msgspec.Struct, frozen=True):
 
 
 class Forget(msgspec.Struct, frozen=True):
-    """It has ended: gone for ever. `failures` is its want's new count, None if it did not fail."""
+    """Remove an ended replica. `failures` is its want's new count, None if it did not fail."""
 
     replica: ReplicaId
     generation: int
@@ -68,7 +68,7 @@ Action = StartReplica | MarkReady | DrainReplica | StopReplica | Forget
 def plan(
     intent: Intent, observation: FleetObservation, now: float, ids: Iterator[ReplicaId]
 ) -> list[Action]:
-    """The actions that bring what is seen closer to what is wanted."""
+    """Return the actions that bring the observed replicas closer to the wanted ones."""
     actions: list[Action] = []
     surplus = _surplus(intent, observation)
     wants = {want.name: want for want in intent.wants}
@@ -88,17 +88,17 @@ def plan(
 
 
 def pause_seconds(failures: int, limits: IntentLimits) -> float:
-    """How long to wait before the start that follows this many failures in a row."""
+    """Return the pause before a start that follows this many consecutive failures."""
     if failures <= 0:
         return 0.0
-    # The power is bounded before it is taken: 10.0 ** 400 does not fit a float.
+    # The exponent is capped, because 10.0 ** 400 overflows a float.
     exponent = min(failures - 1, 64)
     grown = limits.restart_first_seconds * limits.restart_factor**exponent
     return min(grown, limits.restart_seconds_max)
 
 
 def _surplus(intent: Intent, observation: FleetObservation) -> dict[ReplicaId, str]:
-    """Replicas that shall not be, with the reason. The newest go first, unready before ready."""
+    """Return the replicas to end, with reasons: unready before ready, newest first."""
     reasons: dict[ReplicaId, str] = {}
     left = {want.name: want.count for want in intent.wants}
     # Ids sort by the time they were made, so the oldest ready replica is kept longest.
@@ -116,7 +116,7 @@ def _surplus(intent: Intent, observation: FleetObservation) -> dict[ReplicaId, s
     return reasons
 
 
-# A draining replica never counts for its want; ready ones are worth more than starting ones.
+# The order in which replicas are kept: ready before starting; draining ones are always surplus.
 _WORTH = {
     ReplicaState.READY: 0,
     ReplicaState.STARTING: 1,
@@ -140,11 +140,11 @@ def _unwanted(intent: Intent, replica: Observed) -> str:
 
 
 def _let_go(replica: Observed, reason: str, limits: IntentLimits, now: float) -> list[Action]:
-    """Off the roster first, then finish, then stop."""
+    """Drain the replica, wait until its requests finish, then stop it."""
     key = (replica.id, replica.generation)
     match replica.state:
         case ReplicaState.STARTING:
-            # It never took a request, so there is nothing to wait for.
+            # A starting replica never took a request, so there is nothing to wait for.
             return [DrainReplica(*key, reason), StopReplica(*key, reason)]
         case ReplicaState.READY:
             return [DrainReplica(*key, reason)]
@@ -157,7 +157,7 @@ def _is_drained(replica: Observed, limits: IntentLimits, now: float) -> bool:
         return True
     if replica.running != 0:
         return False
-    # Gateways read the roster with a delay: only after it does "no requests" mean "no more".
+    # Gateways read the roster with a delay; until it has passed, new requests may still arrive.
     if replica.is_superseded:
         return now - replica.since >= limits.drain_settle_seconds
     return (
@@ -211,8 +211,8 @@ def _starts(
             pause = pause_seconds(failures.count, intent.limits)
             if now < failures.last_at + pause:
                 continue
-        # A replica that has just ended is forgotten in this same plan and replaced in the next,
-        # when its failure counts.
+        # A replica that has just ended is forgotten in this plan and replaced in a later one, which
+        # takes its failure into account.
         present = sum(1 for replica in observation.replicas if replica.want == want.name)
         starts += [StartReplica(next(ids), 1, want) for _ in range(want.count - present)]
     return starts

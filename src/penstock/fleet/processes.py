@@ -1,7 +1,7 @@
-"""Processes by pid and start time: a pid alone may belong to someone else by now.
+"""Identifies processes by pid and start time, because a pid may have been reused.
 
-Linux only (/proc). Imports little, because every supervisor loads it. It signals nothing that it
-has not recognised.
+Linux only (/proc). Imports little, because every supervisor loads it. `signal_group` does not check
+its target: call `group_is_ours` first.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ _PROC = Path("/proc")
 
 
 class ProcessStat(NamedTuple):
-    """The fields of /proc/PID/stat that tell processes apart."""
+    """The fields of /proc/PID/stat that identify a process."""
 
     state: str
     group: int
@@ -22,24 +22,24 @@ class ProcessStat(NamedTuple):
 
 
 def read_stat(pid: int) -> ProcessStat | None:
-    """None when there is no such process."""
+    """Return a process's stat fields, or None if there is no such process."""
     try:
         text = (_PROC / str(pid) / "stat").read_text(errors="replace")
     except OSError:
         return None
-    # The second field is the program's name in brackets, which may itself hold spaces and brackets.
+    # The second field is the program's name in brackets, which may contain spaces and brackets.
     fields = text.rpartition(")")[2].split()
     return ProcessStat(fields[0], int(fields[2]), int(fields[19]))
 
 
 def start_ticks(pid: int) -> int:
-    """When a process started, in clock ticks since boot; 0 when it is not there."""
+    """Return when a process started, in clock ticks since boot; 0 if it does not exist."""
     stat = read_stat(pid)
     return stat.start_ticks if stat is not None else 0
 
 
 def is_running(pid: int, started: int) -> bool:
-    """Whether this very process runs. A zombie does not."""
+    """Return whether the process with this pid and start time runs. A zombie does not."""
     if pid <= 0 or started <= 0:
         return False
     stat = read_stat(pid)
@@ -47,19 +47,19 @@ def is_running(pid: int, started: int) -> bool:
 
 
 def boot_id() -> str:
-    """Changes with every boot, after which no pid means what it did."""
+    """Return the id of the current boot; pids recorded under another boot id are invalid."""
     try:
         return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
-        # Some sandboxes do not have it; start times alone must do there.
+        # Some sandboxes lack this file; there, only start times identify processes.
         return "unknown"
 
 
 def group_is_ours(group: int, leader_started: int, log: Path) -> bool:
-    """Whether a process group still holds processes of the engine that writes to this log.
+    """Return whether a process group still has processes of the engine that writes to this log.
 
-    A leader is known by its start time. Workers that outlive it are known by the log that they
-    inherited as standard output: no name or environment would do, because engines retitle them.
+    The leader is identified by its start time. Workers that outlive it are identified by the log
+    they inherited as standard output; names and environments fail, because engines retitle them.
     """
     if group <= 1:
         return False
@@ -69,20 +69,20 @@ def group_is_ours(group: int, leader_started: int, log: Path) -> bool:
 
 
 def signal_group(group: int, number: signal.Signals) -> None:
-    """Send to a whole group; one that has just ended is no error."""
+    """Send a signal to a whole group; a group that has just ended is no error."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
 
 
 def signal_process(pid: int, started: int, number: signal.Signals) -> None:
-    """Send to one process if it is still the one that we mean."""
+    """Send a signal to a process if its pid still belongs to the process started then."""
     if is_running(pid, started):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
 def group_listens_on(group: int, port: int) -> bool:
-    """Whether the server on this port is one of the group's: another's may have come first."""
+    """Return whether a process of the group, and not some other server, listens on this port."""
     sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
     return any(sockets & _open_sockets(pid) for pid in _members(group))
 

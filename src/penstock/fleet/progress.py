@@ -1,4 +1,4 @@
-"""What a person sees while a replica comes up: loading takes minutes, and silence looks broken."""
+"""Progress reports for the user while a replica starts, because loading takes minutes."""
 
 from collections.abc import Callable
 
@@ -9,17 +9,17 @@ from penstock.records.replica import ReplicaId, ReplicaState
 
 
 class ReplicaProgress(msgspec.Struct, frozen=True):
-    """One replica now. Sent every heartbeat while it starts, and at each change of state."""
+    """One replica's progress, sent every heartbeat while it starts, and at each state change."""
 
     replica: ReplicaId
     model: ModelId
     state: ReplicaState
-    # Since it entered this state.
+    # Time since the replica entered this state.
     elapsed_seconds: float
     url: str = ""
-    # The engine's last log line while it starts; empty afterwards, for it might quote a caller.
+    # The engine's last log line while it starts; empty afterwards, as it might quote a caller.
     line: str = ""
-    # Why it drains, ended, or is not ready yet.
+    # Why the replica drains, has ended, or is not ready yet.
     detail: str = ""
 
 

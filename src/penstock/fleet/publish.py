@@ -1,7 +1,7 @@
-"""Keeps the roster in Postgres equal to what the keeper knows.
+"""Keeps the roster in Postgres equal to the keeper's memory.
 
-It compares and writes what differs, so an outage of any length ends in one catch-up and nothing is
-queued. A replica that the roster gives to a newer generation is marked as superseded: a ghost.
+It compares and writes the differences, so after an outage of any length one write catches up and
+nothing is queued. A replica for which the roster has a newer generation is marked as superseded.
 """
 
 import logging
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 class Publisher:
-    """Writes one keeper's rows."""
+    """Writes one keeper's rows of the roster."""
 
     def __init__(self, table: RosterTable, known: Known, clock: Clock, keeper: str) -> None:
         self._table = table
@@ -26,9 +26,9 @@ class Publisher:
         self._has_swept = False
 
     async def publish(self) -> None:
-        """Catch up and say that we live. Raises StoreUnavailable; then nothing is forgotten."""
+        """Write differences and heartbeats. Raises StoreUnavailable; call again to catch up."""
         if not self._has_swept:
-            # Before a restart of ours, a replica's end may have gone unwritten.
+            # A replica may have ended before this keeper's restart without being written as gone.
             kept = [*self._known.replicas, *self._known.ended]
             await self._table.give_up_others(self._keeper, kept)
             self._has_swept = True
@@ -41,7 +41,7 @@ class Publisher:
         await self._beat()
 
     async def _write(self, entry: WatchedReplica) -> None:
-        # Taken once: the reconcile loop may move the replica while we wait for Postgres.
+        # Read once: the reconcile loop may move the replica during the wait for Postgres.
         replica = entry.replica
         try:
             if entry.written is None:

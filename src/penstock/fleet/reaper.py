@@ -1,7 +1,7 @@
-"""Gives up replicas whose keeper is lost, and deletes the rows of those long gone.
+"""Marks replicas of lost keepers as gone, and deletes the rows of replicas long gone.
 
-Run by the one leader among the control processes. It never judges what it may have missed: after
-every failure to reach Postgres it waits one full interval, in which each living keeper is heard.
+The leading control process runs it. After every failure to reach Postgres it waits one full
+interval before it marks any replica, so that each live keeper can write its heartbeat first.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _DELETE = """
 
 
 class Reaper:
-    """One look per `reap_seconds`."""
+    """Checks the roster every `reap_seconds`."""
 
     def __init__(self, store: Store, clock: Clock, settings: FleetSettings) -> None:
         self._store = store
@@ -38,17 +38,17 @@ class Reaper:
         self._connected_at: float | None = None
 
     async def run(self) -> None:
-        """Until cancelled, which is what losing the leadership must do."""
+        """Run until cancelled; the caller must cancel it when it loses the leadership."""
         while True:
             await self.step()
             await asyncio.sleep(self._interval)
 
     async def step(self) -> int:
-        """Look once; how many replicas were given up."""
+        """Check once; return how many replicas were marked as gone."""
         try:
             async with self._store.transaction() as tx:
                 if not self._may_judge():
-                    # Asked all the same: only an answer begins the interval.
+                    # A query is needed: if it fails, the waiting interval begins anew.
                     await tx.fetch_one("select 1")
                     return 0
                 rows = await tx.fetch(_SILENT, (self._silent_seconds,))

@@ -1,8 +1,8 @@
-"""The keeper: observe → plan → act, once a heartbeat, for the replicas of one host.
+"""The keeper: runs observe → plan → act every heartbeat for the replicas of one host.
 
-It promises that replicas outlive it, that one restarted on the same state folder adopts them, and
-that an outage of Postgres changes nothing but the roster's age. `stop_replicas` is for the one
-machine of `penstock up`, where leaving them behind would surprise.
+Guarantees: replicas outlive the keeper; a keeper restarted on the same state folder adopts them; a
+Postgres outage only makes the roster older. `stop_replicas` is for `penstock up` on one machine,
+where users do not expect engines to keep running.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from penstock.records.replica import Replica, ReplicaId, ReplicaState
 from penstock.records.signal import EngineClaim
 from penstock.store.pool import Store
 
-# Tells gateways, until it is cancelled, what the engines of the keeper with this id say.
+# Sends the engine claims of the keeper with this id to gateways until it is cancelled.
 Announce = Callable[[str, Callable[[float], Sequence[EngineClaim]]], Awaitable[None]]
 
 _log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ _END_MARGIN_SECONDS = 60.0
 
 
 class Keeper:
-    """Keeps what `settings.replicas` wants. Made once, run once."""
+    """Maintains the replicas that `settings.replicas` lists. An instance runs once."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Keeper:
         self.failures = 0
 
     async def run(self, *, stop_replicas: bool = False, announce: Announce | None = None) -> None:
-        """Until `stop` is called. Replicas stay, unless `stop_replicas` asks for their end."""
+        """Run until `stop` is called. Replicas keep running, unless `stop_replicas` is set."""
         self._host = self._host or socket.gethostname()
         keeper = await self._open()
         publisher = Publisher(self._table, self._known, self._clock, keeper)
@@ -115,17 +115,17 @@ class Keeper:
         self._stop.set()
 
     def drain(self, replica: ReplicaId) -> None:
-        """Take one replica off the roster, let it finish, end it; a new one takes its place."""
+        """Drain one replica, let its requests finish, and end it; a new one replaces it."""
         if replica not in self._known.replicas:
             raise NotFound(f"This keeper has no replica {replica}.")
         self._known.drains.add(replica)
 
     def replicas(self) -> tuple[Replica, ...]:
-        """What this keeper has now."""
+        """Return this keeper's replicas."""
         return tuple(entry.replica for entry in self._known.replicas.values())
 
     def ready(self) -> tuple[Replica, ...]:
-        """Those that take requests, and answer for their health."""
+        """Return the ready replicas whose health checks succeed."""
         return tuple(
             entry.replica
             for entry in self._known.replicas.values()
@@ -133,11 +133,11 @@ class Keeper:
         )
 
     def claims(self, now: float) -> list[EngineClaim]:
-        """What their engines said of themselves last."""
+        """Return the latest claims of the ready engines."""
         return self._loads.claims(now)
 
     async def step(self) -> None:
-        """Look, plan and act once."""
+        """Observe, plan and act once."""
         states = {id_: entry.replica.state for id_, entry in self._known.replicas.items()}
         observation = await self._observer.observe(self._known, self._host)
         self._has_looked.set()
@@ -159,7 +159,7 @@ class Keeper:
         await self._report(seen | self._known.replicas, states)
 
     async def _open(self) -> str:
-        """Take the state folder, waiting a while for a keeper that is just leaving."""
+        """Lock the state folder, waiting up to `lock_wait_seconds` for a keeper that is ending."""
         deadline = self._clock.monotonic() + self._settings.lock_wait_seconds
         while True:
             try:
@@ -175,7 +175,7 @@ class Keeper:
             await wait_for_event(self._stop, self._settings.heartbeat_seconds)
 
     async def _end_replicas(self) -> None:
-        """Drain and stop all; give up after the longest that this may take."""
+        """Drain and stop all replicas; give up after the longest time that this may take."""
         settings = self._settings
         self._is_ending = True
         longest = settings.drain_seconds + settings.stop_grace_seconds + _END_MARGIN_SECONDS
@@ -189,12 +189,12 @@ class Keeper:
     async def _guarded_step(self) -> None:
         try:
             await self.step()
-        except Exception:  # noqa: BLE001 - the loop's top: the next look may go better
+        except Exception:  # noqa: BLE001 - the loop's top: the next step may succeed
             self.failures += 1
             _log.exception("keeper loop failed", extra={"action": "keeper_loop_failed"})
 
     async def _beat(self) -> None:
-        """Apart from everything that may wait: supervisors end engines when this falls silent."""
+        """Touch the alive file in a task of its own: supervisors end engines if it gets old."""
         while True:
             try:
                 await asyncio.to_thread(self._folder.touch)
@@ -206,12 +206,12 @@ class Keeper:
     async def _announce(self, announce: Announce, keeper: str) -> None:
         try:
             await announce(keeper, self._loads.claims)
-        except Exception:  # noqa: BLE001 - without it gateways choose less well, and that is all
+        except Exception:  # noqa: BLE001 - without it gateways only choose replicas less well
             self.failures += 1
             _log.exception("engine loads not announced", extra={"action": "announce_failed"})
 
     async def _write_roster(self, publisher: Publisher) -> None:
-        # Before the first look, what we do not know is not yet what is not there.
+        # Before the first observation nothing is known, and publishing would give up all its rows.
         await self._has_looked.wait()
         is_away = False
         while True:
@@ -222,12 +222,12 @@ class Keeper:
                 if not is_away:
                     _log.warning("roster not writable", extra={"action": "roster_unwritable"})
                 is_away = True
-            except Exception:  # noqa: BLE001 - the loop's top: replicas matter more than a list
+            except Exception:  # noqa: BLE001 - the loop's top: replicas matter more than the roster
                 self.failures += 1
                 _log.exception("roster loop failed", extra={"action": "roster_loop_failed"})
             else:
                 is_away = False
-            # At once when something has changed: gateways shall know within two seconds.
+            # Changes are written at once, so that gateways learn of them within two seconds.
             await wait_for_event(self._has_changed, self._settings.heartbeat_seconds)
 
     async def _report(

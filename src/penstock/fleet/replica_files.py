@@ -1,12 +1,12 @@
-"""The state folder: what a keeper must know after its own restart, one folder per replica.
+"""The state folder: what a keeper needs after its own restart, with one folder per replica.
 
     keeper.alive  keeper.id  keeper.lock
     replicas/ID/state.json   written once before the start, then by the supervisor alone
     replicas/ID/mark.json    written by the keeper alone: state and generation
     replicas/ID/engine.log
-    ended/ID/                the same, of the last replicas that ended
+    ended/ID/                the same files of the replicas that ended last
 
-Every file is replaced whole. All of it blocks: call it in a thread.
+JSON files and keeper.id are replaced as a whole. All functions block: call them in a thread.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class ReplicaFile(msgspec.Struct, frozen=True):
-    """state.json. Pids are 0 until there are such processes."""
+    """The content of state.json. Pids are 0 until the processes exist."""
 
     id: ReplicaId
     provider: str
@@ -56,7 +56,7 @@ class ReplicaFile(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """mark.json: where the keeper had got with this replica. `changed_at` is wall time."""
+    """The content of mark.json: the keeper's state of a replica. `changed_at` is wall time."""
 
     state: ReplicaState
     generation: int
@@ -66,7 +66,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class StateFolder:
-    """Reads and writes the folder; knows nothing of processes."""
+    """Reads and writes the state folder; does not inspect processes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.absolute()
@@ -76,7 +76,7 @@ class StateFolder:
         self.alive_file = self._path / "keeper.alive"
 
     def open(self) -> str:
-        """Make the folder, take it for this process alone, and return the keeper's lasting id."""
+        """Create the folder, lock it for this process, and return the keeper's permanent id."""
         self._path.mkdir(parents=True, exist_ok=True)
         for folder in (self._replicas, self._ended):
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -94,14 +94,14 @@ class StateFolder:
             self._lock = None
 
     def touch(self) -> None:
-        """Say that a keeper lives: supervisors watch this file's time."""
+        """Record that the keeper is alive: supervisors watch this file's modification time."""
         self.alive_file.touch()
 
     def folder_of(self, replica: ReplicaId) -> Path:
         return self._replicas / replica
 
     def read_all(self) -> list[ReplicaFile]:
-        """Every replica there is, oldest first. A folder without a state file is not one."""
+        """Return every replica, oldest first. A folder without a state file is skipped."""
         names = sorted(entry.name for entry in self._replicas.iterdir())
         found = (_read(self._replicas / name / "state.json", ReplicaFile) for name in names)
         return [file for file in found if file is not None]
@@ -110,7 +110,7 @@ class StateFolder:
         return _read(self.folder_of(replica) / "state.json", ReplicaFile)
 
     def write(self, file: ReplicaFile) -> Path:
-        """The first state file of a new replica."""
+        """Write a replica's state file, creating its folder, and return the file's path."""
         folder = self.folder_of(file.id)
         folder.mkdir(mode=0o700, exist_ok=True)
         path = folder / "state.json"
@@ -121,7 +121,7 @@ class StateFolder:
         return _read(self.folder_of(replica) / "mark.json", Mark)
 
     def write_mark(self, replica: ReplicaId, mark: Mark) -> None:
-        # A replica whose folder is gone has nothing left to adopt.
+        # A replica without a folder needs no mark, as no keeper can adopt it.
         with contextlib.suppress(FileNotFoundError):
             _replace(self.folder_of(replica) / "mark.json", msgspec.json.encode(mark))
 
@@ -129,7 +129,7 @@ class StateFolder:
         return self.folder_of(replica) / "engine.log"
 
     def last_line(self, replica: ReplicaId) -> str:
-        """The last line that the engine wrote, fit for a terminal; "" if there is none."""
+        """Return the engine's last log line without control characters; "" if there is none."""
         try:
             with self.log_of(replica).open("rb") as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
@@ -140,7 +140,7 @@ class StateFolder:
         return next((line for line in reversed(lines) if line), "")[:_LINE_CHARACTERS_MAX]
 
     def retire(self, replica: ReplicaId, *, kept: int) -> None:
-        """Move an ended replica aside with its log, and let go of the oldest ones."""
+        """Move an ended replica's folder to `ended`, and delete all but the newest `kept`."""
         with contextlib.suppress(FileNotFoundError):
             self.folder_of(replica).rename(self._ended / replica)
         names = sorted((entry.name for entry in self._ended.iterdir()), reverse=True)
@@ -158,13 +158,13 @@ class StateFolder:
 
 
 def _read(path: Path, kind: type[_Record]) -> _Record | None:
-    """None when there is no such file. One that cannot be understood is an error."""
+    """Return the file's record, or None if there is no file; raise OSError if it is invalid."""
     try:
         content = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
     if not content:
-        # Only a loss of power leaves this behind, and no process outlived that.
+        # Only a power cut leaves an empty file, and no process survived that.
         return None
     try:
         return msgspec.json.decode(content, type=kind)

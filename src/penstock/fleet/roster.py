@@ -1,7 +1,7 @@
-"""The roster in Postgres: `RosterTable` is a keeper's pen, `RosterMirror` a gateway's copy.
+"""The roster in Postgres: keepers write it by `RosterTable`, gateways read it by `RosterMirror`.
 
-A writer names the generation it knows; if the row has another, it is refused with GenerationStale.
-The mirror keeps what it knew while Postgres is away and never judges a replica by its heartbeat.
+A writer passes the generation it knows; if the row has another, it gets GenerationStale. The mirror
+keeps its rows while Postgres is unreachable, and ignores heartbeats.
 """
 
 import asyncio
@@ -58,13 +58,13 @@ _READ_NEWER = f"select {_COLUMNS} from replicas where revision > %s"  # noqa: S6
 
 
 class RosterTable:
-    """The only writer of `replicas`, together with the reaper. Every write may be repeated."""
+    """The only writer of `replicas` besides the reaper. Every write is idempotent."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def enroll(self, replica: Replica, *, keeper: str, detail: str = "") -> None:
-        """List a new replica, or take one over with a higher generation."""
+        """List a new replica, or take over an existing one with a higher generation."""
         async with self._store.transaction() as tx:
             revision = await bump(tx)
             row = (
@@ -76,7 +76,7 @@ class RosterTable:
                 raise GenerationStale(f"{replica.id} is gone, or has a newer generation.")
 
     async def change(self, replica: Replica, *, detail: str = "") -> None:
-        """Write a replica's new state. Refused unless the row has this very generation."""
+        """Write a replica's new state. Refused unless the row has the same generation."""
         async with self._store.transaction() as tx:
             revision = await bump(tx)
             values = (
@@ -87,7 +87,7 @@ class RosterTable:
                 raise GenerationStale(f"{replica.id} has no generation {replica.generation} now.")
 
     async def beat(self, replicas: Iterable[Replica]) -> frozenset[ReplicaId]:
-        """Say that these live. Returns those that are no longer ours to say so of."""
+        """Write the replicas' heartbeats. Return those that are gone or have a new generation."""
         mine = list(replicas)
         if not mine:
             return frozenset()
@@ -97,28 +97,28 @@ class RosterTable:
         return frozenset(ids) - {row[0] for row in rows}
 
     async def give_up_others(self, keeper: str, kept: Iterable[ReplicaId]) -> int:
-        """Rows of this keeper that it no longer knows: their end was never written."""
+        """Mark this keeper's rows that are not in `kept` as gone: their end was never written."""
         async with self._store.transaction() as tx:
             rows = await tx.fetch(_LOST, (keeper, list(kept)))
             return await give_up(tx, [row[0] for row in rows], "its keeper has lost it")
 
 
 async def bump(tx: Transaction) -> int:
-    """The next revision. Its row stays locked until commit, so readers see revisions in order."""
+    """Take the next revision. Its row is locked until commit, so revisions appear in order."""
     row = await tx.fetch_one(_BUMP)
     assert row is not None, "the migration writes this row"
     return int(row[0])
 
 
 async def give_up(tx: Transaction, ids: list[ReplicaId], detail: str) -> int:
-    """Mark as gone with a higher generation, so that a keeper which still has one is refused."""
+    """Mark replicas as gone under a higher generation, so that their old keeper is refused."""
     if not ids:
         return 0
     return await tx.execute(_GIVE_UP, (detail, await bump(tx), ids))
 
 
 class RosterMirror:
-    """A gateway's copy of the roster. `ready` costs one lookup."""
+    """A gateway's mirror of the roster. `ready` costs one dictionary lookup."""
 
     def __init__(self, store: Store, clock: Clock, settings: FleetSettings) -> None:
         self._store = store
@@ -134,39 +134,39 @@ class RosterMirror:
         self.failures = 0
 
     def ready(self, model: ModelId) -> tuple[Replica, ...]:
-        """The replicas that take requests for a model."""
+        """Return the replicas that take requests for a model."""
         return self._ready.get(model, ())
 
     def find(self, replica: ReplicaId) -> Replica | None:
-        """A replica in any state but gone."""
+        """Return a replica in any state but gone, or None."""
         return self._replicas.get(replica)
 
     def wanted_models(self) -> frozenset[ModelId]:
-        """Models with a replica in any state but gone."""
+        """Return the models that have a replica in any state but gone."""
         return self._wanted
 
     def all(self) -> tuple[Replica, ...]:
-        """Every replica that is not gone, oldest first."""
+        """Return every replica that is not gone, oldest first."""
         return tuple(self._replicas[id_] for id_ in sorted(self._replicas))
 
     @property
     def age_seconds(self) -> float | None:
-        """How old this knowledge is; None before the first reading."""
+        """Seconds since the last successful read; None before the first."""
         return None if self._seen_at is None else self._clock.monotonic() - self._seen_at
 
     async def load(self) -> None:
-        """Read everything. Raises StoreUnavailable, and then knows what it knew before."""
+        """Read all rows. Raises StoreUnavailable, and then keeps the rows it had."""
         async with self._store.transaction() as tx:
-            # The number first: what is committed between the two is then simply read again.
+            # The revision is read first, so that rows committed in between are read again later.
             counter = await tx.fetch_one(_REVISION)
             rows = await tx.fetch(_READ_ALL)
         assert counter is not None, "the migration writes this row"
         self._apply({row[0]: _replica(row) for row in rows}, int(counter[0]))
 
     async def poll(self) -> None:
-        """Read what has changed since the last time."""
+        """Read the rows that changed since the last read."""
         if self._is_behind:
-            # While we could not read, rows may have been deleted, and no revision tells of that.
+            # While reads failed, rows may have been deleted, which no revision shows.
             await self.load()
             return
         async with self._store.statement() as tx:
@@ -181,7 +181,7 @@ class RosterMirror:
         self._apply(replicas, max([self._revision, *(row[9] for row in rows)]))
 
     async def run(self) -> None:
-        """Follow the roster until cancelled."""
+        """Poll the roster until cancelled."""
         while True:
             try:
                 await self.poll()
@@ -189,7 +189,7 @@ class RosterMirror:
                 if not self._is_behind:
                     _log.warning("roster not readable", extra={"action": "roster_unreadable"})
                 self._is_behind = True
-            except Exception:  # noqa: BLE001 - the loop's top: a gateway serves on regardless
+            except Exception:  # noqa: BLE001 - the loop's top: the gateway must keep serving
                 self.failures += 1
                 self._is_behind = True
                 _log.exception("roster loop failed", extra={"action": "roster_loop_failed"})

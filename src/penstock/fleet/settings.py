@@ -1,4 +1,4 @@
-"""What a keeper runs, and how patient it, the gateways' mirror and the reaper are."""
+"""Settings of the keeper's replicas, and the timeouts of keeper, roster mirror and reaper."""
 
 from typing import Annotated, Literal
 from urllib.parse import urlsplit

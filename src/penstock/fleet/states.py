@@ -1,4 +1,4 @@
-"""A replica's states and the only ways between them, as docs/replicas.md draws them."""
+"""A replica's states and the allowed transitions, as docs/replicas.md shows them."""
 
 from penstock.errors import Superseded
 from penstock.records.replica import ReplicaState
@@ -13,12 +13,12 @@ ALLOWED: dict[ReplicaState, frozenset[ReplicaState]] = {
     ),
     ReplicaState.READY: frozenset({ReplicaState.DRAINING, ReplicaState.GONE}),
     ReplicaState.DRAINING: frozenset({ReplicaState.GONE}),
-    # Nothing comes back: what returns is a new replica with a new id.
+    # A gone replica never returns: a replacement is a new replica with a new id.
     ReplicaState.GONE: frozenset(),
 }
 
 
 def check_move(old: ReplicaState, new: ReplicaState) -> None:
-    """Raise unless a replica may go from `old` to `new`."""
+    """Raise Superseded unless a replica may go from `old` to `new`."""
     if new not in ALLOWED[old]:
         raise Superseded(f"A replica does not go from {old} to {new}.")

@@ -1,9 +1,9 @@
 """One small process per launched replica: `python -m penstock.fleet.supervisor STATE_FILE`.
 
-It starts the engine in its own process group, keeps the state file by which a later keeper adopts
-it, bounds the engine's log, and ends the whole group on SIGTERM or after `orphan_seconds` without a
-keeper. It lives outside the keeper's process tree, so a replica outlives its keeper. It decides
-nothing else, and imports little: one of these runs for every replica.
+It starts the engine in its own process group, maintains the state file by which a later keeper
+adopts it, bounds the engine's log, and ends the whole group on SIGTERM, after `orphan_seconds`
+without a keeper, or when the state file is removed. It runs outside the keeper's process tree, so a
+replica outlives its keeper. It imports little, because one runs for every replica.
 """
 
 import contextlib
@@ -23,15 +23,15 @@ from penstock.telemetry.log_file import open_log
 
 _TURN_SECONDS = 0.25
 _SWEEP_SECONDS = 5.0
-# Penstock's own settings may hold the database's password: no engine gets them.
+# Penstock's own variables may contain the database's password, so engines do not get them.
 _PRIVATE_PREFIX = "PENSTOCK_"
 
 
 def main(arguments: list[str]) -> int:
-    """Start the engine, then leave a supervisor behind. Returns 0 when both are on record."""
+    """Start a supervisor and its engine in the background. Return 0 once both are recorded."""
     state_file = Path(arguments[0])
-    # The keeper waits for this process only. The supervisor proper is its child, so that it
-    # belongs to nobody's process tree and the keeper has no child left to wait for.
+    # The keeper waits only for this process. The supervisor is its forked child, which outlives it
+    # outside the keeper's process tree, so that the keeper has no child to reap.
     receiver, sender = os.pipe()
     if os.fork() > 0:
         os.close(sender)
@@ -61,7 +61,7 @@ class Supervisor:
         self._wake_receiver, self._wake_sender = os.pipe()
 
     def start(self) -> bool:
-        """Start the engine and write down who we are; False when there is no such program."""
+        """Start the engine and record all pids; False if it cannot start, or the write fails."""
         self._catch_signals()
         state = self._state
         state.update(boot=boot_id(), supervisor_pid=os.getpid())
@@ -89,7 +89,7 @@ class Supervisor:
         return True
 
     def watch(self) -> None:
-        """Until the engine ends, by itself or by us."""
+        """Watch the engine until it ends by itself or must be ended."""
         engine = self._engine
         assert engine is not None
         seen_alive, seen_at = self._alive_mark(), time.monotonic()
@@ -99,7 +99,7 @@ class Supervisor:
             if (mark := self._alive_mark()) != seen_alive:
                 seen_alive, seen_at = mark, time.monotonic()
             is_orphan = time.monotonic() - seen_at > self._state["orphan_seconds"]
-            # A state file that was taken away means that nobody will ever find this engine again.
+            # Without its state file, no keeper could ever find this engine again.
             if self._is_told_to_stop or is_orphan or not self._file.exists():
                 self._state["ended_as"] = "orphan" if is_orphan else "stopped"
                 self._end(self._state["stop_grace_seconds"])
@@ -114,7 +114,7 @@ class Supervisor:
         return {**kept, **self._state["environment"]}
 
     def _end(self, grace_seconds: float) -> None:
-        """SIGTERM to the engine, time to finish, then SIGKILL to whatever is left of its group."""
+        """Send SIGTERM, wait up to `grace_seconds`, then SIGKILL what is left of the group."""
         engine = self._engine
         assert engine is not None
         group, started = engine.pid, self._state["engine_started"]
@@ -123,7 +123,7 @@ class Supervisor:
             deadline = time.monotonic() + grace_seconds
             while engine.poll() is None and time.monotonic() < deadline:
                 self._wait(_TURN_SECONDS)
-        # The leader may be gone and its workers not: they hold GPU memory until they are killed.
+        # The leader's workers may outlive it, and hold GPU memory until they are killed.
         deadline = time.monotonic() + _SWEEP_SECONDS
         while engine.poll() is None or group_is_ours(group, started, self._log):
             signal_group(group, signal.SIGKILL)
@@ -132,21 +132,21 @@ class Supervisor:
             self._wait(0.02)
 
     def _alive_mark(self) -> int:
-        """Compared with itself only: a clock that is set must not look like a lost keeper."""
+        """Return the alive file's time; only its change counts, so that clock changes are safe."""
         try:
             return self._alive_file.stat().st_mtime_ns
         except OSError:
             return 0
 
     def _bound_log(self) -> None:
-        """The engine appends, so that cutting the file under it loses at most a moment's lines."""
+        """Rotate a log over its limit. The engine appends, so truncation loses only a few lines."""
         with contextlib.suppress(OSError):
             if self._log.stat().st_size > self._state["log_bytes_max"]:
                 _copy(self._log, self._log.with_name("engine.log.1"))
                 os.truncate(self._log, 0)
 
     def _write(self) -> bool:
-        """Replace the state file whole; False when its folder is gone."""
+        """Replace the state file as a whole; False if it cannot be written."""
         fresh = self._file.with_name("state.new")
         try:
             descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -160,8 +160,8 @@ class Supervisor:
     def _catch_signals(self) -> None:
         signal.signal(signal.SIGTERM, self._on_stop)
         signal.signal(signal.SIGCHLD, _pass)
-        # A closed terminal or Ctrl-C there is the keeper's business; it tells us what it wants.
-        # Caught, not ignored: the engine would inherit "ignored".
+        # The keeper handles Ctrl-C and a closed terminal, and sends SIGTERM if it must. These are
+        # caught, not ignored, because the engine would inherit "ignored".
         signal.signal(signal.SIGINT, _pass)
         signal.signal(signal.SIGHUP, _pass)
         os.set_blocking(self._wake_sender, False)
@@ -172,7 +172,7 @@ class Supervisor:
         self._is_told_to_stop = True
 
     def _wait(self, seconds: float) -> None:
-        """Sleep, but wake at once for a signal."""
+        """Sleep, but wake at once on a signal."""
         readable, _, _ = select.select([self._wake_receiver], [], [], seconds)
         if readable:
             with contextlib.suppress(BlockingIOError):
@@ -180,11 +180,11 @@ class Supervisor:
 
 
 def _pass(_number: int, _frame: FrameType | None) -> None:
-    """A signal that only wakes the loop."""
+    """Handle a signal that only wakes the loop."""
 
 
 def _copy(source: Path, target: Path) -> None:
-    """shutil would do it too, and load four compression libraries for it."""
+    """Copy a file without shutil, which would load four compression libraries."""
     with source.open("rb") as reader, open_log(target, is_new=True) as writer:
         while block := reader.read(1 << 20):
             writer.write(block)

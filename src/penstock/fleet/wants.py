@@ -1,4 +1,4 @@
-"""From settings and catalogue to what the planner wants. Wrong entries are refused at the start."""
+"""Builds the planner's wants from settings and catalogue. Wrong entries are refused at startup."""
 
 from penstock.catalogue import Catalogue, fill
 from penstock.fleet.intent import IntentLimits, Want
@@ -7,7 +7,7 @@ from penstock.records.model import Model, ModelId, Recipe
 
 
 def wants_of(settings: FleetSettings, catalogue: Catalogue) -> tuple[Want, ...]:
-    """One want per model that is launched and per server that is attached; equal entries add up."""
+    """Return one want per launched model and per attached server; equal launches add up."""
     wants: dict[str, Want] = {}
     for entry in settings.replicas:
         want = _want(entry, catalogue.find(entry.model))
@@ -20,7 +20,7 @@ def wants_of(settings: FleetSettings, catalogue: Catalogue) -> tuple[Want, ...]:
 
 
 def recipes_of(settings: FleetSettings, catalogue: Catalogue) -> dict[ModelId, Recipe]:
-    """The recipes of what is launched, each tried once: CatalogueError says what one lacks."""
+    """Return the launched models' recipes; CatalogueError if a placeholder cannot be filled."""
     recipes: dict[ModelId, Recipe] = {}
     for entry in settings.replicas:
         if entry.provider == "process":
@@ -47,7 +47,7 @@ def _want(entry: WantedReplicas, model: Model, *, count: int | None = None) -> W
     is_launched = entry.provider == "process"
     url = entry.url.rstrip("/")
     return Want(
-        # The model's id, not the name in the settings: an alias may move to another model.
+        # Uses the model's id, because the settings' alias may be moved to another model.
         name=f"{entry.provider}:{model.id}:{url}",
         provider=entry.provider,
         model=model.id,

@@ -1,7 +1,7 @@
-"""Who may do what: accounts, keys, and the decision that gives a request its grant.
+"""Accounts, keys, and the authorisation that gives a request its grant.
 
-Promises: no database on a request's path; secrets are kept only as hashes; a revoked key or a
-blocked account is refused by every gateway within 5 s. It knows no limits, prices or replicas.
+Guarantees: a request with a known key needs no database; keys are stored only as hashes; every
+gateway refuses a revoked key or blocked account within 5 s. It knows no limits, prices or replicas.
 """
 
 from penstock.policy.accounts import AccountBook

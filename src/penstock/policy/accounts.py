@@ -1,4 +1,4 @@
-"""The accounts there are, in Postgres. The only writer of the table `accounts`."""
+"""Creates, reads and changes accounts in Postgres. The only writer of the table `accounts`."""
 
 import re
 
@@ -40,7 +40,7 @@ class AccountBook:
     async def create(
         self, name: str, id: str | None = None, on_outage: OnOutage = OnOutage.CONTINUE
     ) -> Account:
-        """A new account. Ids look like Workers AI's: 32 hexadecimal characters."""
+        """Create an account. Ids look like Workers AI's: 32 hexadecimal characters."""
         check_name(name)
         account_id = AccountId(new_id().replace("-", "") if id is None else id)
         if not _ID.fullmatch(account_id):
@@ -59,7 +59,7 @@ class AccountBook:
         return Account(account_id, name, on_outage=on_outage)
 
     async def list(self, *, limit: int = 10_000) -> tuple[Account, ...]:
-        """The oldest accounts first."""
+        """Return accounts, oldest first."""
         async with self._store.transaction() as transaction:
             rows = await transaction.fetch(
                 "select id, name, is_blocked, on_outage, affinity, flex_weight from accounts"
@@ -78,19 +78,19 @@ class AccountBook:
         return None if row is None else account_from(row)
 
     async def set_blocked(self, id: str, is_blocked: bool) -> Account:
-        """Stop a whole account, or let it go on. Every gateway heeds it within 5 s."""
+        """Block or unblock an account. Every gateway applies the change within 5 s."""
         return await self._change(_SET_BLOCKED, is_blocked, id)
 
     async def set_on_outage(self, id: str, on_outage: OnOutage) -> Account:
-        """Choose what happens when its leases are used up while Postgres is away."""
+        """Set what happens when the account's leases run out while Postgres is unreachable."""
         return await self._change(_SET_ON_OUTAGE, on_outage.value, id)
 
     async def set_affinity(self, id: str, affinity: Affinity) -> Account:
-        """Choose how firmly its sessions stay with their replicas."""
+        """Set how strictly the account's sessions stay on their replicas."""
         return await self._change(_SET_AFFINITY, affinity.value, id)
 
     async def set_flex_weight(self, id: str, flex_weight: int) -> Account:
-        """Choose its share in the fair order of jobs. Jobs that wait already keep their place."""
+        """Set the account's share in the fair order of jobs. Queued jobs keep their place."""
         if not 1 <= flex_weight <= FLEX_WEIGHT_MAX:
             raise errors.InvalidRequest(
                 f"A flex weight is 1 to {FLEX_WEIGHT_MAX}.", param="flex_weight"
@@ -105,13 +105,13 @@ class AccountBook:
 
 
 def account_from(row: Row) -> Account:
-    """A record out of a row, in the order of the record's fields."""
+    """Return the account in `row`, whose columns are in the order of the record's fields."""
     id, name, is_blocked, on_outage, affinity, weight = row
     return Account(id, name, is_blocked, OnOutage(on_outage), Affinity(affinity), weight)
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that would spoil a table on somebody's screen."""
+    """Refuse a name that is empty, too long, or not printable in a terminal table."""
     if not name or len(name) > NAME_CHARACTERS_MAX or not name.isprintable():
         raise errors.InvalidRequest(
             f"A name is 1 to {NAME_CHARACTERS_MAX} printable characters.", param="name"

@@ -1,4 +1,4 @@
-"""May this key have this model, on this path? A pure decision over records; it looks nothing up."""
+"""Decides whether a key may use a model on a path. A pure function over records; no lookups."""
 
 from penstock import errors
 from penstock.records.account import Affinity, Key, OnOutage, Role
@@ -7,7 +7,7 @@ from penstock.records.model import Model
 
 
 def authorize(key: Key, model: Model, salt: str, account_in_path: str | None) -> Grant:
-    """Who pays, and by which key, or a refusal that says what to do instead.
+    """Return the grant (account, key and salt), or raise the reason for the refusal.
 
     `account_in_path` is None on /v1, whose paths name no account.
     """

@@ -1,4 +1,4 @@
-"""The cell's secret, and all that is derived from it. The secret itself is sent nowhere."""
+"""The cell's secret, and the keys derived from it. The secret itself is never sent anywhere."""
 
 import hmac
 
@@ -12,17 +12,17 @@ async def read_cell_secret(transaction: Transaction) -> bytes:
 
 
 def cell_mark(secret: bytes) -> str:
-    """A name for the cell that gives nothing of its secret away."""
+    """Return a name for the cell that does not reveal its secret."""
     return _derived(secret, "cell mark").hex()
 
 
 def signal_key(secret: bytes) -> bytes:
-    """What the signals of the cell are sealed with."""
+    """Return the key that authenticates the cell's signals."""
     return _derived(secret, "signals")
 
 
 def account_salt(secret: bytes, account: str) -> str:
-    """What keeps an account's cached prefixes apart from everybody else's."""
+    """Return the salt that separates an account's cached prefixes from other accounts'."""
     return _derived(secret, account).hex()
 
 

@@ -1,7 +1,7 @@
-"""What a mirror reads from Postgres: the revision, and accounts and keys changed since one.
+"""Reads for the mirror: the revision, and the accounts and keys changed since a given revision.
 
-Everything comes in pages, so that neither a first load nor a return after a long outage holds more
-than a page beside what is kept.
+Rows are read in pages, so that neither the first load nor the catch-up after a long outage holds
+more than one page besides the mirror itself.
 """
 
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ async def read_revision(transaction: Transaction) -> int:
 
 
 async def read_accounts(transaction: Transaction, since: int) -> AsyncIterator[list[Account]]:
-    """Accounts newer than a revision, oldest change first."""
+    """Yield pages of accounts changed after revision `since`, oldest change first."""
     after = (since + 1, "")
     while True:
         rows = await transaction.fetch(
@@ -36,7 +36,7 @@ async def read_accounts(transaction: Transaction, since: int) -> AsyncIterator[l
 
 
 async def read_keys(transaction: Transaction, since: int) -> AsyncIterator[list[KeyRow]]:
-    """Keys newer than a revision, oldest change first."""
+    """Yield pages of keys changed after revision `since`, oldest change first."""
     after = (since + 1, "")
     while True:
         rows = await transaction.fetch(

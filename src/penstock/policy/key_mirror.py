@@ -1,8 +1,8 @@
-"""Every gateway's own copy of accounts and keys, so that a known key needs no database.
+"""A gateway's mirror of accounts and keys, so that checking a known key needs no database.
 
-Promises: `find` is synchronous and costs about a microsecond; a change in Postgres is here within
-`refresh_seconds`; while Postgres is away known keys go on working, and unknown ones are told to
-come back (StoreUnavailable), never that they are wrong. It writes nothing.
+Guarantees: `find` is synchronous and takes about a microsecond; a change in Postgres appears within
+`refresh_seconds`; while Postgres is unreachable, known keys keep working, and unknown keys get
+StoreUnavailable, never Unauthenticated. It writes nothing.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _FIRST_RETRY_SECONDS = 0.1
 
 
 class KeyMirror:
-    """`load` once, then keep `run` running; `find` and `look_up` answer from then on."""
+    """Mirror of accounts and keys: call `load` once, then keep `run` running."""
 
     def __init__(self, store: Store, clock: Clock, settings: PolicySettings) -> None:
         self.refresh_failures = 0
@@ -42,25 +42,25 @@ class KeyMirror:
         self._waiting: list[asyncio.Future[bool]] = []
 
     def find(self, secret: bytes) -> Key | None:
-        """The active key with this secret, if it is known here."""
+        """Return the active key with this secret, if the mirror has it."""
         return self.find_hashed(_sha256(secret).digest())
 
     def find_hashed(self, secret_sha256: bytes) -> Key | None:
-        """The same by the secret's hash, which is most of the work: callers may keep it.
+        """Return the active key with this hash. Hashing is most of the work: callers may cache it.
 
-        The key itself they may not: a revocation would have one more place to clear.
+        Callers must not cache the returned key: a revocation could not clear it there.
         """
         return self._table.active.get(secret_sha256)
 
     def find_by_id(self, id: KeyId) -> Key | None:
-        """A key by its id, revoked or not; None when it is not known here, or not yet.
+        """Return a key by its id, revoked or not; None when the mirror does not have it (yet).
 
-        For jobs: they run long after their caller showed its secret.
+        Used for jobs, which run long after their caller sent its secret.
         """
         return self._table.find_by_id(id)
 
     async def look_up(self, secret: bytes) -> Key:
-        """Find a key, asking Postgres if it is not known: it may have been created just now."""
+        """Return a key; for an unknown one wait for a refresh, as it may have just been created."""
         key = self.find(secret)
         if key is not None:
             return key
@@ -74,7 +74,7 @@ class KeyMirror:
         raise errors.Unauthenticated("This API key is unknown or revoked.")
 
     def salt_for(self, account: str) -> str:
-        """What keeps this account's cached prefixes apart from everybody else's."""
+        """Return the salt that separates this account's cached prefixes from other accounts'."""
         salt = self._salts.get(account)
         if salt is None:
             assert self._cell_secret, "the mirror is not loaded"
@@ -85,22 +85,22 @@ class KeyMirror:
         return salt
 
     def cell_mark(self) -> str:
-        """A name for this cell that gives nothing of its secret away."""
+        """Return a name for this cell that does not reveal its secret."""
         assert self._cell_secret, "the mirror is not loaded"
         return cell_mark(self._cell_secret)
 
     def signal_key(self) -> bytes:
-        """What the signals of this cell are sealed with."""
+        """Return the key that authenticates this cell's signals."""
         assert self._cell_secret, "the mirror is not loaded"
         return signal_key(self._cell_secret)
 
     @property
     def age_seconds(self) -> float:
-        """How long ago Postgres last confirmed what is here."""
+        """Seconds since Postgres last confirmed the mirror's contents."""
         return self._clock.monotonic() - self._refreshed_at
 
     async def load(self) -> None:
-        """Read everything, trying for a while; refuse what is more than may be held."""
+        """Read all accounts and keys, with retries; raise Overloaded if they exceed the limits."""
         pause = _FIRST_RETRY_SECONDS
         for _ in range(self._settings.load_attempts_max - 1):
             try:
@@ -112,11 +112,11 @@ class KeyMirror:
         return await self._load_once()
 
     async def run(self) -> None:
-        """Refresh for ever. All reading after `load` happens here, one refresh at a time."""
+        """Refresh until cancelled. All reading after `load` happens here, one at a time."""
         pause = self._settings.refresh_seconds
         while True:
             await self._wait_for_turn(pause)
-            # Those who wait now came before this refresh begins, so it answers all of them.
+            # Every request waiting now arrived before this refresh begins, so it answers them all.
             waiting, self._waiting = self._waiting, []
             self._missed.clear()
             is_fresh = False
@@ -143,7 +143,7 @@ class KeyMirror:
             )
 
     async def _next_refresh(self) -> None:
-        """Wait for a refresh that begins after now; StoreUnavailable if it fails or is late."""
+        """Wait for a refresh that begins after now; StoreUnavailable if it fails or times out."""
         if len(self._waiting) >= self._settings.miss_waiting_max:
             raise errors.StoreUnavailable("Too many unknown keys are being looked up.")
         answer = asyncio.get_running_loop().create_future()
@@ -175,14 +175,14 @@ class KeyMirror:
             logger.warning("keys not refreshed", extra={"action": "keys_not_refreshed"})
             return False
         except Exception:
-            # The loop's top: whatever this is, known keys must go on working.
+            # Catch everything at the loop's top: known keys must keep working.
             self.refresh_failures += 1
             logger.exception("keys not refreshed", extra={"action": "keys_not_refreshed"})
             return False
         return True
 
     async def _ask(self) -> None:
-        """Mostly nothing has changed, and one statement tells."""
+        """Read changes. Usually there are none, which the revision alone shows in one statement."""
         async with self._store.statement() as statement:
             revision = await read_revision(statement)
         if revision == self._revision:
@@ -192,17 +192,17 @@ class KeyMirror:
             await self._catch_up(transaction)
 
     async def _catch_up(self, transaction: Transaction) -> None:
-        """Take in what changed since the last time.
+        """Apply the accounts and keys that changed since the last refresh.
 
-        The counter is read first. Whatever is numbered up to it is visible by then (migrations/0001
-        says why), so the next time may begin there. What is newer may or may not be seen now and is
-        read again then. A key numbered up to it has an account that came before it, so accounts are
+        The revision counter is read first. All rows up to it are visible by then (see
+        migrations/0001), so the next refresh may begin there. Newer rows may or may not be visible
+        now, and the next refresh reads them again. An account precedes its keys, so accounts are
         read before keys.
         """
         table, since = self._table, self._revision
         revision = await read_revision(transaction)
         if revision < since:
-            # The database was put back to an earlier state: what is known here may never have been.
+            # The database was restored to an earlier state, so mirrored rows may no longer exist.
             logger.warning("keys went back in time", extra={"action": "keys_went_back"})
             table, since = self._new_table(), 0
         if revision > since:

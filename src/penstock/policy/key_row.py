@@ -1,4 +1,4 @@
-"""A row of the table `keys`, as a mirror reads it."""
+"""A row of the table `keys`, as the mirror reads it."""
 
 import msgspec
 

@@ -1,7 +1,7 @@
-"""Accounts and keys in memory, as one gateway knows them. Pure: it is told of changes, asks nobody.
+"""A gateway's accounts and keys in memory. Pure: the caller applies changes; it does no I/O.
 
-Promises: a revoked key is gone from `active` as soon as it is told, for good; an account's change
-is seen through all its keys; it never holds more than its limits.
+Guarantees: applying a revocation removes the key from `active` for good; an account's change
+applies to all its keys; the table never exceeds its limits.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from penstock.records.account import Account, AccountId, Key, KeyId, Role
 
 
 class KeyTable:
-    """`active` maps the hash of a secret to its key."""
+    """Table of accounts and keys; `active` maps the hash of a secret to its key."""
 
     def __init__(self, *, keys_max: int, accounts_max: int) -> None:
         self.active: dict[bytes, Key] = {}
@@ -29,14 +29,14 @@ class KeyTable:
         return secret_sha256 in self._revoked
 
     def find_by_id(self, id: KeyId) -> Key | None:
-        """A key by its name, also one that was revoked; None when it is not known here."""
+        """Return a key by its id, also a revoked one; None when the table does not have it."""
         known = self._hashes.get(id)
         if known is None:
             return None
         return self.active.get(known) or Key(id, Role.RUNTIME, None, is_revoked=True)
 
     def apply_accounts(self, accounts: Iterable[Account]) -> None:
-        """Take in new and changed accounts. New ones over the limit are left out: `is_full`."""
+        """Add new and changed accounts. New ones over the limit are skipped and set `is_full`."""
         for account in accounts:
             if account.id not in self._accounts:
                 if len(self._accounts) >= self._accounts_max:
@@ -48,9 +48,9 @@ class KeyTable:
                 self.active[known] = msgspec.structs.replace(self.active[known], account=account)
 
     def apply_keys(self, rows: Iterable[KeyRow]) -> None:
-        """Take in new and changed keys. New ones over the limit are left out: `is_full`.
+        """Add new and changed keys. New ones over the limit are skipped and set `is_full`.
 
-        A key of an account that is not here is left out too: it will be told again with it.
+        A key whose account is not in the table yet is skipped; the next refresh reads both.
         """
         for row in rows:
             is_new = row.secret_sha256 not in self.active and not self.is_revoked(row.secret_sha256)

@@ -1,6 +1,6 @@
-"""The keys there are, in Postgres. The only writer of the table `keys`.
+"""Creates, lists and revokes keys in Postgres. The only writer of the table `keys`.
 
-A key's secret is shown once, by `create`; what is kept is its hash.
+`create` returns a key's secret once; the table holds only its hash.
 """
 
 import hashlib
@@ -13,15 +13,15 @@ from penstock.policy.revision import next_revision
 from penstock.records.account import AccountId, Key, KeyId, Role
 from penstock.store import Store
 
-SECRET_PREFIX = "psk_"  # noqa: S105 - what every key begins with, so that scanners find leaked ones
+SECRET_PREFIX = "psk_"  # noqa: S105 - prefix of every key, so that scanners find leaked ones
 
 
 def hash_secret(secret: bytes) -> bytes:
-    """What stands in the table for a secret.
+    """Return the hash that the table stores for a secret.
 
-    A plain SHA-256, no salt and no slow hash: those protect passwords that people choose. A secret
-    of 256 random bits cannot be guessed however fast one tries, and a hash that can be looked up
-    is what lets a gateway know a key in about a microsecond.
+    A plain SHA-256: salts and slow hashes protect passwords that people choose. A secret of 256
+    random bits cannot be guessed at any speed, and a hash without salt can be looked up, so that a
+    gateway recognises a key in about a microsecond.
     """
     return hashlib.sha256(secret).digest()
 
@@ -33,7 +33,7 @@ class KeyBook:
         self._store = store
 
     async def create(self, role: Role, account_id: str | None, name: str) -> tuple[Key, str]:
-        """A new key and its secret, which nobody can show again."""
+        """Create a key and return it with its secret, which cannot be read again later."""
         check_name(name)
         if role is Role.RUNTIME and account_id is None:
             raise errors.InvalidRequest("A runtime key needs an account.", param="account_id")
@@ -63,7 +63,7 @@ class KeyBook:
         return Key(key_id, role, account, name), secret
 
     async def revoke(self, key_id: str) -> None:
-        """End a key for good. Every gateway heeds it within 5 s. Twice is as good as once."""
+        """Revoke a key for good. Every gateway applies it within 5 s. Idempotent."""
         async with self._store.transaction() as transaction:
             revision = await next_revision(transaction)
             found = await transaction.execute(
@@ -77,7 +77,7 @@ class KeyBook:
     async def list(
         self, account_id: AccountId | None = None, *, limit: int = 10_000
     ) -> tuple[Key, ...]:
-        """The oldest keys first: one account's, or all there are."""
+        """Return one account's keys, or all keys, oldest first."""
         async with self._store.transaction() as transaction:
             rows = await transaction.fetch(
                 "select k.id, k.role, k.name, k.revoked_at is not null, a.id, a.name, a.is_blocked,"

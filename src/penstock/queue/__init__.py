@@ -1,8 +1,8 @@
-"""Work that is wanted later, kept in Postgres until it is done: jobs, their order, their batches.
+"""The flex queue in Postgres: jobs, their fair order, their batches, and the batches' files.
 
-Promises: an accepted job is never lost; a job ends once, by whoever holds its last lease; accounts
-share the engines by weight. Every function joins the caller's open transaction. It runs nothing
-and knows no prices: the puller runs jobs, metering charges for them.
+Guarantees: an accepted job is never lost; a job ends once, and a keeper can end it only with its
+latest claim; accounts share the engines by weight. What is exported here joins the caller's
+transaction. This room knows no prices: the puller runs jobs, metering charges for them.
 """
 
 from penstock.queue.batches import Batch, Batches, NewBatch

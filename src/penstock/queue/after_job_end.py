@@ -1,8 +1,8 @@
-"""What follows when jobs have ended: the fair order, their batches' counts, the events.
+"""Updates the fair order, the batches' counts and the events after jobs have ended.
 
-Everybody who ends jobs calls `close_books` in the same transaction, after the jobs' own rows: locks
-are taken in one order everywhere (jobs, tags, batches), so that two who end jobs cannot wait for
-each other.
+Code that ends jobs calls `close_books` in the same transaction, after it updates the jobs' rows:
+locks are taken in one order everywhere (jobs, tags, batches), so that two transactions that end
+jobs cannot deadlock.
 """
 
 from collections import Counter, defaultdict
@@ -25,7 +25,7 @@ _QUERIES: Final = read_queries("books.sql")
 
 
 class FinishedJob(msgspec.Struct, frozen=True):
-    """What a job's end moves elsewhere."""
+    """The fields of an ended job that other tables need."""
 
     id: JobId
     account: AccountId
@@ -34,7 +34,7 @@ class FinishedJob(msgspec.Struct, frozen=True):
     priority: int
     batch: BatchId | None
     state: JobState
-    # The estimate in the fair order, the share it was divided by, and what was really used.
+    # The estimated tokens in the fair order, the account's weight, and the tokens really used.
     tokens: int
     weight: int
     used: int | None
@@ -46,31 +46,31 @@ class FinishedJob(msgspec.Struct, frozen=True):
 
     @property
     def correction(self) -> float:
-        """By how much its account's tag was moved too far; what is unknown corrects nothing."""
+        """How far to move the account's tag for tokens used beyond the estimate; 0 if unknown."""
         return 0.0 if self.used is None else (self.used - self.tokens) / self.weight
 
 
 def ended_from(rows: Iterable[Row]) -> list[FinishedJob]:
-    """Records out of the statement `ended`; rows of jobs that go on are among them, by state."""
+    """Return the rows of the statement `ended`; some may be jobs that continue, see `state`."""
     return [msgspec.convert(row, FinishedJob, strict=False) for row in map(_by_name, rows)]
 
 
 async def close_books(
     tx: Transaction, ended: Sequence[FinishedJob], *, pull_back: bool = False
 ) -> None:
-    """Enter what has ended. `pull_back`: these never ran, so their account's tag goes back."""
+    """Record ended jobs. `pull_back`: they ended while queued, so move their account's tag back."""
     if not ended:
         return
     await tx.execute(_QUERIES["pull_tags_back" if pull_back else "correct_tags"], _tags(ended))
     in_batches = [job for job in ended if job.batch is not None]
     if in_batches:
         await tx.execute(_QUERIES["count_batches"], _batch_counts(in_batches))
-    # A batch tells its own end; 50,000 events for 50,000 lines would tell nobody anything.
+    # A batch publishes one event at its end, instead of one for each of up to 50,000 jobs.
     await outbox.add(tx, [_event(job) for job in ended if job.batch is None])
 
 
 def released(ended: Iterable[FinishedJob]) -> tuple[Released, ...]:
-    """What these jobs held of their limits."""
+    """Return the holds that these jobs had on their limits."""
     return tuple(
         Released(
             account=job.account,

@@ -1,7 +1,7 @@
-"""Batches that are a file of requests: what they have beside their row in `job_batches`.
+"""Batches made from a file of requests: the data they have besides their row in `job_batches`.
 
-Promises: one worker at a time has a batch, by a lease; what a worker writes that has lost it is
-refused (LeaseLost), so a batch is read in and closed once however many workers die over it.
+Guarantees: one worker at a time holds a batch, by a claim that expires; writes of a worker that
+lost its claim are refused (LeaseLost), so a batch is read and closed once, even if workers die.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _LIST: Final = (
 
 
 class FileBatch(msgspec.Struct, frozen=True):
-    """A batch with its figures. Times are in seconds since 1970."""
+    """A file batch with its counts. Times are in seconds since 1970."""
 
     id: BatchId
     account: AccountId
@@ -36,7 +36,7 @@ class FileBatch(msgspec.Struct, frozen=True):
     metadata: dict[str, str]
     created_at: float
     deadline: float
-    # Whether all its lines are jobs, or refused, by now.
+    # Whether each of its lines has become a job or was refused.
     is_read: bool
     is_cancelling: bool
     jobs: int
@@ -68,7 +68,7 @@ class FileBatch(msgspec.Struct, frozen=True):
 
 
 class RefusedLine(msgspec.Struct, frozen=True):
-    """A line that did not become a job, and why."""
+    """A line that did not become a job, with the reason."""
 
     item: int
     custom_id: str | None
@@ -79,7 +79,7 @@ class RefusedLine(msgspec.Struct, frozen=True):
 
 
 class Closing(msgspec.Struct, frozen=True):
-    """How a batch ends."""
+    """The outcome and files with which a batch is closed."""
 
     outcome: BatchStatus
     output_file: str | None = None
@@ -91,7 +91,7 @@ class FileBatches:
     """The only writer of `file_batches` and `refused_lines`. Each call joins a transaction."""
 
     async def add(self, tx: Transaction, batch: BatchId, output_keep_seconds: int | None) -> None:
-        """Beside a row of job_batches that was opened in the same transaction."""
+        """Add the row that belongs to a job_batches row opened in the same transaction."""
         await tx.execute(
             "insert into file_batches (id, output_keep_seconds) values (%s, %s)",
             (batch, output_keep_seconds),
@@ -106,11 +106,11 @@ class FileBatches:
     async def page(
         self, tx: Transaction, account: AccountId, after: BatchId | None, limit: int
     ) -> list[FileBatch]:
-        """An account's batches, the newest first."""
+        """Return a page of an account's batches, newest first."""
         return [_batch(row) for row in await tx.fetch(_LIST, (account, after, after, limit))]
 
     async def cancelling(self, tx: Transaction, batch: BatchId) -> None:
-        """Note when it was asked to stop."""
+        """Record when cancellation was requested, and make the batch claimable at once."""
         await tx.execute(
             "update file_batches set cancelling_at = coalesce(cancelling_at, now()),"
             " not_before = now() where id = %s and outcome is null",
@@ -122,7 +122,7 @@ class FileBatches:
         return row is not None and bool(row[0])
 
     async def claim(self, tx: Transaction, lease_seconds: float) -> FileBatch | None:
-        """A batch that has to be read in, or whose answers have to be written; if there is one."""
+        """Claim a batch whose input must be read or whose answers must be written, or None."""
         row = await tx.fetch_one(_QUERIES["claim"], (lease_seconds,))
         return None if row is None else await self.find(tx, None, BatchId(row[0]))
 
@@ -138,7 +138,7 @@ class FileBatches:
         refused: Sequence[RefusedLine],
         lease_seconds: float,
     ) -> None:
-        """Note how far the input is read, keep what was refused of it, and renew the lease."""
+        """Record the number of lines read, store refused lines, and renew the claim."""
         if refused:
             columns = zip(*map(_storable, refused), strict=True)
             await tx.execute(_QUERIES["refuse"], (batch.id, *map(list, columns), batch.id))
@@ -148,12 +148,12 @@ class FileBatches:
     async def release(
         self, tx: Transaction, batch: FileBatch, *, is_read: bool, pause_seconds: float = 0.0
     ) -> None:
-        """Let another one go on, after a pause."""
+        """Give up the claim; another worker may continue after a pause."""
         figures = (pause_seconds, is_read, batch.id, batch.epoch)
         _held(await tx.execute(_QUERIES["release"], figures))
 
     async def close(self, tx: Transaction, batch: FileBatch, closing: Closing) -> None:
-        """End it, and tell so."""
+        """Close the batch and publish its event."""
         errors = msgspec.json.encode(closing.errors).decode()
         values = (closing.outcome.value, closing.output_file, closing.error_file, errors)
         _held(await tx.execute(_QUERIES["close"], (*values, batch.id, batch.epoch)))
@@ -161,7 +161,7 @@ class FileBatches:
         await add(tx, [event])
 
     async def first_unread(self, tx: Transaction, batch: BatchId) -> int:
-        """The first line after all that are jobs or refused."""
+        """Return the first line after all lines that are jobs or were noted as read."""
         row = await tx.fetch_one(_QUERIES["first_unread"], (batch,))
         assert row is not None, "its row is kept until it has ended"
         return int(row[0])
@@ -174,7 +174,7 @@ class FileBatches:
 
 
 def _storable(line: RefusedLine) -> tuple[object, ...]:
-    """Postgres has no text with a NUL in it, and a line that is refused may say anything."""
+    """Remove NULs, which a refused line may contain and Postgres cannot store in text."""
     values = msgspec.structs.astuple(line)
     return tuple(each.replace("\0", "") if isinstance(each, str) else each for each in values)
 

@@ -1,7 +1,7 @@
-"""Writes what a batch's jobs answered: a file of answers and a file of errors, in bounded memory.
+"""Writes a batch's answers and errors into two files, in bounded memory.
 
-A crash costs nothing but time: the files' ids follow from the batch's, so whoever begins again
-writes over what was left.
+A crash costs only time: the files' ids derive from the batch's id, so the worker that starts over
+overwrites what was left.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ CANCELLED: Final = LineError(
 _ENDED_WITHOUT_RUNNING: Final = {JobState.EXPIRED: EXPIRED, JobState.CANCELLED: CANCELLED}
 _NOT_RUN: Final = {each.code: each for each in (EXPIRED, CANCELLED)}
 
-# Answers in rows are small, larger ones are objects and read one by one.
+# A page fits in memory: answers in rows are small, and larger ones are objects, read one by one.
 _PAGE_JOBS: Final = 100
 _PAGE: Final = f"""
 select {JOB_WITH_RESULT} from jobs
@@ -46,7 +46,7 @@ where batch = %s and item > %s and (state = 'succeeded') = %s order by item limi
 
 
 class Keeping(msgspec.Struct, frozen=True):
-    """How long a worker has a batch, and its files are kept."""
+    """How long a worker's claim on a batch lasts, and how long its files are kept."""
 
     lease_seconds: float
     files_seconds: float
@@ -64,7 +64,7 @@ class BatchWriter:
         self._rows = Batches()
 
     async def write(self, batch: FileBatch) -> None:
-        """Files first; then, in one transaction, their rows, the batch's end and its event."""
+        """Write the files; then, in one transaction, their rows, the batch's end and its event."""
         output = error = None
         if batch.succeeded:
             output = await self._write_file(batch, "output", self._answers(batch))
@@ -139,7 +139,7 @@ class BatchWriter:
         try:
             result = await self._objects.get(job.result_object) if job.result_object else job.result
         except NotFound:
-            # Better one answer missing than a batch that never ends.
+            # One missing answer must not keep the batch from ending.
             lost = InternalError("The answer is lost.")
             return _failed(job, JobFailure(lost.code, lost.message, lost.status))
         response = LineResponse(200, job.id, one_line(result))

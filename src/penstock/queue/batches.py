@@ -1,7 +1,7 @@
-"""Several jobs that were submitted together and are asked for together. Writes `job_batches`.
+"""Batches: jobs that are submitted and queried together. Writes the table `job_batches`.
 
-A batch's counts are kept with it, by those who submit and end its jobs. It ends when all its jobs
-have, and it is sealed: no more will come.
+Code that submits and ends jobs updates the counts in their batch's row. A batch ends when all its
+jobs have ended and it is sealed, which means that no more jobs will be added.
 """
 
 from typing import Final
@@ -21,7 +21,7 @@ _QUERIES: Final = read_queries("batches.sql")
 
 
 class NewBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch to be opened. One that is filled bit by bit is not sealed until all is submitted."""
+    """A batch to open. One that is filled in steps stays unsealed until all is submitted."""
 
     id: BatchId
     account: AccountId
@@ -39,7 +39,7 @@ class NewBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """A batch as its account sees it, with its jobs counted by state."""
+    """A batch with the counts of its jobs by state."""
 
     id: BatchId
     account: AccountId
@@ -69,10 +69,10 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Batches:
-    """Everything about batches but their jobs, which are the queue's."""
+    """Opens, seals, reads and ends batches; `Queue` submits and ends their jobs."""
 
     async def open(self, tx: Transaction, batch: NewBatch) -> BatchId:
-        """Add a batch; its id, or that of the one which was there under its idempotency key."""
+        """Add a batch; return its id, or that of the existing one with its idempotency key."""
         added = await tx.execute(_QUERIES["open"], _values(batch))
         if added:
             if batch.door is Door.WORKERS_AI:
@@ -85,34 +85,34 @@ class Batches:
         return BatchId(known[0])
 
     async def seal(self, tx: Transaction, batch: BatchId) -> bool:
-        """No more jobs will come: from now on it may end."""
+        """Mark that no more jobs will be added, so that the batch may end."""
         return bool(await tx.execute(_QUERIES["seal"], (batch,)))
 
     async def find(
         self, tx: Transaction, account: AccountId | None, batch: BatchId
     ) -> Batch | None:
-        """One batch; `account` None finds anybody's."""
+        """Return one batch; `account` None finds any account's."""
         row = await tx.fetch_one(_QUERIES["facts"] + _QUERIES["by_id"], (batch, account))
         return None if row is None else _batch_from(row)
 
     async def items(
         self, tx: Transaction, batch: BatchId, after_item: int, limit: int
     ) -> list[Job]:
-        """Its jobs with their answers, in order of items; begin after item -1."""
+        """Return a page of its jobs with their answers, by item; begin with `after_item` -1."""
         return await job_queries.items(tx, batch, after_item, limit)
 
     async def ready(self, tx: Transaction, door: Door, limit: int) -> list[Batch]:
-        """Open batches whose jobs have all ended; they are locked until this transaction ends."""
+        """Return, and lock for this transaction, sealed open batches whose jobs have all ended."""
         rows = await tx.fetch(_QUERIES["facts"] + _QUERIES["ready"], (door.value, limit))
         return [_batch_from(row) for row in rows]
 
     async def end(self, tx: Transaction, *batches: BatchId) -> set[BatchId]:
-        """End batches none of whose jobs is open; those that were really ended now."""
+        """End those of the batches that have no open jobs; return the ones ended by this call."""
         rows = await tx.fetch(_QUERIES["end"], (list(batches),))
         return {BatchId(id) for (id,) in rows}
 
     async def finalize_ready(self, tx: Transaction, limit: int) -> list[Batch]:
-        """End the Workers AI batches whose jobs have all ended, and tell of it."""
+        """End the Workers AI batches whose jobs have all ended, and publish their events."""
         batches = await self.ready(tx, Door.WORKERS_AI, limit)
         if batches:
             await self.end(tx, *(batch.id for batch in batches))
@@ -142,7 +142,7 @@ def _batch_from(row: Row) -> Batch:
 
 
 async def _told(tx: Transaction, batch: Batch) -> NewEvent:
-    """One that has any answer has succeeded: each item says by itself whether it did."""
+    """Return the batch's end event: succeeded if any job has, as each item has its own status."""
     if batch.succeeded or not batch.total:
         return _workers_ai_event(batch, "succeeded")
     failure = await tx.fetch_one(_QUERIES["first_failure"], (batch.id,))

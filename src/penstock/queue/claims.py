@@ -1,7 +1,7 @@
-"""Who gets which job next: the fair order, with a look ahead for what a replica has warm.
+"""Claims the next jobs in fair order, preferring nearby jobs whose prefix a replica has cached.
 
-Two keepers never get the same job: rows that another is about to take are passed over. Each
-priority has a clock of its own, which moves to the highest tag that was claimed of it.
+Two keepers never get the same job: rows that another keeper has locked are skipped. Each model and
+priority has a virtual clock, which advances to the highest tag claimed.
 """
 
 from typing import Final
@@ -19,20 +19,20 @@ _QUERIES: Final = read_queries("claiming.sql")
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What a keeper asks for."""
+    """A keeper's request for jobs."""
 
     model: ModelId
     count: int
     keeper: str
     lease_seconds: float
-    # Openings of conversations that the replica holds: their next turns are preferred.
+    # Openings of conversations that the replica has cached: their next turns are preferred.
     warm: tuple[int, ...] = ()
     # Only jobs that have waited longer than the wait target.
     aged_only: bool = False
 
 
 async def claim(tx: Transaction, want: Claim, settings: QueueSettings) -> list[ClaimedJob]:
-    """The next jobs, at most as many as wanted; none when nothing waits."""
+    """Claim up to `want.count` jobs; return an empty list when none is waiting."""
     if want.count < 1:
         return []
     take = _claim_aged if want.aged_only else _claim_next
@@ -44,7 +44,7 @@ async def claim(tx: Transaction, want: Claim, settings: QueueSettings) -> list[C
 
 
 async def wake(tx: Transaction, limit: int) -> int:
-    """Let deferred jobs whose time has come be claimed again; how many."""
+    """Make deferred jobs that are due claimable again; return how many."""
     return await tx.execute(_QUERIES["wake"], (limit,))
 
 

@@ -1,4 +1,4 @@
-"""What operators say to the pullers of a model. The only writer of the table `flex_controls`."""
+"""Operators' controls of a model's pullers. The only writer of the table `flex_controls`."""
 
 from typing import Final
 
@@ -18,18 +18,18 @@ _WRITE: Final = """
 
 
 class FlexControl(msgspec.Struct, frozen=True):
-    """A paused model's jobs wait; `in_flight_max` bounds how many run at a time on each replica."""
+    """Pauses a model's jobs; `in_flight_max` limits how many run at a time on each replica."""
 
     is_paused: bool = False
     in_flight_max: int | None = None
 
 
 async def read(tx: Transaction) -> dict[ModelId, FlexControl]:
-    """By model; one that is not named runs as its keepers see fit."""
+    """Return the controls by model; a model without one is not restricted."""
     rows = await tx.fetch(_READ)
     return {ModelId(model): FlexControl(*said) for model, *said in rows}
 
 
 async def write(tx: Transaction, model: ModelId, control: FlexControl) -> None:
-    """Say it; what was said before is forgotten."""
+    """Set a model's control, replacing the previous one."""
     await tx.execute(_WRITE, (model, control.is_paused, control.in_flight_max))

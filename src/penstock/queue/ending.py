@@ -1,7 +1,7 @@
-"""Every way a job ends, but for those that the sweep finds: finished, given up, cancelled.
+"""Ends jobs that finished, failed or were cancelled; `sweeping` ends the others.
 
-A job ends once: each statement asks for the state it leaves, and a keeper's for its epoch. What a
-job asked of the engine is forgotten with its end.
+A job ends once: each statement requires the state it leaves, and a keeper's also the epoch of its
+claim. The end clears the job's payload.
 """
 
 from collections.abc import Sequence
@@ -23,32 +23,32 @@ _QUERIES: Final = read_queries("ending.sql")
 
 
 class Finished(msgspec.Struct, frozen=True):
-    """What of the ends took hold; what is in neither set was another's by then."""
+    """Which ends were applied; a job in neither set was no longer this keeper's."""
 
-    # As they were given: succeeded or failed. What they held is settled by what they cost.
+    # Succeeded or failed, as given. The caller settles their holds with their charges.
     done: frozenset[JobId]
-    # Their callers had cancelled them meanwhile: no answer is kept, nothing is charged.
+    # Cancelled by their callers in the meantime: no answer is kept, nothing is charged.
     cancelled: frozenset[JobId]
-    # What the cancelled ones held.
+    # The holds of the cancelled jobs.
     released: tuple[Released, ...]
 
 
 class Retried(msgspec.Struct, frozen=True):
-    """Queued again; or ended as failed or cancelled, and then with what it held."""
+    """The job's state: queued again, or ended as failed or cancelled, then with its hold."""
 
     state: JobState
     released: tuple[Released, ...]
 
 
 class Cancelled(msgspec.Struct, frozen=True):
-    """The job as it is now: cancelled, about to be, or ended before in another way."""
+    """The job as it is now: cancelled, about to be cancelled, or already ended otherwise."""
 
     job: Job
     released: tuple[Released, ...]
 
 
 class CancelledBatch(msgspec.Struct, frozen=True):
-    """How many jobs of a batch were cancelled or asked to stop now; none when none is left."""
+    """How many jobs of a batch this call cancelled or asked to stop; 0 when none is left."""
 
     count: int
     released: tuple[Released, ...]
@@ -65,7 +65,7 @@ async def finish(tx: Transaction, ends: Sequence[JobEnd]) -> Finished:
 async def retry(
     tx: Transaction, held: tuple[JobId, int], failure: JobFailure, settings: QueueSettings
 ) -> Retried:
-    """Queue it again after a pause that grows, while attempts and time are left."""
+    """Requeue a job after a growing pause if attempts and time are left; otherwise fail it."""
     row = await tx.fetch_one(_QUERIES["held"], held)
     if row is None:
         raise LeaseLost
@@ -80,7 +80,7 @@ async def retry(
 
 
 async def cancel(tx: Transaction, account: AccountId | None, job: JobId) -> Cancelled | None:
-    """End a waiting job now; a running one is stopped by its keeper."""
+    """Cancel a waiting job now; a running one is marked, and its keeper stops it."""
     statement = _QUERIES["cancel"] + _QUERIES["cancel_locked"] + _QUERIES["ended"]
     rows = await tx.fetch(statement, (job, account, *told(JobCancelled)))
     ended = [each for each in ended_from(rows) if each.state.is_final]
@@ -92,9 +92,9 @@ async def cancel(tx: Transaction, account: AccountId | None, job: JobId) -> Canc
 async def cancel_batch(
     tx: Transaction, account: AccountId | None, batch: BatchId, limit: int
 ) -> CancelledBatch | None:
-    """End what of a batch waits, and have stopped what runs; what has ended stays as it is.
+    """Cancel a batch's waiting jobs, and mark its running ones for their keepers to stop.
 
-    Some thousand jobs at a time: what took too long for one statement would never be cancelled.
+    At most `limit` jobs per call, because a statement that times out would cancel none.
     """
     found = await tx.fetch_one(
         "select from job_batches where id = %s and account = coalesce(%s, account)",
@@ -106,7 +106,7 @@ async def cancel_batch(
     touched = ended_from(await tx.fetch(statement, (batch, limit, *told(JobCancelled))))
     ended = [job for job in touched if job.state.is_final]
     await close_books(tx, ended, pull_back=True)
-    # After the jobs, as everywhere: locks are taken in one order.
+    # After the jobs, because locks are taken in the same order everywhere.
     await tx.execute(
         "update job_batches set is_cancelling = true where id = %s and state = 'open'", (batch,)
     )
@@ -114,7 +114,7 @@ async def cancel_batch(
 
 
 def told(error: type[Error]) -> tuple[str, str, int]:
-    """An end that is an error of ours, as the caller is told."""
+    """Return the code, message and status that a caller gets for one of our errors."""
     return error.code, error().message, error.status
 
 
@@ -147,5 +147,5 @@ def _columns(ends: Sequence[JobEnd]) -> tuple[list[object], ...]:
 
 
 def _plain(failure: JobFailure) -> str:
-    """Its message without NULs: engines may say anything, and Postgres has no text with one."""
+    """Return the message without NULs, which engines may send and Postgres cannot store."""
     return failure.message.replace("\0", "")

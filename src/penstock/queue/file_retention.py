@@ -1,4 +1,4 @@
-"""Drops files whose time is over, with what is in them."""
+"""Deletes expired files with their contents."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class FileRetention:
-    """Every ten minutes, in the leading control process."""
+    """Deletes expired files every ten minutes, in the leading control process."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -26,6 +26,6 @@ class FileRetention:
             except StoreUnavailable:
                 logger.warning("old files not dropped", extra={"action": "files_wait"})
             except Exception:
-                # The loop's top: control has other work than this.
+                # Catch everything at the loop's top: the control process has other work too.
                 logger.exception("old files not dropped", extra={"action": "files_failed"})
             await asyncio.sleep(_LOOK_SECONDS)

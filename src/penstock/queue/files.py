@@ -1,7 +1,7 @@
-"""Files that accounts upload, and those that are made for them. The only writer of `files`.
+"""Files that accounts upload, and files of batch output. The only writer of the table `files`.
 
-Promises: a file is listed once it is there whole; no object is without a row; an account sees its
-own files only. What is in a file is never looked at here, but for its line ends.
+Guarantees: a file is listed only once it is complete; an upload has a row before its object; an
+account sees only its own files. Of a file's content, this module only counts line ends.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from penstock.store import Objects, Store, Transaction
 INPUT: Final = "batch"
 OUTPUT: Final = "batch_output"
 
-# Long enough for the slowest upload; what has not come whole by then is deleted.
+# Longer than the slowest upload; an upload that is incomplete by then is deleted.
 _UPLOAD_SECONDS: Final = 24 * 3600.0
 _DROPPED_AT_ONCE: Final = 500
 _COLUMNS: Final = (
@@ -43,7 +43,7 @@ class StoredFile(msgspec.Struct, frozen=True):
 
 
 class FileQuery(msgspec.Struct, frozen=True):
-    """Which files to list: those after `after`, the newest first unless told otherwise."""
+    """Which files to list: those after the file `after`; newest first by default."""
 
     account: AccountId
     limit: int
@@ -53,7 +53,7 @@ class FileQuery(msgspec.Struct, frozen=True):
 
 
 class Received(msgspec.Struct, frozen=True):
-    """A file that is there whole, and not listed yet."""
+    """A completely uploaded file that is not listed yet."""
 
     id: str
     account: AccountId
@@ -62,7 +62,7 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class Files:
-    """Rows and objects, joined."""
+    """Stores, lists and deletes files: a row in Postgres and an object for each."""
 
     def __init__(self, store: Store, objects: Objects, clock: Clock) -> None:
         self._store = store
@@ -72,7 +72,7 @@ class Files:
     async def receive(
         self, account: AccountId, filename: str, chunks: AsyncIterator[bytes]
     ) -> Received:
-        """Take an upload in as it comes. What the chunks raise goes through; nothing stays."""
+        """Store an upload as it streams in. If `chunks` raises, the file is removed again."""
         file = StoredFile(
             id=f"file-{new_id().replace('-', '')}",
             account=account,
@@ -90,7 +90,7 @@ class Files:
         try:
             size = await self._objects.put_stream(object_name(account, file.id), counted.chunks())
         except Exception:
-            # If Postgres is away now, the row is dropped when it expires.
+            # If Postgres is unreachable now, the row is deleted when it expires.
             with contextlib.suppress(StoreUnavailable):
                 async with self._store.transaction() as tx:
                     await tx.execute("delete from files where id = %s", (file.id,))
@@ -98,7 +98,7 @@ class Files:
         return Received(file.id, account, size, counted.lines)
 
     async def accept(self, received: Received, keep_seconds: float) -> StoredFile:
-        """List it from now on."""
+        """Make a received file visible to its account for `keep_seconds`."""
         until = _time(self._now() + keep_seconds)
         async with self._store.transaction() as tx:
             await tx.execute(
@@ -111,7 +111,7 @@ class Files:
         return file
 
     async def find(self, account: AccountId, id: str) -> StoredFile:
-        """One file; NotFound where this account has none of that name."""
+        """Return one file; NotFound if this account has no file with that id."""
         async with self._store.transaction() as tx:
             file = await find_row(tx, account, id)
         if file is None or file.expires_at <= self._now():
@@ -139,7 +139,7 @@ class Files:
         return self._objects.stream(file.object)
 
     async def delete(self, account: AccountId, id: str) -> None:
-        """Gone at once for its account; its object with it, now or by `drop_expired`."""
+        """Hide a file from its account at once; delete its object now or in `drop_expired`."""
         file = await self.find(account, id)
         async with self._store.transaction() as tx:
             await tx.execute(
@@ -148,7 +148,7 @@ class Files:
         await self._drop([(file.id, file.object)])
 
     async def drop_expired(self) -> int:
-        """Delete what has expired, some at a time: first the object, then its row."""
+        """Delete some of the expired files, first objects, then rows; return how many."""
         async with self._store.transaction() as tx:
             rows = await tx.fetch(
                 "select id, object from files where expires_at <= %s order by expires_at limit %s",
@@ -167,7 +167,7 @@ class Files:
 
 
 class LineCount:
-    """Chunks as they go by, and how many lines they make."""
+    """Passes chunks through and counts their lines."""
 
     def __init__(self, chunks: AsyncIterator[bytes]) -> None:
         self._chunks = chunks
@@ -187,12 +187,12 @@ class LineCount:
 
 
 def object_name(account: AccountId, file: str) -> str:
-    """Not by its hash, as a job's are: a stream's is known when its name is needed no more."""
+    """Name a file's object by its id; a hash, as jobs use, is unknown until the stream ends."""
     return f"{account}/{file}/content"
 
 
 async def add_row(tx: Transaction, file: StoredFile, *, is_ready: bool) -> None:
-    """Write a file's row; one that is there already stays as it is."""
+    """Write a file's row; an existing row is left unchanged."""
     await tx.execute(
         "insert into files (id, account, purpose, filename, object, bytes, lines, is_ready,"
         " created_at, expires_at) values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"

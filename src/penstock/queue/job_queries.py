@@ -1,4 +1,4 @@
-"""Reads jobs: one, those that have ended, a page of them, and where one stands in its queue."""
+"""Reads jobs: one, the ended ones, a page of them, and a job's position in its queue."""
 
 from collections.abc import Sequence
 from typing import Final, LiteralString
@@ -18,7 +18,7 @@ _WHOLE: Final[LiteralString] = "select " + JOB_WITH_RESULT + "\n"
 
 
 class JobQuery(msgspec.Struct, frozen=True):
-    """Which jobs; what is None is not asked for. `after` is the last id of the page before."""
+    """Filters for jobs; None means any. `after` is the last id of the previous page."""
 
     account: AccountId | None = None
     model: ModelId | None = None

@@ -1,7 +1,7 @@
-"""What a keeper may do with jobs it holds without ending them: keep them, or put them back.
+"""Renews a keeper's claims on jobs, or puts the jobs back into the queue.
 
-Every change asks for the epoch of the keeper's claim. A job that was claimed again since, or has
-ended, is not touched, and is missing from what is returned.
+Every change requires the epoch of the keeper's claim. A job that was claimed again since, or has
+ended, is not changed, and is missing from the result.
 """
 
 from collections.abc import Sequence
@@ -17,29 +17,29 @@ _QUERIES: Final = read_queries("leases.sql")
 
 
 class Renewed(msgspec.Struct, frozen=True):
-    """Jobs whose leases were renewed, in one of two sets; what is in neither is lost."""
+    """Jobs whose claims were renewed, in two sets; the claim on a job in neither is lost."""
 
     kept: frozenset[JobId]
-    # Stop these and finish them: whatever they are finished with, they end as cancelled.
+    # The keeper must stop and finish these; they end as cancelled whatever it passes.
     cancelled: frozenset[JobId]
 
 
 async def renew(
     tx: Transaction, held: Sequence[tuple[JobId, int]], lease_seconds: float
 ) -> Renewed:
-    """Let leases last from now on."""
+    """Extend claims to `lease_seconds` from now."""
     rows = await tx.fetch(_QUERIES["renew"], (*_columns(held), lease_seconds))
     cancelled = frozenset(JobId(id) for id, is_cancelling in rows if is_cancelling)
     return Renewed(frozenset(JobId(id) for id, _ in rows) - cancelled, cancelled)
 
 
 async def give_back(tx: Transaction, held: Sequence[tuple[JobId, int]]) -> set[JobId]:
-    """Back into the queue, at their old places, as if never claimed."""
+    """Put jobs back into the queue at their old places, as if never claimed."""
     return await _put_back(tx, held, None)
 
 
 async def defer(tx: Transaction, held: Sequence[tuple[JobId, int]], until: float) -> set[JobId]:
-    """Back into the queue, at their old places, but not to be claimed before `until`."""
+    """Put jobs back into the queue at their old places, not claimable before `until`."""
     return await _put_back(tx, held, until)
 
 

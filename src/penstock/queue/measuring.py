@@ -1,7 +1,7 @@
-"""How each model's queue does, in figures. The only writer of the table `flex_stats`.
+"""Measures each model's queue. The only writer of the table `flex_stats`.
 
-Nothing is counted row by row but what ended since the last time: what is queued is known from the
-accounts' counts, what is oldest from an index.
+Row by row it counts only running jobs and jobs that ended since the last measurement: the number of
+queued jobs comes from the accounts' counts, the oldest one from an index.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ _QUERIES: Final = read_queries("measuring.sql")
 
 
 class FlexStats(msgspec.Struct, frozen=True):
-    """One model's queue. Rates are averages over the last minute or so; None: nothing ended yet."""
+    """Figures of one model's queue. Rates average about the last minute; None: nothing ended."""
 
     queued: int
     running: int
@@ -28,13 +28,13 @@ class FlexStats(msgspec.Struct, frozen=True):
     oldest_created_at: float | None
     finished_per_second: float | None
     tokens_per_second: float | None
-    # The share of jobs that were begun within five minutes.
+    # Of the jobs that ended, the share that was begun within five minutes.
     started_soon: float | None
     measured_at: float
 
 
 class _Counted(msgspec.Struct, frozen=True):
-    """What is counted now, beside what stood there."""
+    """New counts of one model, with the averages stored before."""
 
     model: str
     queued: int
@@ -50,7 +50,7 @@ class _Counted(msgspec.Struct, frozen=True):
 
 
 async def measure(tx: Transaction, settings: QueueSettings) -> None:
-    """Count, average, write."""
+    """Count each model's jobs, update the averages, and store both."""
     rows = await tx.fetch(_QUERIES["count"])
     counts = [_Counted(*row) for row in rows]
     averages = [_averages(counted, settings.rate_window_seconds) for counted in counts]
@@ -71,7 +71,7 @@ async def stats(tx: Transaction) -> dict[ModelId, FlexStats]:
 
 
 async def eta_seconds(tx: Transaction, job: JobId, position_max: int) -> float | None:
-    """By its place in its account's queue, its account's share, and the model's rate."""
+    """Estimate the wait from the job's position, its account's share, and the model's rate."""
     place = await position(tx, job, position_max)
     row = await tx.fetch_one(_QUERIES["share"], (job,))
     if place is None or row is None:
@@ -85,7 +85,7 @@ def _averages(
 ) -> tuple[float | None, float | None, float | None]:
     seconds = counted.seconds
     if not seconds:
-        # The first time there is nothing to measure from.
+        # The first measurement has no earlier time to compute a rate from.
         return counted.finished_per_second, counted.tokens_per_second, counted.started_soon
     finished = counted.finished_per_second
     tokens = counted.tokens_per_second

@@ -1,6 +1,6 @@
-"""What happened, to be told to others: rows that commit together with what they tell of.
+"""Events to publish: rows that commit in the same transaction as the change they describe.
 
-The only writer of the table `outbox`. Who is told, and how often, is the events room's business.
+The only writer of the table `outbox`. The events room delivers them.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from penstock.clock import new_id
 from penstock.records.account import AccountId
 from penstock.store import Transaction
 
-# Values of an event are few and short: ids, names, a failure's code. Never a prompt or an answer.
+# An event has few, short values: ids, names, a failure's code. Never a prompt or an answer.
 Data = dict[str, str | int | None]
 
 _ADD: Final = """
@@ -29,7 +29,7 @@ _TAKE: Final = """
 
 
 class NewEvent(msgspec.Struct, frozen=True):
-    """Something that happened just now."""
+    """An event to add to the outbox."""
 
     account: AccountId
     type: str
@@ -37,7 +37,7 @@ class NewEvent(msgspec.Struct, frozen=True):
 
 
 class OutboxEvent(msgspec.Struct, frozen=True):
-    """Something that happened. Ids sort by time, as far as clocks agree."""
+    """An event from the outbox. Ids sort by time, as far as hosts' clocks agree."""
 
     id: str
     account: AccountId
@@ -48,7 +48,7 @@ class OutboxEvent(msgspec.Struct, frozen=True):
 
 
 async def add(tx: Transaction, events: Sequence[NewEvent]) -> None:
-    """Write events down; they are told if, and only if, this transaction commits."""
+    """Add events; they are published if, and only if, this transaction commits."""
     if not events:
         return
     await tx.execute(
@@ -63,6 +63,6 @@ async def add(tx: Transaction, events: Sequence[NewEvent]) -> None:
 
 
 async def take(tx: Transaction, limit: int) -> list[OutboxEvent]:
-    """Remove the oldest events; whoever takes them owns them when this transaction commits."""
+    """Remove and return the oldest events; the caller owns them once its transaction commits."""
     rows = await tx.fetch(_TAKE, (limit,))
     return sorted((OutboxEvent(*row) for row in rows), key=lambda event: event.id)

@@ -1,4 +1,4 @@
-"""The room's own statements, out of its `.sql` files."""
+"""Reads this room's SQL statements from its `.sql` files."""
 
 from functools import partial
 

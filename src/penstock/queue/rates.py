@@ -1,10 +1,10 @@
-"""Averages of what was measured lately, and what they tell one who waits."""
+"""Moving averages of the queue's rates, and the wait they imply for a queued job."""
 
 import math
 
 
 def blend(old: float | None, sample: float, seconds: float, window_seconds: float) -> float:
-    """An average in which what is older than the window fades; the first sample stands alone."""
+    """Return an exponential moving average over the window; the first sample is used as it is."""
     if old is None:
         return sample
     return old + (sample - old) * (1 - math.exp(-max(seconds, 0.0) / window_seconds))
@@ -13,10 +13,10 @@ def blend(old: float | None, sample: float, seconds: float, window_seconds: floa
 def wait_seconds(
     position: int, queued: int, share: float, finished_per_second: float | None
 ) -> float | None:
-    """Until the job at `position` of its account begins: its account's share of the rate.
+    """Estimate when the job at `position` of its account begins, from its account's share.
 
-    Never longer than all that is queued takes. None: there is nothing to go by. Where nothing was
-    `queued` when the rate was measured, it tells how fast jobs came, not how fast they can end.
+    Never longer than the whole queue takes. None without a rate, and with nothing `queued`: the
+    rate then measures how fast jobs arrived, not how fast they can end.
     """
     if not finished_per_second or not queued:
         return None

@@ -1,4 +1,4 @@
-"""Between rows of `jobs` and the records that rooms hand each other."""
+"""Converts rows of `jobs` into records."""
 
 from typing import Final, LiteralString
 
@@ -16,7 +16,7 @@ from penstock.records.job import (
 from penstock.records.usage import Usage
 from penstock.store.pool import Row
 
-# In the order of `job_from`. Lists leave answers out: a page of them may be very large.
+# Columns in the order of `job_from`, without the answers, which would make a page very large.
 JOB_FACTS: Final[LiteralString] = """
     id::text, account, model, door, priority, state, batch::text, item, reference,
     extract(epoch from created_at)::float8, extract(epoch from deadline)::float8,
@@ -31,12 +31,12 @@ _TICKETS: Final = msgspec.msgpack.Decoder(Ticket)
 
 
 def signed(number: int) -> int:
-    """Hashes are unsigned, Postgres's integers are not: the same 64 bits."""
+    """Return the signed integer with the same 64 bits, as Postgres has no unsigned ones."""
     return number - 2**64 if number >= 2**63 else number
 
 
 def job_from(row: Row) -> Job:
-    """A record out of JOB_FACTS, or out of JOB_WITH_RESULT."""
+    """Return the job in a row of JOB_FACTS or JOB_WITH_RESULT."""
     code, message, status, prompt, completion, cached = row[14:20]
     return Job(
         id=row[0],
@@ -64,7 +64,7 @@ def job_from(row: Row) -> Job:
 
 
 def claimed_from(row: Row) -> ClaimedJob:
-    """A record out of a claim's row, in the order of the record's fields."""
+    """Return the job in a row of the statement `take`."""
     id, epoch, account, key, model, priority, payload, payload_object, ticket, *times = row
     created_at, deadline, attempts = times
     return ClaimedJob(

@@ -1,4 +1,4 @@
-"""Bounds of the queue of jobs: how many, how often tried, how long kept."""
+"""Settings of the job queue: its size limits, retries and retention."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The states of a job and every way from one to another. A test holds the SQL to it."""
+"""A job's states and the allowed transitions. A test checks the SQL against them."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -9,7 +9,7 @@ TRANSITIONS: Final[Mapping[JobState, frozenset[JobState]]] = {
     JobState.QUEUED: frozenset({JobState.RUNNING, JobState.CANCELLED, JobState.EXPIRED}),
     JobState.RUNNING: frozenset(
         {
-            # Tried again, handed back, deferred, or its keeper was lost.
+            # The job is retried, given back or deferred, or its keeper was lost.
             JobState.QUEUED,
             JobState.SUCCEEDED,
             JobState.FAILED,

@@ -1,6 +1,6 @@
-"""Adds jobs to the queue: any number of one account's in one statement, each once.
+"""Adds any number of one account's jobs in one statement, each job once.
 
-An account's tag moves only for rows that are really added, so a replay costs it nothing.
+An account's tag advances only for rows that are added, so a repeated submission costs it nothing.
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ _QUERIES: Final = read_queries("submitting.sql")
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """The ids in the order of what was given: a job that was there already by its own id."""
+    """The ids in the order of the submission; a job that already existed has its existing id."""
 
     ids: tuple[JobId, ...]
-    # Those of the ids that this submission added. Only these may hold money.
+    # The ids that this submission added. Only these jobs may have a hold.
     new: frozenset[JobId]
 
     @property
@@ -32,7 +32,7 @@ class Submitted(msgspec.Struct, frozen=True):
 async def submit(
     tx: Transaction, submission: Submission, jobs: Sequence[NewJob], open_jobs_max: int
 ) -> Submitted:
-    """Add what is not there yet, or nothing at all when the account has no room for it."""
+    """Add the jobs that do not exist yet, or none if they exceed the account's limit."""
     firsts = _first_by_key(jobs)
     await tx.execute(_QUERIES["lock_account"], (submission.account,))
     placed = await tx.fetch_one(
@@ -57,12 +57,12 @@ async def submit(
 
 
 def _key_of(job: NewJob) -> str:
-    # A key that a caller chose cannot be taken for an id, nor an id for such a key.
+    # The prefix keeps a key chosen by a caller from being mistaken for an id, and vice versa.
     return f"id {job.id}" if job.idempotency_key is None else f"key {job.idempotency_key}"
 
 
 def _first_by_key(jobs: Sequence[NewJob]) -> dict[str, NewJob]:
-    """Of jobs that name the same key in one submission, the first stands for all."""
+    """Keep the first of the jobs that have the same idempotency key in one submission."""
     firsts: dict[str, NewJob] = {}
     for job in jobs:
         firsts.setdefault(_key_of(job), job)
@@ -94,7 +94,7 @@ def _columns(jobs: Sequence[NewJob]) -> tuple[list[object], ...]:
         [job.payload_object for job in jobs],
         [msgspec.msgpack.encode(job.ticket) for job in jobs],
         [job.ticket.held_nanousd if job.ticket.limits else 0 for job in jobs],
-        # An array of arrays would have to be rectangular, so each goes as its text.
+        # Postgres arrays of arrays must be rectangular, so each inner array is passed as text.
         [f"{{{','.join(map(str, job.ticket.limits))}}}" for job in jobs],
         [job.ticket.workflow for job in jobs],
         [job.ticket.session for job in jobs],

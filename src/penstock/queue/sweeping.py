@@ -1,7 +1,7 @@
-"""What nobody holds any more: lapsed leases, past deadlines, deferred jobs, old answers.
+"""Handles jobs with lapsed claims, passed deadlines, due deferrals, or expired retention.
 
-The leading control process does this, a bounded number at a time. Nothing here hurries: until it is
-done the jobs stand still, and none is lost.
+The leading control process runs it, a bounded number of jobs at a time. A delay loses no job: until
+they are swept the jobs only wait.
 """
 
 from collections.abc import Collection
@@ -38,21 +38,21 @@ _DELETE_BATCHES: Final = """
 
 
 class Swept(msgspec.Struct, frozen=True):
-    """What one round found."""
+    """The results of one round."""
 
     requeued: int
     failed: int
     cancelled: int
     expired: int
-    # Deferred jobs that may be claimed again.
+    # Deferred jobs that became claimable again.
     woken: int
     released: tuple[Released, ...]
-    # There may be more.
+    # A limit was reached, so more jobs may be left.
     is_full: bool
 
 
 async def sweep(tx: Transaction, settings: QueueSettings) -> Swept:
-    """One round over all kinds."""
+    """Run one round over lapsed claims, passed deadlines and deferred jobs."""
     limit = settings.sweep_jobs_max
     lapsed = await _take_lapsed(tx, settings)
     late = await _expire(tx, limit)
@@ -71,13 +71,13 @@ async def sweep(tx: Transaction, settings: QueueSettings) -> Swept:
 
 
 async def find_old(tx: Transaction, settings: QueueSettings) -> dict[JobId, list[str]]:
-    """Jobs that are kept no longer, with the objects that belong to them."""
+    """Return jobs past their retention, with the names of their objects."""
     rows = await tx.fetch(_OLD_JOBS, (settings.results_kept_seconds, settings.delete_jobs_max))
     return {JobId(id): [name for name in names if name] for id, *names in rows}
 
 
 async def delete(tx: Transaction, jobs: Collection[JobId], settings: QueueSettings) -> None:
-    """Delete jobs that have ended, then batches that have none left."""
+    """Delete ended jobs, then old ended batches that have no jobs left."""
     await tx.execute(
         "delete from jobs where id = any (%s::uuid[]) and finished_at is not null", (list(jobs),)
     )
@@ -86,7 +86,7 @@ async def delete(tx: Transaction, jobs: Collection[JobId], settings: QueueSettin
 
 
 async def _take_lapsed(tx: Transaction, settings: QueueSettings) -> list[FinishedJob]:
-    """Jobs whose keeper was not heard of: tried again at once, the lease was pause enough."""
+    """Requeue or end jobs whose claim lapsed; no further pause, as the lapsed claim was one."""
     ends = {
         JobState.CANCELLED: told(JobCancelled),
         JobState.EXPIRED: told(JobExpired),
@@ -95,7 +95,7 @@ async def _take_lapsed(tx: Transaction, settings: QueueSettings) -> list[Finishe
             f"Whoever ran this job was lost, {settings.attempts_max} times.",
             EngineLost.status,
         ),
-        # Of those that are tried again.
+        # Stored as the last error of the jobs that are retried.
         JobState.QUEUED: (
             EngineLost.code,
             "The keeper that ran this job was lost.",
@@ -113,7 +113,7 @@ async def _take_lapsed(tx: Transaction, settings: QueueSettings) -> list[Finishe
 
 
 async def _expire(tx: Transaction, limit: int) -> list[FinishedJob]:
-    """Jobs that were never begun in time: as with a cancel, their account's tag goes back."""
+    """Expire jobs still queued at their deadline; as on cancel, move their account's tag back."""
     rows = await tx.fetch(_QUERIES["past_deadline"] + _QUERIES["ended"], (limit, *told(JobExpired)))
     late = ended_from(rows)
     await close_books(tx, late, pull_back=True)

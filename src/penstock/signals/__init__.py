@@ -1,7 +1,7 @@
-"""What gateway workers and keepers tell each other while they run. Nothing durable goes this way.
+"""Messages that gateway workers and keepers exchange while they run. Nothing durable is sent here.
 
-Promises: silence is noticed within `silence_seconds`; what is not from this cell is dropped; a
-lying or lost message can at worst cost speed. It decides nothing: routing does.
+Guarantees: a silent peer is detected after `silence_seconds`; messages from outside this cell are
+dropped; a false or lost message can at worst cost speed. Routing makes all decisions.
 """
 
 from penstock.signals.counts import Drop, SignalCounts

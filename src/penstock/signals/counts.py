@@ -1,12 +1,12 @@
-"""What signals count: plain integers, read when somebody asks for metrics."""
+"""Counters of signals: plain integers, read when metrics are requested."""
 
 from enum import StrEnum
 
 
 class Drop(StrEnum):
-    """Why a message did not arrive, or was not listened to."""
+    """Why a message was not sent, or was ignored on arrival."""
 
-    # Heard, and not listened to.
+    # Received and ignored.
     TOO_LARGE = "too_large"
     FORGED = "forged"
     MALFORMED = "malformed"
@@ -20,12 +20,12 @@ class Drop(StrEnum):
 
 
 class SignalCounts:
-    """One worker's or keeper's. Only ever grows."""
+    """Counters of one worker or keeper. They only grow."""
 
     def __init__(self) -> None:
         self.sent = 0
         self.heard = 0
-        # Messages that had to leave something out.
+        # Messages from which content was left out to stay within the size limit.
         self.trimmed = 0
         self.failures = 0
         self.dropped: dict[Drop, int] = dict.fromkeys(Drop, 0)

@@ -1,6 +1,6 @@
-"""A signal as bytes: a keyed hash, then msgpack. What the cell's own key did not seal is dropped.
+"""Encodes a signal as a keyed hash and msgpack. Messages without the cell's key are dropped.
 
-It never raises for what others sent, and decodes nothing before the hash is right.
+Received data never makes it raise, and it decodes nothing before the hash is verified.
 """
 
 import hashlib
@@ -13,12 +13,12 @@ from penstock.records.signal import Signal
 from penstock.signals.counts import Drop
 
 _HASH_BYTES: Final = 16
-# Part of the hash: messages of another form are not ours, whatever the key.
+# Part of the hash, so that messages of another format version are refused even with the same key.
 _FORM: Final = b"penstock signal1"
 
 
 class Envelope:
-    """Seals and opens with one key, which every gateway and keeper of the cell has."""
+    """Seals and opens messages with one key, shared by all gateways and keepers of the cell."""
 
     def __init__(self, key: bytes, bytes_max: int) -> None:
         assert 16 <= len(key) <= 64, "a key as BLAKE2b takes it"
@@ -32,7 +32,7 @@ class Envelope:
         return self._hash(body) + body
 
     def open(self, data: bytes) -> Signal | Drop:
-        """What the message says, or why it is not listened to."""
+        """Return the decoded message, or the reason why it is dropped."""
         if len(data) > self.bytes_max:
             return Drop.TOO_LARGE
         body = data[_HASH_BYTES:]
@@ -49,7 +49,7 @@ class Envelope:
 
 
 def _is_whole(signal: Signal) -> bool:
-    """What the records' own bounds cannot say."""
+    """Return whether every prompt has as many links as tokens, which the types cannot express."""
     return all(
         len(prompt.links) == len(prompt.tokens) for batch in signal.batches for prompt in batch.sent
     )

@@ -1,6 +1,6 @@
-"""The loops that speak and listen: a gateway worker's, and a keeper's.
+"""The loops that send and receive signals: a gateway worker's, and a keeper's.
 
-Nothing here is on a request's path, and nothing that is heard can end a loop.
+No request waits for them, and no received message can end a loop.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ from penstock.signals.transports import make_transports
 logger = logging.getLogger(__name__)
 
 
-# What a keeper's engines say of themselves at a time.
+# Returns the claims of a keeper's engines at a given time.
 Engines = Callable[[float], Sequence[EngineClaim]]
 
 
 class CellKey(msgspec.Struct, frozen=True):
-    """What this installation's signals are known by. `mark` may be seen, `key` may not."""
+    """Identifies this installation's signals. `mark` is public, `key` is secret."""
 
     mark: str
     key: bytes
@@ -39,7 +39,7 @@ class CellKey(msgspec.Struct, frozen=True):
 
 
 class LoadAnnouncement(Protocol):
-    """What a worker has under way, and what it sent since it was asked last."""
+    """A worker's requests in progress, and the prompts it sent since the last announcement."""
 
     @property
     def loads(self) -> Sequence[LoadClaim]: ...
@@ -49,13 +49,13 @@ class LoadAnnouncement(Protocol):
 
 
 class Voice(Protocol):
-    """Knows what to say. Routing satisfies it."""
+    """Supplies the content of outgoing messages. Implemented by routing."""
 
     def tell(self, now: float) -> LoadAnnouncement: ...
 
 
 class Ear(Protocol):
-    """Makes use of what is heard. Routing satisfies it."""
+    """Consumes received messages and changes of peers. Implemented by routing."""
 
     def hear(self, signal: Signal, sent: Sequence[SentPrompt], now: float) -> None: ...
 
@@ -65,11 +65,11 @@ class Ear(Protocol):
 
 
 class LoadRouter(Voice, Ear, Protocol):
-    """Both."""
+    """Both a Voice and an Ear."""
 
 
 class _Line:
-    """One sender's messages, on all its transports."""
+    """Sends and receives one sender's messages on all its transports."""
 
     def __init__(
         self, identity: Identity, cell: CellKey, settings: SignalsSettings, clock: Clock
@@ -90,7 +90,7 @@ class _Line:
         self.speaker.note_arrival(is_sure=all(arrivals))
 
     async def run(self, hear: Callable[[bytes], None], turn: Callable[[], None]) -> None:
-        """Take a turn every interval until cancelled, and say at the end that it is the end."""
+        """Call `turn` every interval until cancelled, then send the sender's last message."""
         async with asyncio.TaskGroup() as group:
             for transport in self._transports:
                 group.create_task(transport.run(hear))
@@ -99,7 +99,7 @@ class _Line:
                     try:
                         turn()
                     except Exception:
-                        # The loop's top: a worker without signals serves on, only less well.
+                        # Catch everything at the loop's top: without signals a worker still serves.
                         self.counts.failures += 1
                         logger.exception("signal turn failed", extra={"action": "signals_failed"})
                     await asyncio.sleep(self._interval)
@@ -108,7 +108,7 @@ class _Line:
 
 
 class GossipLoops:
-    """A gateway worker's part: tells what the router tells, and tells the router what it hears."""
+    """A gateway worker's loops: sends the router's loads, and passes it what peers send."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class GossipLoops:
         return self._line.is_up
 
     async def run(self) -> None:
-        """Speak and listen until cancelled."""
+        """Send and receive until cancelled."""
         await self._line.run(self._heard, self._turn)
 
     def _turn(self) -> None:
@@ -166,7 +166,7 @@ class GossipLoops:
             if signal.is_last:
                 self._router.forget_peer(signal.sender)
         except Exception:
-            # The loop's top: what one peer says must not keep us from hearing the others.
+            # Catch everything: one peer's message must not stop us from receiving the others'.
             self.counts.failures += 1
             logger.exception("signal not understood", extra={"action": "signal_failed"})
         self._note()
@@ -182,10 +182,10 @@ class GossipLoops:
 
 
 class KeeperGossipLoops(GossipLoops):
-    """The part of a keeper that pulls flex work, and so must hear what is wanted now.
+    """The loops of a keeper that pulls flex work, and therefore must receive the live load.
 
-    What it runs is told with its engines, and never as a load: a gateway's request waits for no
-    flex work. Without engines that are ready it is quiet.
+    Its flex work is reported in its engines' claims, never as a load, because a live request does
+    not wait for flex work. Without ready engines it sends nothing.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class KeeperGossipLoops(GossipLoops):
 
 
 class Announcer:
-    """The part of a keeper that pulls no flex work, and so needs to hear nobody."""
+    """The loop of a keeper that pulls no flex work, and therefore only sends."""
 
     def __init__(
         self,
@@ -229,7 +229,7 @@ class Announcer:
         return self._line.is_up
 
     async def run(self) -> None:
-        """Speak until cancelled."""
+        """Send until cancelled."""
         await self._line.run(_ignore, self._turn)
 
     def _turn(self) -> None:
@@ -239,4 +239,4 @@ class Announcer:
 
 
 def _ignore(_: bytes) -> None:
-    """It is of no use to this keeper."""
+    """Discard a received message: this keeper has no use for it."""

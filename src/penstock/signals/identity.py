@@ -1,4 +1,4 @@
-"""Who speaks. A worker that takes a dead one's column in the table speaks as that one did."""
+"""Sender identities. A worker that takes a dead worker's table column takes its identity too."""
 
 import hashlib
 import secrets
@@ -10,7 +10,7 @@ from penstock.clock import new_id
 
 
 class Place(Protocol):
-    """A column of the table that one host's workers share."""
+    """A worker's column in the load table that one host's workers share."""
 
     @property
     def host(self) -> str: ...
@@ -20,21 +20,21 @@ class Place(Protocol):
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """A sender's number, and the host whose table it shares."""
+    """A sender's number, and the host whose load table it uses."""
 
     sender: int
     host: str
 
 
 def worker_identity(table: Place | None) -> Identity:
-    """A worker without a table is a host of its own: everybody adds its claims."""
+    """Return a worker's identity. Without a table it is its own host: all peers add its claims."""
     if table is None:
         return Identity(secrets.randbits(64), new_id())
     return Identity(_number(f"worker {table.host} {table.column}"), table.host)
 
 
 def keeper_identity(keeper: str) -> Identity:
-    """The same keeper is the same sender after a restart."""
+    """Return a keeper's identity, which stays the same after a restart."""
     return Identity(_number(f"keeper {keeper}"), keeper[:128] or "keeper")
 
 

@@ -1,8 +1,8 @@
-"""What the workers of one host have under way, in memory that they share: seen at once.
+"""The load of one host's workers in shared memory, visible to all of them at once.
 
-A slot for each replica and worker; only its worker writes it. Nobody locks to read or write a slot:
-a torn reading is at worst a wrong number for one decision. `write` and `others` never raise. A
-worker counts for the others only while it beats.
+Each replica and worker has a slot, which only that worker writes (a row given to another replica is
+zeroed). Slots have no locks: a torn read is at worst a wrong number for one decision. `write` and
+`others` never raise. Workers count a peer only while it calls `beat`.
 """
 
 import logging
@@ -18,9 +18,9 @@ from penstock.signals.row_directory import NO_ROW, RowDirectory
 from penstock.signals.settings import SignalsSettings
 from penstock.signals.table_file import SLOT_WORDS, Form, TableFile
 
-# Rows are said to be in use so many times in the time after which they would be given away.
+# How many times per `row_idle_seconds` a worker marks its rows as in use.
 _USE_TIMES: Final = 4
-# No honest sum is larger. Sums of damaged slots, such as NaN, are not below it.
+# Larger than any valid sum. A sum of damaged slots, such as NaN, does not compare below it.
 _SANE_MAX: Final = 1e15
 
 _SLOT: Final = struct.Struct("<7d")
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 def open_table(settings: SignalsSettings, now: float) -> "LoadTable | None":
-    """This worker's place in the host's table; None, and said, if it must do without."""
+    """Open this worker's column of the host's table; if that fails, log it and return None."""
     if settings.transport == "off":
         return None
     try:
@@ -41,7 +41,7 @@ def open_table(settings: SignalsSettings, now: float) -> "LoadTable | None":
 
 
 class _Seen:
-    """Where the other workers' slots of a replica are, what was in them, and the sum of that."""
+    """The other workers' slots of a replica: their position, last contents, and sum."""
 
     def __init__(self, span: slice) -> None:
         self.span = span
@@ -50,12 +50,12 @@ class _Seen:
 
 
 class LoadTable(HostTable):
-    """One worker's column. `beat` several times a second, or the others will not count it."""
+    """One worker's column. Call `beat` several times a second, or other workers ignore it."""
 
     def __init__(self, file: TableFile, settings: SignalsSettings, now: float) -> None:
         self.host = file.host
         self.column = file.column
-        # How often a replica had no row, or a sum of slots was no sum of loads.
+        # How often a replica had no row, and how often a sum of slots was not a valid load.
         self.missing = 0
         self.damaged = 0
         self._file = file
@@ -70,7 +70,7 @@ class LoadTable(HostTable):
         self._others: tuple[int, ...] = ()
         self._seen: dict[ReplicaId, _Seen] = {}
         self._own_bytes = self.column * SLOT_WORDS * 8
-        # What is to be written at the next beat, because nobody reads it before.
+        # Loads that the next beat writes: no other worker is alive to read them earlier.
         self._unwritten: dict[ReplicaId, HostLoad] = {}
         self._now = now
         self._use_said_at = now
@@ -78,7 +78,7 @@ class LoadTable(HostTable):
         self.beat(now)
 
     def write(self, replica: ReplicaId, load: HostLoad) -> None:
-        """What this worker has under way there. While no other lives, the next beat writes it."""
+        """Publish this worker's load at a replica; at the next beat if no other worker is alive."""
         row = self._rows.get(replica)
         if row is None:
             row = self._find_row(replica)
@@ -103,7 +103,7 @@ class LoadTable(HostTable):
         )
 
     def others(self, replica: ReplicaId) -> HostLoad | None:
-        """What the other workers have there: sums, the oldest head, the last progress."""
+        """Return the other workers' load at a replica: sums, oldest head, latest progress."""
         if not self._others:
             return None
         seen = self._seen.get(replica)
@@ -111,7 +111,7 @@ class LoadTable(HostTable):
             seen = self._first_look(replica)
             if seen is None:
                 return None
-        # Most rows are as they were: comparing their bytes takes a part of adding them up.
+        # Most rows are unchanged, and comparing their bytes is faster than adding them up.
         data = self._map[seen.span]
         if data != seen.data:
             seen.data = data
@@ -119,7 +119,7 @@ class LoadTable(HostTable):
         return seen.load
 
     def beat(self, now: float) -> None:
-        """Say that this worker lives, and see which of the others do."""
+        """Record that this worker is alive, and find which other workers are."""
         self._now = now
         form = self._form
         floats, start = self._floats, form.columns_at
@@ -136,13 +136,13 @@ class LoadTable(HostTable):
             self._others = others
             self._seen.clear()
         if now - self._use_said_at >= self._idle_seconds / _USE_TIMES:
-            # A worker that was stopped for a while may have lost rows: it finds them anew.
+            # A worker that was paused for a while may have lost rows; it looks them up again.
             self._use_said_at = now
             for replica in self._directory.say_use(self._rows.items(), now):
                 del self._rows[replica]
                 self._seen.pop(replica, None)
         if self._unwritten:
-            # Last, when it is known which rows are still ours.
+            # Written last, because the rows this worker has lost were removed above.
             for replica, load in self._unwritten.items():
                 row = self._rows.get(replica, NO_ROW)
                 if row != NO_ROW:
@@ -150,11 +150,11 @@ class LoadTable(HostTable):
             self._unwritten.clear()
 
     def live_workers(self) -> int:
-        """How many workers count now, this one included."""
+        """Return the number of live workers, including this one."""
         return 1 + len(self._others)
 
     def keep_only(self, replicas: Iterable[ReplicaId]) -> None:
-        """Give back the rows of all other replicas: they are gone."""
+        """Clear and forget the rows of all other replicas, which are gone."""
         kept = frozenset(replicas)
         for replica in [each for each in self._rows if each not in kept]:
             row = self._rows.pop(replica)
@@ -164,7 +164,7 @@ class LoadTable(HostTable):
             self._seen.pop(replica, None)
 
     def close(self) -> None:
-        """Stop counting for the others, and free the column."""
+        """Mark this worker as dead for the others, and free its column."""
         self._floats[self._form.columns_at + self.column * SLOT_WORDS] = 0.0
         for view in (self._floats, self._view):
             view.release()
@@ -182,7 +182,7 @@ class LoadTable(HostTable):
         return seen
 
     def _sum(self, data: bytes) -> HostLoad | None:
-        """`data` begins with the slot of the first of the others."""
+        """Add up the other workers' slots; `data` begins with the first other worker's slot."""
         first = self._others[0]
         outstanding = head_tokens = head_at = progress_at = 0.0
         in_flight = decoding = prompt_tokens = 0.0
@@ -199,7 +199,7 @@ class LoadTable(HostTable):
             progress_at = max(progress_at, progress)
         total = outstanding + head_tokens + head_at + progress_at
         total += in_flight + decoding + prompt_tokens
-        # A sum with NaN in it is below nothing.
+        # NaN fails every comparison, so a sum that contains NaN is not sane.
         is_sane = total < _SANE_MAX and outstanding >= 0 and head_tokens >= 0 and head_at >= 0
         if not (is_sane and in_flight >= 0 and decoding >= 0 and prompt_tokens >= 0):
             self.damaged += 1
@@ -209,15 +209,15 @@ class LoadTable(HostTable):
         )
 
     def _take_column(self) -> None:
-        """Clear what the column's last owner left, and begin a new generation of it."""
+        """Clear the previous owner's slots, and increment the column's generation."""
         at = self._form.columns_at + self.column * SLOT_WORDS
         self._floats[at] = 0.0
         self._floats[at + 1] += 1.0
         step, first = self._form.row_words * 8, self._form.slots_at * 8 + self._own_bytes
         for offset in range(first, self._form.size_bytes, step):
             _SLOT.pack_into(self._map, offset, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-        # That touched all of it, 4 MB. The file keeps what was written; only the rows that are
-        # used are to be in this worker's memory.
+        # Clearing touched all 4 MB. The file keeps the data; drop the pages, so that only the rows
+        # in use stay in this worker's memory.
         self._map.madvise(mmap.MADV_DONTNEED)
 
     def _find_row(self, replica: ReplicaId) -> int:
@@ -226,6 +226,6 @@ class LoadTable(HostTable):
             return NO_ROW
         if row == NO_ROW:
             self.missing += 1
-        # One that found no room is looked for again when the next use is said, not before.
+        # NO_ROW is kept too, so that the lookup is retried only when rows are next marked as used.
         self._rows[replica] = row
         return row

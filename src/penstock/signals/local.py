@@ -1,7 +1,7 @@
-"""Unix datagrams between the workers and keepers of one host: a socket each, in one folder.
+"""Unix datagrams between one host's workers and keepers: each has a socket in a shared folder.
 
-Nothing waits: a peer whose queue is full misses a message, which the next two repeat. What the
-kernel has taken is in the peer's own queue: nothing else gets lost on the way.
+Sending never waits: a peer whose queue is full misses a message; the next two messages repeat its
+prompts. A message that the kernel accepts is in the peer's queue and cannot be lost in transit.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import Final
 from penstock.signals.counts import Drop, SignalCounts
 from penstock.signals.settings import SignalsSettings
 
-# Messages that are read before others get their turn in the loop.
+# Messages read at once before other tasks of the event loop get their turn.
 _READ_AT_ONCE: Final = 64
 _BUFFER_BYTES: Final = 2**20
 
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class LocalSockets:
-    """Tells everybody whose socket is in the folder. `cell` keeps other installations' apart."""
+    """Sends to every socket in the folder that is named after this installation's `cell`."""
 
     def __init__(
         self, settings: SignalsSettings, cell: str, sender: int, counts: SignalCounts
@@ -37,14 +37,14 @@ class LocalSockets:
         self._peers_max = settings.peers_max
         self._counts = counts
         self._socket: socket.socket | None = None
-        # One for each peer: what a stopped peer does not read must not use up the others' buffer.
+        # One socket per peer, so that a stopped peer's unread messages cannot fill a shared buffer.
         self._peers: dict[str, socket.socket] = {}
-        # Who was there last time. One that comes, or is back, has missed what was said before.
+        # The peers of the last send. A peer that is new or returned has missed earlier messages.
         self._told: list[str] = []
         self._hear: Callable[[bytes], None] | None = None
 
     async def run(self, hear: Callable[[bytes], None]) -> None:
-        """Listen until cancelled."""
+        """Receive until cancelled."""
         self._hear = hear
         try:
             self._listen()
@@ -58,9 +58,9 @@ class LocalSockets:
             self._peers.clear()
 
     def send(self, data: bytes) -> bool:
-        """To all there are now. Whether they are the same as last time, and each has it."""
+        """Send to all peers; return whether they are the same as last time and all received it."""
         if self._hear is not None and not (self._socket and self._path.exists()):
-            # Somebody cleaned the folder up, or it was not there: nobody can find us.
+            # The folder was missing or was cleaned up, so peers cannot find this socket.
             self._listen()
         found = self._find_peers()
         is_sure = found == self._told
@@ -74,7 +74,7 @@ class LocalSockets:
         made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Left by a worker that had our place in the table before us, and died.
+            # A dead worker that had this table column before may have left its socket.
             self._path.unlink(missing_ok=True)
             made.bind(str(self._path))
             self._path.chmod(0o600)
@@ -99,12 +99,12 @@ class LocalSockets:
             if self._socket is None or self._hear is None:
                 return
             try:
-                # One byte more than may be, so that a longer message is seen to be too long.
+                # One byte more than the limit, so that a longer message is recognised as such.
                 data = self._socket.recv(self._bytes_max + 1)
             except BlockingIOError:
                 return
             except OSError:
-                # The next message that is sent makes a new socket.
+                # The next send creates a new socket.
                 self._stop_listening()
                 return
             self._hear(data)
@@ -121,21 +121,21 @@ class LocalSockets:
             self._forget(name)
         for _ in found[self._peers_max :]:
             self._counts.drop(Drop.TOO_MANY)
-        # In order, so that it is the same list while the same are there.
+        # Sorted, so that `send` can compare it with the previous list.
         return sorted(found)[: self._peers_max]
 
     def _send_to(self, name: str, data: bytes) -> bool:
-        """Whether the peer that had the last message has this one."""
+        """Send to one peer; return whether it received this message on its existing connection."""
         try:
             if self._send_on(self._peers.get(name), data):
                 return True
-            # Unknown, or its owner died; another may be there under the same name by now.
+            # The peer is new, or died; another process may own a socket of the same name by now.
             self._forget(name)
             self._connect(name).send(data)
         except BlockingIOError:
             self._counts.drop(Drop.QUEUE_FULL)
         except ConnectionRefusedError:
-            # Its owner is dead and left it behind.
+            # The socket's owner is dead.
             with contextlib.suppress(OSError):
                 (self._folder / name).unlink(missing_ok=True)
         except OSError:

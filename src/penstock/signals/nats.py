@@ -1,7 +1,7 @@
-"""Core NATS between hosts: one subject for a cell, nothing kept by the server.
+"""Core NATS between hosts: one subject per cell, nothing stored on the server.
 
-Sending never waits: what NATS does not take in time is dropped, and said again by later messages.
-A connection that is lost is made anew for ever.
+Sending never waits: messages that NATS does not accept in time are dropped, and later messages
+repeat their prompts. A lost connection is retried without limit.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 async def find_problem(settings: SignalsSettings) -> str:
-    """Connect and disconnect, within `nats_connect_seconds`: what went wrong, or empty."""
+    """Connect and disconnect within `nats_connect_seconds`; return what went wrong, or empty."""
     client = Client()
     causes: list[Exception] = []
 
@@ -33,7 +33,7 @@ async def find_problem(settings: SignalsSettings) -> str:
         causes.append(cause)
 
     try:
-        # The client itself goes on trying for two minutes.
+        # Without this timeout the client would retry for two minutes.
         async with asyncio.timeout(settings.nats_connect_seconds):
             await client.connect(**(_options(settings) | {"error_cb": note}))
             await client.close()
@@ -44,33 +44,33 @@ async def find_problem(settings: SignalsSettings) -> str:
 
 
 class NatsLine:
-    """One connection at a time. `is_up` while it stands."""
+    """Keeps one connection to NATS; `is_up` while it is connected."""
 
     def __init__(self, settings: SignalsSettings, mark: str, counts: SignalCounts) -> None:
         self.is_up = False
         self._settings = settings
-        # A hash of the cell's mark: a subject is seen by whoever may look at the server.
+        # A hash of the cell's mark, because everyone with access to the server sees subjects.
         self._subject = f"penstock.{hashlib.sha256(mark.encode()).hexdigest()[:16]}"
         self._counts = counts
         self._outbox: asyncio.Queue[bytes] = asyncio.Queue(settings.nats_pending_max)
         self._is_missed = False
 
     async def run(self, hear: Callable[[bytes], None]) -> None:
-        """Be connected until cancelled."""
+        """Stay connected until cancelled."""
         while not _is_cancelled():
             try:
                 await self._session(hear)
             except (OSError, ValueError, NatsError) as wrong:
                 self._say_missed(wrong)
             except Exception:
-                # The loop's top: whatever this is, the gateway serves on, and tries again.
+                # Catch everything at the loop's top: the gateway keeps serving, and this retries.
                 self._counts.failures += 1
                 logger.exception("nats session failed", extra={"action": "nats_failed"})
             await asyncio.sleep(self._settings.nats_retry_seconds)
         raise asyncio.CancelledError
 
     def send(self, data: bytes) -> bool:
-        """To all who listen, soon. Who has it nobody tells: it is never sure."""
+        """Queue a message for all subscribers. NATS confirms no delivery, so this returns False."""
         if not self.is_up:
             self._counts.drop(Drop.NOT_SENT)
             return False
@@ -106,7 +106,7 @@ class NatsLine:
         raise NatsError("the connection was lost")
 
     async def _leave(self, client: Client) -> None:
-        """Send what still waits, such as that we end, and close; for a while."""
+        """Send queued messages, such as the last one, and close, within `nats_connect_seconds`."""
         with contextlib.suppress(OSError, NatsError):
             async with asyncio.timeout(self._settings.nats_connect_seconds):
                 while not self._outbox.empty():
@@ -116,7 +116,7 @@ class NatsLine:
                 await client.close()
 
     def _say_missed(self, wrong: Exception) -> None:
-        """Once for each time that it is lost, not for every attempt."""
+        """Log a lost connection once, not for every attempt to reconnect."""
         if not self._is_missed:
             extra = {"action": "nats_missed", "error": f"{type(wrong).__name__}: {wrong}"}
             logger.warning("nats cannot be reached", extra=extra)
@@ -128,7 +128,7 @@ def _options(settings: SignalsSettings) -> dict[str, Any]:
         "servers": [url.strip() for url in settings.nats_url.split(",")],
         "error_cb": _ignore,
         "name": "penstock",
-        # Connections are renewed by `run`: the client's own way gives up in some cases.
+        # `run` reconnects, because the client's own reconnection gives up in some cases.
         "allow_reconnect": False,
         "no_echo": True,
         "connect_timeout": settings.nats_connect_seconds,
@@ -147,7 +147,7 @@ def _options(settings: SignalsSettings) -> dict[str, Any]:
 
 
 def _is_cancelled() -> bool:
-    """Whether this task was told to end. The client loses that now and then, and goes on."""
+    """Return whether this task was cancelled; the client sometimes swallows the cancellation."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -160,4 +160,4 @@ def _tls(settings: SignalsSettings) -> ssl.SSLContext:
 
 
 async def _ignore(_: Exception) -> None:
-    """The client tells of every error twice; what ends a session is logged where it ends."""
+    """Ignore the client's error callback: errors that end a session are logged when it ends."""

@@ -1,7 +1,7 @@
-"""Who was heard when. Pure: time is passed in.
+"""Tracks when each peer last sent a message. Pure: time is passed in.
 
-It drops what was heard before, finds the prompts that are new, and says whether all the gateway
-workers that should be heard are. A keeper is remembered too, but its silence is no gateway's.
+It drops repeated messages, finds the new prompts, and reports whether any gateway worker has become
+silent. It tracks keepers too, but a silent keeper does not count as a silent gateway.
 """
 
 import enum
@@ -29,7 +29,7 @@ class _Peer:
 
 
 class Peers:
-    """Everybody but `own` whose messages arrive here; at most `peers_max` of them."""
+    """The senders, except `own`, whose messages arrive here; at most `peers_max`."""
 
     def __init__(self, own: int, settings: SignalsSettings) -> None:
         self._own = own
@@ -39,10 +39,10 @@ class Peers:
         self._peers: dict[int, _Peer] = {}
 
     def hear(self, signal: Signal, now: float, wall: float) -> list[SentPrompt] | Drop:
-        """The prompts that are new to us, or why the message is not listened to.
+        """Return the prompts not received before, or the reason why the message is dropped.
 
-        Numbers are wall nanoseconds, so they grow across a sender's restarts, and what is older
-        than we remember senders is refused even from one that we have forgotten.
+        Numbers are wall clock nanoseconds, so they grow across a sender's restarts, and a message
+        older than `memory_seconds` is refused even from a sender that was forgotten.
         """
         if signal.sender == self._own:
             return Drop.OWN
@@ -62,7 +62,7 @@ class Peers:
         return [prompt for batch in sorted(new, key=lambda b: b.number) for prompt in batch.sent]
 
     def fallen_silent(self, now: float) -> list[int]:
-        """Senders that have fallen silent since this was asked last. Forgets those long gone."""
+        """Return the senders that became silent since the last call; forget those long silent."""
         fallen = []
         for sender, peer in list(self._peers.items()):
             age = now - peer.heard_at
@@ -74,18 +74,18 @@ class Peers:
         return fallen
 
     def state(self, *, is_up: bool) -> PeerState:
-        """`is_up`: whether those who speak could be heard at all."""
+        """Return the peers' state; `is_up` is whether messages can be received at all."""
         standings = self._gateways()
         if not is_up or _Standing.SILENT in standings:
             return PeerState.SILENT
         return PeerState.HEARD if standings else PeerState.ALONE
 
     def known(self) -> int:
-        """Gateway workers that are heard, or should be."""
+        """Return the number of gateway workers that are sending, or should be."""
         return len(self._gateways())
 
     def heard(self) -> int:
-        """Gateway workers and keepers that are heard now."""
+        """Return the number of gateway workers and keepers that are sending now."""
         return sum(peer.standing is _Standing.HEARD for peer in self._peers.values())
 
     def _gateways(self) -> list[_Standing]:

@@ -1,4 +1,4 @@
-"""Whether signals reach every host of the roster: `local` does not leave one, NATS may be away."""
+"""Checks whether signals reach every host: `local` stays on one host, NATS may be unreachable."""
 
 import logging
 from collections.abc import Collection
@@ -6,7 +6,7 @@ from typing import Final
 
 from penstock.signals.settings import SignalsSettings
 
-# A connection that is made within this time was never a problem.
+# A change is reported only if it lasts this long, so that a normal connect is no problem.
 _STEADY_SECONDS: Final = 3.0
 ADVICE: Final = 'Set signals.transport = "nats" and signals.nats_url on every host.'
 
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 def reach_problem(settings: SignalsSettings, hosts: int, *, is_up: bool) -> str:
-    """Why the hosts do not hear each other; empty if they do, or if there is only one.
+    """Return why signals do not reach all hosts; empty if they do, or if there is only one host.
 
     `is_up`: whether the transport that reaches furthest is connected.
     """
@@ -26,7 +26,7 @@ def reach_problem(settings: SignalsSettings, hosts: int, *, is_up: bool) -> str:
 
 
 class Reach:
-    """Logs once for each change; `problem` is what holds now, empty if all is well."""
+    """Logs each change once; `problem` is the current problem, or empty."""
 
     def __init__(self, settings: SignalsSettings, own_host: str) -> None:
         self._settings = settings
@@ -36,7 +36,7 @@ class Reach:
         self.problem = ""
 
     def note(self, hosts: Collection[str], now: float, *, is_up: bool) -> None:
-        """`hosts` are those of the roster; a replica without one does not count."""
+        """Check again. `hosts` are the roster's; a replica without a host does not count."""
         count = len({self._own_host, *hosts} - {""})
         seen = reach_problem(self._settings, count, is_up=is_up)
         if seen != self._seen:

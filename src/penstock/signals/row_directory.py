@@ -1,6 +1,6 @@
-"""Which row of the table is which replica's. Rows that no worker uses go to new replicas.
+"""Maps replicas to rows of the load table. Rows that no worker uses go to new replicas.
 
-Reading needs no lock; adding a row takes the file's for a moment, and does not wait for it.
+Reading needs no lock; adding a row takes the file's lock briefly, and does not wait for it.
 """
 
 import hashlib
@@ -10,12 +10,12 @@ from typing import Final
 from penstock.records.replica import ReplicaId
 from penstock.signals.table_file import TableFile
 
-# The table has no room for this replica, now.
+# The table has no free row for this replica at the moment.
 NO_ROW: Final = -1
 
 
 class RowDirectory:
-    """A hash of each row's replica, and when some worker last said that it uses the row."""
+    """Holds, for each row, a hash of its replica and when a worker last marked it as in use."""
 
     def __init__(self, file: TableFile, idle_seconds: float) -> None:
         self._file = file
@@ -26,9 +26,9 @@ class RowDirectory:
         self._used: memoryview[float] = self._view.cast("d")
 
     def find(self, replica: ReplicaId, now: float) -> int | None:
-        """Where the replica's row begins, in words; a row is added for a new one.
+        """Return where the replica's row begins, in words; a new replica gets a row.
 
-        None while another worker is adding a row, perhaps this very one: ask again.
+        None while another worker adds a row, which may be this one: call again.
         """
         name = _name_of(replica)
         names = self._read_names()
@@ -49,7 +49,7 @@ class RowDirectory:
         return self._form.slots_at + index * self._form.row_words
 
     def say_use(self, rows: Iterable[tuple[ReplicaId, int]], now: float) -> list[ReplicaId]:
-        """Keep rows from being given away. Returns the replicas whose rows already were."""
+        """Mark rows as in use. Return the replicas that have no row, or have lost theirs."""
         names = self._read_names()
         form, lost = self._form, []
         for replica, row in rows:
@@ -65,13 +65,13 @@ class RowDirectory:
             view.release()
 
     def _add(self, name: int, names: list[int], now: float) -> None:
-        """Into an empty row, or into the one that is longest out of use."""
+        """Put `name` into an empty row, or into the row that has been unused the longest."""
         form = self._form
         if 0 in names:
             index = names.index(0)
         else:
             used = self._used[form.used_at : form.used_at + form.rows].tolist()
-            # A time ahead of ours was written before the host was started again: as good as old.
+            # A time in the future was written before the host rebooted, so it counts as old.
             index = max(range(form.rows), key=lambda row: abs(now - used[row]))
             if abs(now - used[index]) < self._idle_seconds:
                 return
@@ -85,5 +85,5 @@ class RowDirectory:
 
 
 def _name_of(replica: ReplicaId) -> int:
-    """What stands for a replica in the directory; 0 is an empty row."""
+    """Return the hash that represents a replica in the directory; 0 marks an empty row."""
     return int.from_bytes(hashlib.blake2b(replica.encode(), digest_size=8).digest()) or 1

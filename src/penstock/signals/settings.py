@@ -1,4 +1,4 @@
-"""Settings of signals: who hears whom, how often, and how much of it is kept."""
+"""Settings of signals: the transport, its intervals, and its size limits."""
 
 import os
 from typing import Annotated, Final, Literal
@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-# The kernel's limit for the path of a Unix socket, and what a socket's own name takes of it.
+# The kernel's limit for the path of a Unix socket, and the part of it that the file name takes.
 _PATH_BYTES_MAX: Final = 107
 _NAME_BYTES: Final = len("/01234567-0123456789abcdef.sock")
 

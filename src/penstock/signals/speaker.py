@@ -1,6 +1,6 @@
-"""Makes the messages of one sender: numbered, none too long.
+"""Builds the messages of one sender: numbered, and within the size limit.
 
-Each batch of prompts is in three messages, but only while some message may not have arrived.
+Each batch of prompts is sent in three messages, or once while all messages are known to arrive.
 """
 
 from collections import deque
@@ -15,14 +15,14 @@ from penstock.signals.counts import SignalCounts
 from penstock.signals.envelope import Envelope
 from penstock.signals.identity import Identity
 
-# A Unix datagram queue holds ten messages and NATS drops what it cannot deliver: what is said in
-# three messages is heard unless all three are lost. Where it is known that nothing is, saying it
-# once takes a third of the work, the hearer's too.
+# A Unix datagram queue holds ten messages, and NATS drops what it cannot deliver: a batch sent in
+# three messages arrives unless all three are lost. Where delivery is certain, sending it once takes
+# a third of the work, for the receiver too.
 _TIMES: Final = 3
 
 
 class Speaker:
-    """`say` returns the next message, sealed. Numbers grow across restarts: they are wall time."""
+    """Builds sealed messages. Their numbers are wall time, so they grow across restarts."""
 
     def __init__(
         self, identity: Identity, envelope: Envelope, clock: Clock, counts: SignalCounts
@@ -33,28 +33,28 @@ class Speaker:
         self._counts = counts
         self._number = 0
         self._batches: deque[SignalBatch] = deque(maxlen=_TIMES)
-        # How many messages more repeat the batches of those before.
+        # How many of the next messages still repeat the batches of earlier messages.
         self._repeating = _TIMES
 
     def say(self, loads: Sequence[LoadClaim], sent: Sequence[SentPrompt]) -> bytes:
-        """What a gateway worker tells."""
+        """Return a gateway worker's next message."""
         number = self._next_number()
         batches = self._next_batches(number, sent)
         return self._seal(self._signal(number, loads=list(loads), batches=batches))
 
     def say_engines(self, engines: Sequence[EngineClaim], sent: Sequence[SentPrompt] = ()) -> bytes:
-        """What a keeper tells: its engines, the flex work in them, and the prompts of that."""
+        """Return a keeper's next message: its engines, their flex work, and its prompts."""
         number = self._next_number()
         batches = self._next_batches(number, sent)
         return self._seal(self._signal(number, batches=batches, engines=list(engines)))
 
     def say_last(self) -> bytes:
-        """That this sender ends: the others need not wait for it."""
+        """Return this sender's last message; its silence afterwards is not taken for a failure."""
         batches = [batch for batch in self._batches if batch.sent]
         return self._seal(self._signal(self._next_number(), batches=batches, is_last=True))
 
     def note_arrival(self, *, is_sure: bool) -> None:
-        """Whether all have the last message. After one that some may lack, the next repeat."""
+        """Note whether all peers have the last message; if not, the next messages repeat it."""
         self._repeating = max(0, self._repeating - 1) if is_sure else _TIMES
 
     def _next_batches(self, number: int, sent: Sequence[SentPrompt]) -> list[SignalBatch]:
@@ -98,7 +98,7 @@ class Speaker:
 
 
 def _shorter(signal: Signal) -> Signal:
-    """Without what is worth least: repeats, then the oldest prompts, then half of the claims."""
+    """Drop the least valuable part: repeats, then the oldest prompts, then half of the claims."""
     batches = signal.batches
     if len(batches) > 1:
         return msgspec.structs.replace(signal, batches=batches[:-1])
@@ -113,9 +113,9 @@ def _shorter(signal: Signal) -> Signal:
 
 
 def _halved(batch: SignalBatch) -> list[SignalBatch]:
-    """The newer half of the prompts; of a single one, which is long, the first half of its links.
+    """Keep the newer half of the prompts; of a single long prompt, the first half of its links.
 
-    The first links of a prompt are a prompt too, and the part of it that others share.
+    The first links of a prompt are a valid prompt, and the part that other prompts share.
     """
     sent = batch.sent
     if len(sent) > 1:

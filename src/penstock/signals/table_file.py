@@ -1,7 +1,7 @@
-"""The file under the table of loads: its form, how it is made, and who has which column.
+"""The file behind the load table: its layout, its creation, and the locks of its columns.
 
-A file that is not exactly as it should be is replaced by a new one; workers that still have the old
-one are then another host, whose claims come by message.
+A file of unexpected size or header is replaced by a new one; workers that still map the old file
+then count as another host, whose claims arrive by message.
 """
 
 import fcntl
@@ -14,7 +14,7 @@ from typing import Final
 
 _MAGIC: Final = b"penload1"
 _HEADER: Final = struct.Struct("8sQQ16s")
-# One line of the processor's cache each, so that two workers do not write to the same.
+# One CPU cache line per slot, so that two workers never write to the same line.
 _SLOT_BYTES: Final = 64
 SLOT_WORDS: Final = _SLOT_BYTES // 8
 _FILE: Final = "loads"
@@ -23,25 +23,25 @@ _COLUMN_LOCK: Final = "column.{}.lock"
 
 
 class Form:
-    """Where things are, in words of 8 bytes: a header, the columns, the directory, the slots."""
+    """The file's layout in 8-byte words: header, columns, directory, slots."""
 
     def __init__(self, rows: int, columns: int) -> None:
         self.rows = rows
         self.columns = columns
         self.columns_at = SLOT_WORDS
-        # The directory in two halves: whose each row is, and when it was last in use.
+        # The directory has two halves: each row's replica, and when the row was last in use.
         self.names_at = self.columns_at + columns * SLOT_WORDS
         self.used_at = self.names_at + rows
         end = self.used_at + rows
         self.slots_at = end + -end % SLOT_WORDS
-        # One slot more than columns: rows a power of two apart would all fall on the same lines of
-        # the processor's cache.
+        # One slot more than columns, because rows a power of two apart would all share the same
+        # CPU cache sets.
         self.row_words = (columns + 1) * SLOT_WORDS
         self.size_bytes = (self.slots_at + rows * self.row_words) * 8
 
 
 class TableFile:
-    """The mapped file, with the lock of one column. Raises OSError if it cannot be had."""
+    """The mapped file and the lock of one column. Raises OSError if either is unavailable."""
 
     def __init__(self, folder: Path, form: Form) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ class TableFile:
         self.host: str = _HEADER.unpack_from(self.map)[3].hex()
 
     def try_lock(self) -> bool:
-        """Take the directory for a moment, unless another worker has it just now."""
+        """Lock the directory; return False if another worker holds the lock."""
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -81,7 +81,7 @@ class TableFile:
 
 
 def _take_column(folder: Path, columns: int) -> tuple[int, int]:
-    """The lowest free one. The kernel gives its lock back when the worker dies, however it dies."""
+    """Lock the lowest free column. The kernel releases the lock when the worker dies."""
     for column in range(columns):
         lock = os.open(folder / _COLUMN_LOCK.format(column), os.O_CREAT | os.O_RDWR, 0o600)
         try:
@@ -111,12 +111,12 @@ def _open_map(path: Path, form: Form) -> mmap.mmap | None:
 
 
 def _make_map(path: Path, form: Form) -> mmap.mmap:
-    """Under another name first, so that nobody ever maps a file that is not whole."""
+    """Create the file under another name first, so that no worker maps an incomplete file."""
     new = path.with_suffix(".new")
     new.unlink(missing_ok=True)
     file = os.open(new, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     try:
-        # Taken from the disk now: a full one must not kill us when a page is first touched.
+        # Allocated now, because on a full disk the first write to a page would kill the process.
         os.posix_fallocate(file, 0, form.size_bytes)
         made = mmap.mmap(file, form.size_bytes)
     except OSError:

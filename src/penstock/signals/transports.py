@@ -1,4 +1,4 @@
-"""The seam between what is said and how it travels: Unix datagrams, NATS, or both."""
+"""Chooses the transports that carry messages: Unix datagrams, NATS, or both."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -9,7 +9,7 @@ from penstock.signals.settings import SignalsSettings
 
 
 class Transport(Protocol):
-    """Carries sealed messages to whoever listens. Loses some; never waits, never raises."""
+    """Carries sealed messages to peers. May lose some; never waits, never raises."""
 
     @property
     def is_up(self) -> bool: ...
@@ -17,24 +17,24 @@ class Transport(Protocol):
     async def run(self, hear: Callable[[bytes], None]) -> None: ...
 
     def send(self, data: bytes) -> bool:
-        """Whether it is sure that all have it who had the message before, and nobody is new."""
+        """Send; return True if the peers are unchanged and all of them surely have the message."""
         ...
 
 
 def make_transports(
     settings: SignalsSettings, mark: str, sender: int, counts: SignalCounts
 ) -> tuple[Transport, ...]:
-    """The one that reaches furthest comes last.
+    """Return the transports; the one with the longest reach comes last.
 
-    With NATS the workers of one host still have their sockets, and so hear each other when NATS is
-    away; what arrives twice is dropped by its number.
+    With NATS the workers of one host also use their sockets, so they still reach each other when
+    NATS is unreachable; a message that arrives twice is dropped by its number.
     """
     if settings.transport == "off":
         return ()
     local = LocalSockets(settings, mark, sender, counts)
     if settings.transport == "local":
         return (local,)
-    # Only where it is wanted: the client takes two megabytes of every worker.
+    # Imported only if used, because the client takes two megabytes in every worker.
     from penstock.signals.nats import NatsLine  # noqa: PLC0415 - see above
 
     return (local, NatsLine(settings, mark, counts))

@@ -1,6 +1,6 @@
-"""Postgres and the object store, and the only room that knows how they are spoken to.
+"""Access to Postgres and the object store; no other room uses their client libraries.
 
-The embedded server for one machine is `penstock.store.embedded`, imported by those who start it.
+The embedded server for one machine is `penstock.store.embedded`; only its starters import it.
 """
 
 from penstock.store.lock import HeldLock

@@ -1,7 +1,7 @@
-"""What every connection to Postgres shares: parameters, an end, and names for its failures.
+"""Shared by all Postgres connections: default parameters, a time limit, and error translation.
 
-A failure of the connection or of the server is `errors.StoreUnavailable`; a mistake in a statement
-is a programmer's error and goes up as psycopg raised it.
+A failure of the connection or the server becomes `errors.StoreUnavailable`; an error in a statement
+is a bug and propagates as psycopg raised it.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from penstock import errors
 
 Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 
-# A host that vanishes without a word is noticed in about 20 s. What the dsn says wins over these.
+# They detect a host that vanished silently within about 20 s. The dsn's own parameters win.
 _DEFAULTS: dict[str, Any] = {
     "application_name": "penstock",
     "keepalives_idle": 10,
@@ -26,25 +26,25 @@ _DEFAULTS: dict[str, Any] = {
     "keepalives_count": 2,
     "tcp_user_timeout": 20_000,
 }
-# Not OperationalErrors in psycopg's eyes, yet the server's doing and not the statement's: we were
-# left on a standby after a failover, or the session was idle in its transaction for too long.
+# psycopg does not raise these as OperationalError, though the server causes them: the connection
+# is to a standby after a failover, or the session or its transaction exceeded a server timeout.
 _SERVER_SIDE_STATES = frozenset({"25006", "25P03", "25P04"})
 
 
 def complete_dsn(dsn: str, *, connect_seconds: int) -> str:
-    """The dsn with our defaults for what it does not say."""
+    """Return the dsn with our defaults for the parameters it does not set."""
     given = conninfo_to_dict(dsn)
     return make_conninfo("", **{**_DEFAULTS, "connect_timeout": connect_seconds, **given})
 
 
 @contextmanager
 def naming_failures() -> Iterator[None]:
-    """Turn a failure of connection, pool or server into StoreUnavailable; let the rest pass."""
+    """Turn a failure of connection, pool or server into StoreUnavailable; re-raise other errors."""
     try:
         yield
     except psycopg.Error as error:
         if isinstance(error, psycopg.OperationalError) or error.sqlstate in _SERVER_SIDE_STATES:
-            # The class says enough; the text may name hosts and users, and this goes to callers.
+            # Callers see this message: it names the class only, as the text may name hosts, users.
             raise errors.StoreUnavailable(
                 f"The database does not answer ({type(error).__name__})."
             ) from error
@@ -53,11 +53,11 @@ def naming_failures() -> Iterator[None]:
 
 @contextmanager
 def severed_after(connection: Connection, seconds: float) -> Iterator[None]:
-    """Cut the connection if the block is not done in time.
+    """Cut the connection if the block takes longer than `seconds`.
 
-    Cancelling would not do: psycopg then asks the server to cancel and waits for its word, and a
-    server that hangs gives none. A socket that is shut down ends the wait at once, as a lost
-    connection, which the pool replaces.
+    Cancelling the task is not enough: psycopg then asks the server to cancel and waits for its
+    answer, which a hanging server never sends. Shutting the socket down ends the wait at once as a
+    lost connection, which the pool replaces.
     """
     timer = asyncio.get_running_loop().call_later(seconds, _sever, connection)
     try:

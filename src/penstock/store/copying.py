@@ -1,7 +1,7 @@
-"""COPY in pieces, each gone to the server before the next is made.
+"""Runs COPY in pieces, each sent to the server before the next is made.
 
-libpq keeps what the socket does not take at once in a buffer that may grow to the whole batch and
-is never made smaller, in every connection of the pool.
+Otherwise libpq buffers what the socket does not accept at once; that buffer may grow to the whole
+batch and never shrinks, in every connection of the pool.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,14 +15,14 @@ PIECE_BYTES: Final = 2**16
 
 
 class PieceWriter(AsyncLibpqWriter):
-    """psycopg's own writer, but each write ends when libpq holds nothing back."""
+    """psycopg's own writer, except that each write returns only when libpq's buffer is empty."""
 
     async def write(self, data: Buffer) -> None:
         await self.connection.wait(copy_to(self._pgconn, data, flush=True))
 
 
 def in_pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines joined to pieces of at least so many bytes, but for the last."""
+    """Join lines into pieces of at least PIECE_BYTES each, except the last."""
     piece: list[bytes] = []
     size = 0
     for line in lines:

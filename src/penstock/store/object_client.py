@@ -1,4 +1,4 @@
-"""Objects in a folder or a bucket, by obstore. `Objects` says what is promised of them."""
+"""Reads and writes objects in a folder or bucket with obstore. `Objects` states the guarantees."""
 
 import asyncio
 import glob
@@ -20,7 +20,7 @@ from penstock.store.settings import StoreSettings
 if TYPE_CHECKING:
     from obstore.store import S3Config
 
-# S3 takes parts of 5 MiB and more; two at a time bound what one stream holds.
+# S3 requires parts of at least 5 MiB; two at a time bound the memory of one stream.
 _PART_BYTES: Final = 5 * 2**20
 _PARTS_AT_ONCE: Final = 2
 _RETRIES_MAX: Final = 4
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class ObjectClient:
-    """What `Objects` does, method by method. Made at once, whether S3 answers or not."""
+    """Implements each method of `Objects`. The constructor does not contact S3."""
 
     def __init__(self, settings: StoreSettings, folder: Path | None) -> None:
         self._settings = settings
@@ -81,7 +81,7 @@ class ObjectClient:
 
     async def delete(self, names: Sequence[str]) -> None:
         for name in names:
-            # Somebody may have been here before, perhaps this very loop before it was killed.
+            # The object may be deleted already, for example by this loop before it was killed.
             with suppress(NotFound), _naming_failures():
                 await obstore.delete_async(self._store, name)
             if self._folder is not None:
@@ -95,7 +95,7 @@ def _bucket(settings: StoreSettings) -> S3Store:
     if settings.objects_endpoint:
         config["endpoint"] = settings.objects_endpoint
     if settings.objects_access_key:
-        # Without keys the client finds the machine's own role, as S3's clients do.
+        # Without keys the client uses the machine's own role, as other S3 clients do.
         config["access_key_id"] = settings.objects_access_key
         config["secret_access_key"] = settings.objects_secret_key
     return S3Store(
@@ -111,7 +111,7 @@ def _bucket(settings: StoreSettings) -> S3Store:
 
 
 def _clear(path: Path) -> None:
-    """Remove what a process that was killed left of an object: `name#1`, and an empty folder."""
+    """Remove what a killed process left of an object: partial files `name#1`, an empty folder."""
     for left in path.parent.glob(f"{glob.escape(path.name)}#*"):
         left.unlink(missing_ok=True)
     with suppress(OSError):
@@ -125,7 +125,7 @@ def _naming_failures() -> Iterator[None]:
     except FileNotFoundError:
         raise NotFound("There is no such object.") from None
     except (BaseError, OSError) as failure:
-        # Its text may name hosts and buckets, and this goes to callers.
+        # The failure's text may name hosts and buckets, so it is logged but not sent to callers.
         logger.warning(
             "object store failed",
             extra={"action": "objects_failed", "reason": str(failure).partition("\n")[0]},

@@ -1,8 +1,8 @@
-"""Large payloads, results and files, in a folder or a bucket of S3.
+"""Stores large payloads, results and files in a folder or an S3 bucket.
 
-Promises: an object is there whole or not at all, and what `put` has returned for survives the death
-of every process of ours. A power cut is S3's to survive: the folder's files are not forced to disk,
-so those of the last seconds may be gone. A failure has one name, `StoreUnavailable`.
+Guarantees: an object exists whole or not at all, and survives a crash of every Penstock process
+once `put` has returned. Only S3 survives a power cut: files in a folder are not fsynced, so those
+of the last seconds may be lost. Every failure raises `StoreUnavailable`.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -19,7 +19,7 @@ _FILE: Final = "file:"
 
 
 class Objects:
-    """Whole values by name. Names are `{account}/{owner}/{what}`, so that accounts stay apart."""
+    """Object store. Names are `{account}/{owner}/{what}`, which keeps accounts separate."""
 
     def __init__(self, settings: StoreSettings) -> None:
         self._settings = settings
@@ -31,7 +31,7 @@ class Objects:
         return self._settings.objects_url.startswith(_FILE)
 
     def check_hosts(self, count: int) -> None:
-        """Refuse a folder where there is more than one host: the others would not see it."""
+        """Refuse a folder when there is more than one host: other hosts could not read it."""
         if self.is_folder and count > 1:
             raise InvalidRequest(
                 f"The roster shows {count} hosts, but store.objects_url is a folder of this one:"
@@ -40,7 +40,7 @@ class Objects:
             )
 
     async def open(self) -> None:
-        """Make the folder, or the client. Returns at once, whether S3 answers or not."""
+        """Create the folder, or the S3 client. Returns at once, whether S3 answers or not."""
         self._is_open = True
         if not self.is_folder:
             self._opened()
@@ -57,33 +57,34 @@ class Objects:
         self._client = None
 
     async def put(self, name: str, data: bytes) -> None:
-        """Write a whole object. Twice under one name leaves the last."""
+        """Write a whole object, replacing an object of the same name."""
         await self._opened().put(name, data)
 
     async def get(self, name: str) -> bytes:
-        """A whole object; NotFound if there is none."""
+        """Return a whole object; NotFound if there is none."""
         return await self._opened().get(name)
 
     async def put_stream(self, name: str, chunks: AsyncIterator[bytes]) -> int:
-        """Write an object as it comes, holding a few parts of it; its size.
+        """Write an object from a stream, buffering a few parts of it; return its size.
 
-        Whatever `chunks` raises goes through, and nothing is left under the name.
+        An exception of `chunks` propagates, and no object is left under the name.
         """
         return await self._opened().put_stream(name, chunks)
 
     def stream(self, name: str) -> AsyncIterator[bytes]:
-        """An object piece by piece. A reader may take its time: each piece is asked for by itself,
-        so that no connection waits for it."""
+        """Yield an object piece by piece.
+
+        Each piece is a separate request, so a slow reader holds no connection open."""
         return self._opened().stream(name)
 
     async def delete(self, names: Sequence[str]) -> None:
-        """Delete what there is of these."""
+        """Delete those of the named objects that exist."""
         await self._opened().delete(names)
 
     def _opened(self) -> "ObjectClient":
         assert self._is_open, "the objects are not open"
         if self._client is None:
-            # With the first object, not before: it takes 4 MB, and many workers never need one.
+            # Imported with the first object: the client takes 4 MB, and many workers need none.
             from penstock.store.object_client import ObjectClient  # noqa: PLC0415 - see above
 
             self._client = ObjectClient(self._settings, self._root() if self.is_folder else None)

@@ -1,7 +1,7 @@
-"""The door to Postgres: transactions out of a pool that reconnects by itself.
+"""Runs Postgres transactions on a connection pool that reconnects by itself.
 
-Promises: `open` never waits for Postgres; every wait has an end; whatever goes wrong with
-connection or server is `errors.StoreUnavailable`. It knows no table: SQL lives in the owning room.
+Guarantees: `open` never waits for Postgres; every wait has a timeout; every failure of connection
+or server is `errors.StoreUnavailable`. It knows no table: SQL lives in the room that owns it.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ Row = tuple[Any, ...]
 
 
 class Transaction:
-    """One open transaction. Placeholders are `%s`; it commits when its block ends well."""
+    """One open transaction, committed when its block ends without error. Placeholders are `%s`."""
 
     __slots__ = ("_connection",)
 
@@ -30,12 +30,12 @@ class Transaction:
         self._connection = connection
 
     async def execute(self, sql: LiteralString, params: Sequence[object] = ()) -> int:
-        """Run a statement; the number of rows it touched."""
+        """Run a statement and return the number of affected rows."""
         cursor = await self._connection.execute(sql, params)
         return cursor.rowcount
 
     async def fetch(self, sql: LiteralString, params: Sequence[object] = ()) -> list[Row]:
-        """All rows. The statement carries its own limit."""
+        """Return all rows. The statement must contain its own limit."""
         cursor = await self._connection.execute(sql, params)
         return await cursor.fetchall()
 
@@ -49,7 +49,7 @@ class Transaction:
                 await copying.write(piece)
 
     async def fetch_one(self, sql: LiteralString, params: Sequence[object] = ()) -> Row | None:
-        """The first row, if there is one."""
+        """Return the first row, or None."""
         cursor = await self._connection.execute(sql, params)
         return await cursor.fetchone()
 
@@ -64,7 +64,7 @@ class Store:
         self._pool: AsyncConnectionPool[Connection] | None = None
 
     async def open(self) -> None:
-        """Begin to connect, in the background. Returns at once, whether Postgres answers or not."""
+        """Start connecting in the background. Returns at once, whether Postgres answers or not."""
         settings = self._settings
         self._pool = AsyncConnectionPool(
             self._dsn,
@@ -82,29 +82,29 @@ class Store:
         await self._pool.open(wait=False)
 
     async def close(self) -> None:
-        """Close every connection. Transactions that still run keep theirs until they end."""
+        """Close the pool. Running transactions keep their connections until they end."""
         if self._pool is not None:
             await self._pool.close()
             self._pool = None
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
-        """Commit at the block's end, roll back on an error.
+        """Open a transaction: commit at the block's end, roll back on an error.
 
-        StoreUnavailable out of the block's end leaves open whether the commit happened: what is
-        repeated after it must bear being done twice.
+        After StoreUnavailable at the block's end the commit may or may not have happened, so a
+        retried block must be idempotent.
         """
         async with self._connection() as connection, connection.transaction():
             yield Transaction(connection)
 
     @asynccontextmanager
     async def statement(self) -> AsyncIterator[Transaction]:
-        """For one statement, a transaction by itself: it saves two of four round trips."""
+        """Run one statement, which commits by itself: this saves two of four round trips."""
         async with self._connection() as connection:
             yield Transaction(connection)
 
     def hold_lock(self, name: str) -> AbstractAsyncContextManager[HeldLock]:
-        """Wait until this process is the only holder of `name`, on a connection of its own."""
+        """Wait until this process holds the lock `name`, on a dedicated connection."""
         return hold(self._dsn, name, self._settings)
 
     @asynccontextmanager
@@ -122,7 +122,7 @@ class Store:
             raise
 
     async def _configure(self, connection: Connection) -> None:
-        # Not as startup `options`: those would displace the operator's, and PgBouncer refuses them.
+        # Startup `options` would replace the operator's own, and PgBouncer refuses them.
         settings = self._settings
         with severed_after(connection, settings.connect_seconds):
             await connection.execute(
@@ -135,7 +135,7 @@ class Store:
             )
 
     async def _check(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        # One round trip per transaction, so that a server's restart costs no caller an error.
+        # One round trip per transaction, so that a server restart causes no errors for callers.
         with severed_after(connection, self._settings.acquire_seconds):
             await connection.execute("")
 
@@ -146,11 +146,11 @@ def _cancels_asked() -> int:
 
 
 def _heed_cancel(asked_before: int) -> None:
-    """Raise a cancel that was dropped while waiting for a connection.
+    """Raise a cancellation that was lost while waiting for a connection.
 
-    `asyncio.wait_for` of Python 3.11 drops a cancel that arrives together with its result, and the
-    pool waits with it: 1 in 8 cancels of tasks that shared one connection was lost, and a loop that
-    lost its own ran for ever.
+    `asyncio.wait_for` of Python 3.11, which the pool uses, drops a cancellation that arrives
+    together with its result: 1 in 8 cancellations of tasks that shared one connection was lost, and
+    a loop that lost its cancellation ran forever.
     """
     if _cancels_asked() > asked_before:
         raise asyncio.CancelledError

@@ -1,13 +1,13 @@
-"""Reads a room's statements: a `.sql` file holds several, each under a `-- name:` line."""
+"""Reads a room's SQL statements: a `.sql` file has several, each below a `-- name:` line."""
 
 from importlib.resources import files
 from typing import LiteralString
 
 
 def read_queries(package: str, file: str) -> dict[str, LiteralString]:
-    """The statements of one of our own files, as literal as strings in the code.
+    """Return a packaged file's statements by name; they are as trusted as literals in code.
 
-    `{name}` in one of them stands for another, told before it.
+    `{name}` in a statement is replaced by the earlier statement of that name.
     """
     text = (files(package) / file).read_text()
     found: dict[str, LiteralString] = {}

@@ -1,4 +1,4 @@
-"""Settings of the store: where Postgres and objects are, how long anything waits for them."""
+"""Settings of the store: the addresses of Postgres and the object store, and their timeouts."""
 
 from typing import Annotated
 

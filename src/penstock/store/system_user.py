@@ -1,6 +1,6 @@
-"""Whom the embedded Postgres runs as: ourselves, or a user of its own when we are root.
+"""Chooses the user the embedded Postgres runs as: the current one, or another if that is root.
 
-Postgres refuses to run as root. Nothing here is needed for a Postgres that runs elsewhere.
+Postgres refuses to run as root. An external Postgres needs nothing of this.
 """
 
 import logging
@@ -21,7 +21,7 @@ _NAMES = ("postgres", "pgserver")
 
 
 class SpawnArguments(TypedDict, total=False):
-    """What `subprocess.Popen` takes to start a process as somebody else."""
+    """Arguments of `subprocess.Popen` that start a process as another user."""
 
     user: int
     group: int
@@ -29,7 +29,7 @@ class SpawnArguments(TypedDict, total=False):
 
 
 class SystemUser(msgspec.Struct, frozen=True):
-    """A user of this machine; `is_other` when it is not the one we are."""
+    """A user of this machine; `is_other` when it is not this process's user."""
 
     uid: int
     gid: int
@@ -46,7 +46,7 @@ class SystemUser(msgspec.Struct, frozen=True):
 
 
 def system_user_for(data: Path) -> SystemUser:
-    """Ourselves; as root the owner of the data, or for new data a user made for Postgres."""
+    """Return the current user; as root, the data's owner, or a Postgres user for new data."""
     if os.geteuid() != 0:
         return SystemUser(os.geteuid(), os.getegid(), is_other=False)
     if data.exists():
@@ -62,10 +62,9 @@ def system_user_for(data: Path) -> SystemUser:
 
 
 def let_in(user: SystemUser, path: Path) -> None:
-    """Let another user reach `path`: search, not list, those folders above it that are shut.
+    """Let another user reach `path`: make closed parent folders searchable, but not listable.
 
-    A folder under /root, or a temporary one, is shut to everybody else, and so is a virtual
-    environment in it.
+    Other users cannot enter /root or a private temporary folder, nor a virtual environment in it.
     """
     if not user.is_other:
         return

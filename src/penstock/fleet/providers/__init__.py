@@ -1,4 +1,4 @@
-"""Where replicas come from: a seam. One file per kind of owner; a new kind is a new file."""
+"""Interface to the sources of replicas. Each kind of source has its own file."""
 
 from typing import Protocol
 
@@ -10,7 +10,7 @@ from penstock.records.replica import ReplicaId
 
 
 class SeenProcess(msgspec.Struct, frozen=True):
-    """One replica, as its provider sees it. It says nothing of health."""
+    """One replica as its provider observes it, without its health."""
 
     id: ReplicaId
     want: str
@@ -18,25 +18,25 @@ class SeenProcess(msgspec.Struct, frozen=True):
     generation: int
     url: str
     phase: Phase
-    # Why it ended, for people; empty while it lives.
+    # Why the replica ended, in words for people; empty while it runs.
     detail: str = ""
-    # Whether what answers at `url` is this replica; asking another's server would prove nothing.
+    # Whether this replica itself listens at `url`; another server's health would prove nothing.
     is_reachable: bool = True
 
 
 class Provider(Protocol):
-    """Owns replicas. All three are safe to repeat."""
+    """Starts, observes and stops replicas. All three methods are idempotent."""
 
     async def observe(self) -> tuple[SeenProcess, ...]:
-        """Every replica of this keeper. Raising means "unknown", which is not "none"."""
+        """Return every replica of this keeper. Raising means "unknown", which is not "none"."""
         ...
 
     async def start(self, replica: ReplicaId, want: Want) -> None:
-        """Begin to make this replica. It is observed from now on, alive or ended."""
+        """Begin to start this replica. `observe` reports it from now on, alive or ended."""
         ...
 
     async def stop(self, replica: ReplicaId) -> None:
-        """Begin to end this replica. It is observed as ended, or not at all, when it has."""
+        """Begin to end this replica. `observe` then reports it as ended, or not at all."""
         ...
 
 

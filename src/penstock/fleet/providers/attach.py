@@ -1,7 +1,6 @@
-"""Servers that already run: listed and watched, never started and never stopped.
+"""Provider of servers that already run: it lists them, but never starts or stops them.
 
-It only makes a note in the state folder, so that a restarted keeper lists the server under its old
-id.
+It only writes a state file, so that a restarted keeper lists the server under its old id.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ NAME = "attach"
 
 
 class AttachProvider:
-    """Alive is what it says of every server; whether one answers, health tells."""
+    """Reports every attached server as alive until it is let go; health checks do the rest."""
 
     def __init__(self, folder: StateFolder) -> None:
         self._folder = folder
@@ -47,7 +46,7 @@ class AttachProvider:
     def _end(self, replica: ReplicaId) -> None:
         file = self._folder.read(replica)
         if file is not None and file.exit_code is None:
-            # We let go of it. The server runs on and is not told.
+            # The keeper stops listing the server, which keeps running and is not notified.
             self._folder.write(msgspec.structs.replace(file, exit_code=0))
 
 

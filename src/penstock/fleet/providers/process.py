@@ -1,7 +1,7 @@
-"""Engines as processes of this host, each under a supervisor of its own that outlives the keeper.
+"""Provider of engines as processes of this host, each under a supervisor that outlives the keeper.
 
-A restarted keeper finds them by their state files: pid and start time must both match, or it is
-someone else's process. It promises never to signal a process that it has not recognised so.
+A restarted keeper finds them by their state files: pid and start time must both match, otherwise
+the pid was reused. It never signals a process that it has not identified as its own.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from penstock.telemetry.log_file import open_log
 
 NAME = "process"
 _SUPERVISOR_START_SECONDS_MAX = 30.0
-# How much longer than the grace a supervisor may take before it counts as stuck and is killed.
+# How much longer than the grace period a supervisor may take before it is killed as stuck.
 _STUCK_SECONDS = 10.0
 
 
@@ -92,7 +92,7 @@ class ProcessProvider:
         )
 
     def _is_listening(self, file: ReplicaFile) -> bool:
-        """Whether it is our engine that answers there. Once it does, nobody else can."""
+        """Return whether our engine listens on its port. Once it does, no other process can."""
         if file.id not in self._listening and group_listens_on(file.engine_pid, file.port):
             self._listening.add(file.id)
         return file.id in self._listening
@@ -136,7 +136,7 @@ class ProcessProvider:
                 signal_process(*supervisor, signal.SIGKILL)
         elif self._is_engine_left(file):
             if is_first_time:
-                # Once: some servers take a second SIGTERM for "now".
+                # Only once, because some servers take a second SIGTERM as "exit immediately".
                 signal_process(file.engine_pid, file.engine_started, signal.SIGTERM)
             if waited > file.stop_grace_seconds:
                 signal_group(file.engine_pid, signal.SIGKILL)
@@ -146,7 +146,7 @@ class ProcessProvider:
         return group_is_ours(file.engine_pid, file.engine_started, log)
 
     def _free_port(self) -> int:
-        """The next port that nobody holds. Going round lets a port rest before it is used again."""
+        """Return the next free port. Going round delays the reuse of a port."""
         first, last = self._settings.port_first, self._settings.port_last
         taken = {file.port for file in self._folder.read_all()}
         for _ in range(last - first + 1):
@@ -158,9 +158,9 @@ class ProcessProvider:
 
 
 def _leave_supervisor(state_file: Path) -> None:
-    """Returns as soon as the supervisor has written who it is.
+    """Start a supervisor, and return as soon as it has written its pids.
 
-    If that fails, the state file says so or says nothing, and the replica is observed as ended.
+    If it fails, the state file has an exit code or no pids, and the replica is observed as ended.
     """
     with open_log(state_file.with_name("supervisor.log"), is_new=True) as log:
         try:
@@ -179,7 +179,7 @@ def _leave_supervisor(state_file: Path) -> None:
 
 def _can_bind(port: int) -> bool:
     with socket.socket() as probe:
-        # As servers do it: a port whose last connections still time out is free for them.
+        # Servers set this too: it makes a port free while its old connections still time out.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("", port))
@@ -198,6 +198,6 @@ def _exit_detail(file: ReplicaFile) -> str:
 
 
 def _reap(pid: int) -> None:
-    """Only a keeper that is process 1 of its container inherits supervisors and must bury them."""
+    """Reap an ended supervisor, which only a keeper that is process 1 of its container inherits."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
