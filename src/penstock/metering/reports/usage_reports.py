@@ -29,7 +29,7 @@ AT_ONCE_MAX = 2
 # The SQLSTATE of a statement that Postgres ended at `store.statement_seconds`.
 _TOO_LONG = "57014"
 
-# A turn is a request: duration and charge are of all its attempts, the rest of the last one.
+# A turn is a request: duration and charge are of all attempts, outcome and tokens of the last.
 _TURNS = """
 with turns as (
     select row_number() over (order by min(asked_at), request) as number,
