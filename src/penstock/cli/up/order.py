@@ -11,7 +11,7 @@ from penstock.cli.up.state import UpState
 from penstock.cli.up.wanted import WantedModels
 from penstock.config import Loaded
 
-# The fleet's default range, less some ports at its end for replicas after the last first port.
+# The fleet's default range, less some ports at its end for the last folder's replicas.
 _ENGINE_PORT_FIRST = 18000
 _ENGINE_PORTS = 900
 

@@ -110,7 +110,7 @@ def calculation(usage: Usage, price: Price, *, charge_nanousd: int, reason: str)
 
 
 def ratio(part: int, whole: int) -> float | None:
-    """Return part / whole; None, never 0, if `whole` is 0 and the ratio so unknown."""
+    """Return part / whole; None, never 0, if the ratio is unknown because `whole` is 0."""
     return part / whole if whole else None
 
 
