@@ -30,9 +30,9 @@ from penstock.telemetry.settings import TelemetrySettings
 
 PREFIX: Final = "PENSTOCK_"
 FILE_VARIABLE: Final = "PENSTOCK_CONFIG"
-# Where downloads are kept between runs, shared with the Makefile and deploy/cpu-engine; no setting.
+# The folder of downloads, which the Makefile and deploy/cpu-engine use too; not a setting.
 CACHE_VARIABLE: Final = "PENSTOCK_CACHE"
-# The gateway, key and account of commands that are a gateway's clients; no settings.
+# The gateway, key and account for commands that call a gateway as clients; not settings.
 URL_VARIABLE: Final = "PENSTOCK_URL"
 KEY_VARIABLE: Final = "PENSTOCK_KEY"
 ACCOUNT_VARIABLE: Final = "PENSTOCK_ACCOUNT"
@@ -46,7 +46,7 @@ SECRET: Final = frozenset(
 
 
 class ConfigError(ValueError):
-    """A setting is wrong: says where it came from, which one, and what is allowed."""
+    """A setting is wrong: the message has its source, its name and what is allowed."""
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -100,7 +100,7 @@ def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> 
 
 
 class ClientDefaults(msgspec.Struct, frozen=True):
-    """What a client command takes where its options say nothing; empty where nothing is set."""
+    """Values for options that a client command was not given; empty if not set."""
 
     url: str = ""
     key: str = ""
@@ -108,7 +108,7 @@ class ClientDefaults(msgspec.Struct, frozen=True):
 
 
 def client_defaults(environ: Mapping[str, str] | None = None) -> ClientDefaults:
-    """PENSTOCK_URL, PENSTOCK_KEY and PENSTOCK_ACCOUNT. Servers do not read them."""
+    """Return PENSTOCK_URL, PENSTOCK_KEY and PENSTOCK_ACCOUNT. Servers do not read them."""
     environ = os.environ if environ is None else environ  # noqa: TID251 - the one reader
     names = (URL_VARIABLE, KEY_VARIABLE, ACCOUNT_VARIABLE)
     return ClientDefaults(*(environ.get(name, "").strip() for name in names))
@@ -123,29 +123,29 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 def show(loaded: Loaded) -> list[Shown]:
-    """Every setting, room by room, with the place where its value came from."""
+    """Return every setting, room by room, with the source of its value."""
     shown = []
     for room in Config.__struct_fields__:
         for name, value in msgspec.structs.asdict(getattr(loaded.config, room)).items():
             key = f"{room}.{name}"
-            # An empty secret gives nothing away, and that it is empty is worth knowing.
+            # An empty secret is shown, so that an operator sees that it is not set.
             plain = "(hidden)" if value and key in SECRET else msgspec.to_builtins(value)
             shown.append(Shown(key, plain, loaded.sources.get(key, "default")))
     return shown
 
 
 def environment_for(values: Mapping[str, object], file: Path | None = None) -> dict[str, str]:
-    """This process's environment with settings (`room.name` → value) laid over it, for a child."""
-    return {**os.environ, **_variables(values, file)}  # noqa: TID251 - handed on, not read
+    """Return this process's environment plus settings (`room.name` → value), for a child."""
+    return {**os.environ, **_variables(values, file)}  # noqa: TID251 - passed on, not read
 
 
 def export(values: Mapping[str, object], file: Path | None = None) -> None:
-    """Lay settings over this process's own environment: its workers begin with a copy of it."""
-    os.environ.update(_variables(values, file))  # noqa: TID251 - handed on, not read
+    """Write settings into this process's own environment, which its workers inherit."""
+    os.environ.update(_variables(values, file))  # noqa: TID251 - passed on, not read
 
 
 def cpu_engine_folder() -> Path:
-    """Where deploy/cpu-engine/setup installs unless it is told otherwise."""
+    """Return the folder that deploy/cpu-engine/setup installs into by default."""
     cache = os.environ.get(CACHE_VARIABLE)  # noqa: TID251 - the one reader
     return (Path(cache) if cache else Path.home() / ".cache" / "penstock") / "cpu-engine"
 
@@ -159,7 +159,7 @@ def _variables(values: Mapping[str, object], file: Path | None) -> dict[str, str
 
 
 def toml(value: object) -> str:
-    """A value in TOML's own words, on one line. JSON's strings are TOML's, but for DEL."""
+    """Return a value as TOML on one line. JSON strings are valid TOML, except for DEL."""
     plain = msgspec.to_builtins(value)
     if isinstance(plain, dict):
         pairs = (f"{toml(str(key))} = {toml(item)}" for key, item in plain.items())
@@ -188,7 +188,7 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 
 def _names_in(tree: dict[str, Any], file: str) -> dict[str, str]:
-    """Every name in a file, with the file as its source."""
+    """Return each setting in a file with the file as its source; refuses unknown names."""
     sources = {}
     for room, values in tree.items():
         names = _names_of(room, file)
@@ -220,7 +220,7 @@ def _refuse_unknown(room: str, name: str, names: tuple[str, ...], source: str) -
 
 
 def _value_of(variable: str, text: str, room: str, name: str) -> object:
-    """Text stays text where a string is wanted; anything else is written as in TOML."""
+    """Parse a variable: unchanged for a string setting, as a TOML value for any other."""
     wanted = get_type_hints(type(getattr(Config(), room)), include_extras=True)[name]
     if wanted is str or (get_origin(wanted) is Annotated and get_args(wanted)[0] is str):
         return text
@@ -228,7 +228,7 @@ def _value_of(variable: str, text: str, room: str, name: str) -> object:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         try:
-            # A bare word for a choice (`info`), without TOML's quotes.
+            # A choice may be a bare word (`info`), without TOML's quotes.
             return msgspec.convert(text, wanted)
         except msgspec.ValidationError as wrong:
             said = "" if f"{room}.{name}" in SECRET else f"={text!r}"
@@ -241,7 +241,7 @@ def _explain(problem: str, sources: dict[str, str]) -> str:
     if not key:
         return problem
     plain = key.split("[", 1)[0]
-    # What is wrong with a whole room may come of several values, from several places.
+    # An error about a whole room may involve several values, each with its own source.
     places = {at for name, at in sources.items() if name == plain or name.startswith(f"{plain}.")}
     source = ", ".join(sorted(places)) or "the configuration"
     return f"{source}: `{key}`: {what}"

@@ -1,4 +1,4 @@
-"""Builds files and batches for one gateway worker: their pages, and the loop that reads batches."""
+"""Builds the pages of files and batches for one gateway worker, and the loop of batches."""
 
 import msgspec
 
@@ -16,7 +16,7 @@ from penstock.store import Objects, Store
 
 
 class BatchNeeds(msgspec.Struct, frozen=True):
-    """What a worker has built before."""
+    """Objects that the worker has built already."""
 
     store: Store
     objects: Objects
@@ -26,7 +26,7 @@ class BatchNeeds(msgspec.Struct, frozen=True):
 
 
 class BatchParts:
-    """`files` and `batches` are pages; a worker runs the loop of `intake`."""
+    """The pages of `files` and `batches`, and `intake`, whose loop the worker runs."""
 
     def __init__(self, needs: BatchNeeds, settings: IngressSettings, clock: Clock) -> None:
         store, reader, desk = needs.store, needs.reader, needs.desk

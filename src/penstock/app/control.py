@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class ControlLoops:
-    """One leader among any number of these: it gives up what is lost, and drops what is old."""
+    """Runs the cell's clean-up and delivery loops while this process holds the leader's lock."""
 
     def __init__(self, config: Config, store: Store, clock: Clock) -> None:
         self._settings = config.store

@@ -14,7 +14,7 @@ from penstock.jobs.submission import DeskRooms, JobDesk
 
 
 class FlexParts:
-    """`flex` and `queue` are ways of the inference endpoint; a worker runs the loop of `waits`."""
+    """`flex` and `queue` for the inference endpoint, `pages`, and `waits`, whose loop must run."""
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from penstock.telemetry.metrics import Gauges, Snapshot
 
 
 def snapshot(rooms: GatewayRooms) -> Snapshot:
-    """All metrics of this worker, as they are now."""
+    """Return all current metrics of this worker."""
     ready = {model.id: len(rooms.roster.ready(model.id)) for model in rooms.catalogue.models}
     gauges = Gauges(
         waiting={str(model): count for model, count in rooms.gate.waiting().items()},

@@ -19,7 +19,7 @@ _ADOPT_FIRST_SECONDS: Final = 20.0
 
 @contextlib.asynccontextmanager
 async def running(rooms: GatewayRooms) -> AsyncIterator[None]:
-    """Open, load, and keep the loops going until the block ends."""
+    """Open and load the rooms, and run the loops until the block ends."""
     await rooms.store.open()
     await rooms.objects.open()
     try:
@@ -56,8 +56,8 @@ async def _load(rooms: GatewayRooms) -> None:
     rooms.objects.check_hosts(len({replica.host for replica in rooms.roster.all()}))
     await rooms.limits.load()
     claim_folder(Path(rooms.config.metering.journal_folder), rooms.keys.cell_mark())
-    # Settle what dead workers of this host left, so that their leases are free. What takes longer
-    # is done beside the first requests.
+    # Drain the journals of this host's dead workers first, which frees their leases. The drain's
+    # loop does what takes longer than this timeout.
     with contextlib.suppress(StoreUnavailable, TimeoutError):
         async with asyncio.timeout(_ADOPT_FIRST_SECONDS):
             await rooms.drain.adopt()
@@ -72,7 +72,7 @@ async def _close(rooms: GatewayRooms) -> None:
         await rooms.flex.waits.finish()
         await rooms.drain.finish()
     else:
-        # Nothing was begun: a start that fails again and again must not fill the disk.
+        # The journal is empty, and repeated failed starts must not fill the disk with folders.
         rooms.journal.remove()
     if rooms.table is not None:
         rooms.table.close()
@@ -81,7 +81,7 @@ async def _close(rooms: GatewayRooms) -> None:
 
 
 async def _tick(rooms: GatewayRooms) -> None:
-    """Sort the replicas by load beside the request path, not on it."""
+    """Let the router sort replicas by load at intervals, off the request path."""
     router = rooms.router
     while True:
         router.tick(rooms.clock.monotonic())
@@ -90,7 +90,7 @@ async def _tick(rooms: GatewayRooms) -> None:
 
 
 async def _follow(rooms: GatewayRooms) -> None:
-    """Pass on changes of the roster, and write the log lines that have gathered."""
+    """Pass on roster changes and free slots, and write the buffered log lines."""
     seen = -1
     hosts: set[str] = set()
     while True:
@@ -102,7 +102,7 @@ async def _follow(rooms: GatewayRooms) -> None:
             rooms.router.keep_only(replicas)
             if rooms.table is not None:
                 rooms.table.keep_only([replica.id for replica in replicas])
-        # Also without a change: an ejected replica that was restored has slots again.
+        # Even if the roster is the same: an ejected replica that was restored has slots again.
         rooms.gate.capacity_changed()
         now = rooms.clock.monotonic()
         rooms.gate.measure(now)

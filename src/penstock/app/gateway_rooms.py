@@ -44,12 +44,12 @@ from penstock.telemetry.request_log import RequestLog
 
 
 class GatewayRooms:
-    """What a worker is made of. `gateway_loops` runs it, `gateway_figures` measures it."""
+    """All rooms of one worker. `gateway_loops` runs them, `gateway_figures` reads their metrics."""
 
     def __init__(
         self, config: Config, clock: Clock, log_writer: LogWriter, meters: Meters | None = None
     ) -> None:
-        """`meters` takes the journal's place where a benchmark leaves metering out."""
+        """Build all rooms. A benchmark without metering passes `meters` to replace the journal."""
         self.config = config
         self.clock = clock
         self.log_writer = log_writer
@@ -64,7 +64,7 @@ class GatewayRooms:
         self.is_loaded = False
 
     def _build_routing(self) -> None:
-        """What knows the replicas, and which of them a request goes to."""
+        """Build what knows the replicas and picks one for each request."""
         config, clock = self.config, self.clock
         self.roster = RosterMirror(self.store, clock, config.fleet)
         self.table = open_table(config.signals, clock.monotonic())
@@ -74,11 +74,11 @@ class GatewayRooms:
         self.gate = Gate(self.router, config.admission, self.wheel)
         self.prober = Prober(self.router, self.clients, clock)
         self.reach = Reach(config.signals, config.fleet.host or socket.gethostname())
-        # Begins when the cell's key is known.
+        # None until the cell's key is known.
         self.exchange: GossipLoops | None = None
 
     def _build_metering(self) -> None:
-        """What counts: limits, the journal and its drain, metrics, the request log."""
+        """Build limits, the journal and its drain, metrics and the request log."""
         config, telemetry = self.config, self.config.telemetry
         holder = new_id()
         self.limits = Limits(self.store, self.clock, config.admission, holder)
@@ -91,7 +91,7 @@ class GatewayRooms:
         self._accounting = RequestAccounting(self.metrics, self.request_log, refusals, self.clock)
 
     def _build_serving(self, meters: Meters) -> None:
-        """What answers: the inference endpoint with its three ways, and the pages."""
+        """Build the inference endpoint with its three ways, and the pages."""
         config, clock = self.config, self.clock
         stages = Stages(
             limits=self.limits,
@@ -146,7 +146,7 @@ class GatewayRooms:
         )
 
     def open_exchange(self) -> GossipLoops:
-        """The exchange of loads with other workers; the keys must be loaded."""
+        """Return the exchange of loads with other workers; the keys must be loaded."""
         cell = CellKey(self.keys.cell_mark(), self.keys.signal_key())
         self.exchange = GossipLoops(
             self.identity, cell, self.config.signals, self.clock, self.router, self.table

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class WorkerState(TypedDict):
-    """What the client's protocol finds in uvicorn's application state."""
+    """uvicorn's application state, from which the HTTP protocol class takes the worker."""
 
     worker: WorkerConnections
 

@@ -1,8 +1,8 @@
-"""When the C library's free memory goes back to the system: by the clock, not by each request.
+"""Returns free memory of the C heap to the system at intervals, instead of after each request.
 
-By itself glibc maps long bodies anew for each request, or gives the heap's end back when one is
-over: at 300 KB the page faults were four tenths of what a request cost. And what is free inside the
-heap it never returns: holes that long bodies, batches of rows and tables that grow have left, about
+By default glibc maps new memory for each long body, or returns the end of the heap after each
+request: at 300 KB the page faults were four tenths of a request's cost. And glibc never returns
+free memory inside the heap: holes left by long bodies, batches of rows and growing tables, about
 2 MB of a worker's heap each time.
 """
 
@@ -12,15 +12,15 @@ import functools
 from collections.abc import Callable
 from typing import Final
 
-# To give back takes half a millisecond, and a tenth to one for each megabyte that there is to give.
+# A trim takes 0.5 ms, plus 0.1 to 1 ms for each megabyte that it returns.
 _PAUSE_SECONDS: Final = 20.0
-# glibc's numbers for these (malloc.h). Blocks from 4 MB on are still mapped each by itself.
+# Options of mallopt (malloc.h) and their values. Blocks of 4 MB or more keep their own mapping.
 _TRIM_THRESHOLD: Final = (-1, 8 * 1024 * 1024)
 _MAP_THRESHOLD: Final = (-3, 4 * 1024 * 1024)
 
 
 def keep_between_requests() -> bool:
-    """Let what a request frees be there for the next; False if the C library knows no such call."""
+    """Keep freed memory for the next request; False if the C library cannot."""
     option = _find("mallopt")
     if option is None:
         return False
@@ -28,7 +28,7 @@ def keep_between_requests() -> bool:
 
 
 def give_back() -> bool:
-    """Whole pages that are free, wherever they lie; False if the C library knows no such call."""
+    """Return all free whole pages to the system; False if the C library cannot."""
     trim = _find("malloc_trim")
     if trim is None:
         return False
@@ -37,19 +37,19 @@ def give_back() -> bool:
 
 
 async def keep_small() -> None:
-    """Give back now and then, for ever."""
+    """Give back every 20 s until cancelled; end if the C library cannot."""
     is_possible = True
     while is_possible:
         await asyncio.sleep(_PAUSE_SECONDS)
-        # Behind bodies of 32 MB this may take a tenth of a second, and holds no lock of Python's.
+        # In a thread without the GIL: after bodies of 32 MB a trim may take a tenth of a second.
         is_possible = await asyncio.to_thread(give_back)
 
 
 @functools.cache
 def _find(name: str) -> Callable[..., int] | None:
-    """A function of the C library, where it has it: glibc's, which musl and macOS do not have.
+    """Return a function of the C library, or None: musl and macOS lack those of glibc.
 
-    Found once: each look makes classes of its own, which only a collection of garbage frees.
+    Cached, because each lookup creates classes that only the garbage collector frees.
     """
     function: Callable[..., int] | None = getattr(ctypes.CDLL(None), name, None)
     return function

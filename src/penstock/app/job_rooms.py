@@ -1,4 +1,4 @@
-"""The rooms that jobs are kept by, joined the same way for whoever submits, runs or ends them."""
+"""Joins the rooms that keep jobs, the same way for gateways, keepers and control."""
 
 from penstock.config import Config
 from penstock.jobs.large_values import LargeValues
@@ -8,6 +8,6 @@ from penstock.store import Objects, Store
 
 
 def desk_rooms(store: Store, objects: Objects, config: Config) -> DeskRooms:
-    """The rooms that take jobs in and keep them, for whoever submits, runs or ends some."""
+    """Build the rooms that a process needs to submit, run or end jobs."""
     values = LargeValues(objects, config.serving)
     return DeskRooms(store, Queue(config.queue), Batches(), values)

@@ -1,4 +1,4 @@
-"""A keeper's parts: what keeps replicas, what runs flex work on them, and how it is heard."""
+"""Builds a keeper's parts: the keeper, the station that runs flex work, and the signals."""
 
 import asyncio
 import logging
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 def keeper(
     config: Config, store: Store, clock: Clock, on_progress: OnProgress | None = None
 ) -> Keeper:
-    """The keeper of one engine host; a wrong want or recipe is refused here."""
+    """Build the keeper of one engine host; raises for a wrong wanted replica or recipe."""
     probe = EngineProbe(
         config.fleet, api_keys=config.engine.api_keys, ca_file=config.engine.ca_file
     )
@@ -44,7 +44,7 @@ def keeper(
 
 
 def station(config: Config, store: Store, objects: Objects, kept: Keeper, clock: Clock) -> Station:
-    """What runs flex work on the replicas of one keeper."""
+    """Build the station that runs flex work on the replicas of one keeper."""
     jobs = desk_rooms(store, objects, config)
     desk = JobDesk(jobs, config.admission, clock)
     host = config.fleet.host or socket.gethostname()
@@ -71,7 +71,7 @@ def station(config: Config, store: Store, objects: Objects, kept: Keeper, clock:
 def announcing(
     config: Config, store: Store, clock: Clock, station: Station | None = None
 ) -> Announce:
-    """How a keeper tells gateways what its engines say; one that pulls flex work hears them too."""
+    """Return a keeper's loop that publishes engines' claims; with a station it also receives."""
 
     async def announce(keeper_id: str, engines: Engines) -> None:
         if station is not None:
@@ -106,7 +106,7 @@ async def _watch_hosts(
 
 
 async def _cell_key(config: Config, store: Store) -> CellKey:
-    """Read once: it never changes. While Postgres is away the keeper keeps its replicas."""
+    """Read the cell's key, which never changes; retry while Postgres is unavailable."""
     while True:
         try:
             async with store.transaction() as transaction:

@@ -1,6 +1,6 @@
-"""Everything that runs flex work beside one keeper: built, run, and built anew when it fails.
+"""Runs flex work beside one keeper, and starts again after a failure.
 
-The keeper is not hurt by any of it: while this cannot run, its replicas serve what is wanted now.
+A failure does not affect the keeper: its replicas go on serving live requests.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class StationSettings(msgspec.Struct, frozen=True):
-    """Those of the rooms that a job passes through."""
+    """Settings of the rooms that a job passes through."""
 
     puller: PullerSettings
     admission: admission.AdmissionSettings
@@ -51,19 +51,19 @@ class StationSettings(msgspec.Struct, frozen=True):
 
 
 class StationRooms(msgspec.Struct, frozen=True):
-    """What is there already, shared with others or not."""
+    """Objects that the keeper's process has built already."""
 
     store: Store
     queue: Queue
     values: LargeValues
     desk: JobDesk
     catalogue: Catalogue
-    # Raises InvalidRequest where this host cannot see what gateways put into the object store.
+    # Raises InvalidRequest if this host cannot read the objects that gateways store.
     check_objects: Callable[[], Awaitable[None]]
 
 
 class Station:
-    """Made once, run once. It begins when the keeper knows its name: see `take_name`."""
+    """Runs one puller after another, from the call of `take_name` until `stop`. Run it once."""
 
     def __init__(
         self, settings: StationSettings, rooms: StationRooms, engines: Engines, clock: Clock
@@ -79,10 +79,10 @@ class Station:
         bounded = msgspec.structs.replace(
             settings.routing, links_max=puller.links_max, sessions_max=puller.sessions_max
         )
-        # It outlives the pullers: what gateways say is heard all the time.
+        # The router outlives pullers, so that it receives gateways' signals between two of them.
         self.router = routing.Router(_OwnReplicas(engines), bounded)
         self.puller: Puller | None = None
-        # Of all pullers there were.
+        # Totals over all pullers so far.
         self.counts = PullerCounts()
 
     def take_name(self, keeper: str) -> None:
@@ -92,7 +92,7 @@ class Station:
     def told(
         self, claims: Callable[[float], Sequence[EngineClaim]]
     ) -> Callable[[float], Sequence[EngineClaim]]:
-        """What engines say, with the flex work that this keeper has in them."""
+        """Return `claims` with this keeper's own flex work added to each claim."""
 
         def with_own(now: float) -> list[EngineClaim]:
             return [self._with_own(claim) for claim in claims(now)]
@@ -106,7 +106,7 @@ class Station:
             self.puller.stop()
 
     async def run(self) -> None:
-        """Until `stop`; a puller that fails is made anew after a pause."""
+        """Run pullers until `stop`; after a failure, pause and build a new one."""
         await self._named_or_stopped()
         while not self._stopping.is_set():
             try:
@@ -115,9 +115,9 @@ class Station:
                 logger.warning("puller waits for postgres", extra={"action": "puller_waits"})
             except InvalidRequest as wrong:
                 extra = {"action": "puller_refused", "reason": wrong.message}
-                logger.error("puller does not start", extra=extra)  # noqa: TRY400 - told to people
+                logger.error("puller does not start", extra=extra)  # noqa: TRY400 - for operators
             except Exception:
-                # The loop's top: replicas are kept whatever becomes of flex work.
+                # The top of the loop: a failure of flex work must not end the keeper.
                 self.counts.failures += 1
                 logger.exception("puller failed", extra={"action": "puller_failed"})
             if not self._stopping.is_set():
@@ -128,7 +128,7 @@ class Station:
             await _wait(self._stopping, _FOLLOW_SECONDS)
 
     async def _live(self) -> None:
-        """One puller's life, with all that it stands on."""
+        """Build one puller and the rooms that it needs, and run it until it ends."""
         settings, rooms = self._settings, self._rooms
         await rooms.check_objects()
         keys = policy.KeyMirror(rooms.store, self._clock, settings.policy)
@@ -173,19 +173,19 @@ class Station:
     ) -> RequestPath:
         settings = self._settings
         stages = Stages(
-            # What a job may use was reserved when it was submitted, and headroom let it on.
+            # The job's use was reserved at submission, and `puller.headroom` admitted the job.
             limits=admission.NoLimits(),
             gate=admission.Gate(_AlwaysFree(), settings.admission, wheel),
             router=self.router,
             clients=clients,
             meters=meters,
         )
-        # Another replica is another claim: the queue tries again, not the path.
+        # The queue retries jobs, not the path, because another replica needs another claim.
         serving = msgspec.structs.replace(settings.serving, retries_max=0)
         return RequestPath(stages, serving, self._clock)
 
     async def _follow(self, clients: FleetClients) -> None:
-        """Replicas come and go. Their health is the keeper's to judge, not the path's."""
+        """Follow the ready replicas, and undo ejections: the keeper judges health, not the path."""
         seen: Sequence[Replica] = ()
         while True:
             ready = self._engines.ready()
@@ -225,7 +225,7 @@ class _OwnReplicas:
 
 
 class _AlwaysFree:
-    """Whether a replica has room for a job was decided before the job was claimed."""
+    """A capacity that is always free: the puller checks for room before it claims a job."""
 
     def free(self, model: ModelId) -> bool:
         del model

@@ -1,5 +1,5 @@
 """The `penstock` command: one file or folder per command group, under `commands.py`.
 
-It composes what the rooms offer and decides nothing that a room could decide. It imports nothing
-here: every gateway worker loads this file, and must stay small.
+Commands combine what the rooms offer and decide nothing that a room could decide. This file
+imports nothing, because every gateway worker loads it and must stay small.
 """

@@ -1,4 +1,4 @@
-"""`penstock account`: the tenants there are. Goes to the database directly."""
+"""`penstock account`: creates, lists and changes accounts, directly in the database."""
 
 import asyncio
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`penstock cache`: what became of a request's cache. Goes to the database directly."""
+"""`penstock cache`: explains a request's cache hits, directly from the database."""
 
 import asyncio
 from typing import Annotated
@@ -39,7 +39,7 @@ def why(
 
 
 def print_cache(answer: CacheAnswer) -> None:
-    """One line of facts, and a paragraph for each finding."""
+    """Print one line of facts, and a paragraph for each finding."""
     out = console()
     counts = (
         f"prompt {_count(answer.prompt_tokens)}",

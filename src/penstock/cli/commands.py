@@ -1,4 +1,4 @@
-"""Every command in one tree, the options they share, and errors as one line and an exit code."""
+"""Joins all commands into one tree, and turns errors into one line and an exit code."""
 
 from importlib.metadata import version
 from pathlib import Path
@@ -37,14 +37,14 @@ from penstock.telemetry.settings import TelemetrySettings
 
 
 class _Commands(TyperGroup):
-    """Whatever of ours goes wrong below ends here, without a traceback."""
+    """Prints the known errors of all commands in one line, without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's own signature
         try:
             return super().invoke(ctx)
         except (*KNOWN, ExceptionGroup) as raised:
             failure = the_one_in(raised)
-            # A reader that went away (`| head`) is for typer to tell; the rest is a bug of ours.
+            # typer handles a closed pipe (`| head`); an unknown error is a bug: show a traceback.
             if not isinstance(failure, KNOWN) or isinstance(failure, BrokenPipeError):
                 raise
             error_console().print(f"[red]error:[/] {escape(line_of(failure))}", soft_wrap=True)
@@ -82,7 +82,7 @@ def root(
 ) -> None:
     """Serverless inference for agents, on your own GPUs."""
     context.obj = Invocation(config)
-    # The long-running commands set their own log up; the others only have warnings to show.
+    # Long-running commands set up their own log; the others show only warnings.
     log.set_up(TelemetrySettings(log_level="warning", log_format="text"))
 
 

@@ -1,4 +1,4 @@
-"""`penstock config show`: each value and where it came from, secrets hidden."""
+"""`penstock config show`: prints each value and its source, with secrets hidden."""
 
 import typer
 from rich.text import Text

@@ -1,4 +1,4 @@
-"""`penstock control`: the loops that one process of a cell runs, until SIGTERM."""
+"""`penstock control`: runs the control loops of a cell until SIGTERM."""
 
 import asyncio
 

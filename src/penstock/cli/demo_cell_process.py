@@ -1,4 +1,4 @@
-"""The demo's `penstock up`: it ends when the demo does, however that ended.
+"""Runs the demo's `penstock up`, which ends with the demo, even if that is killed.
 
 `python -m penstock.cli.demo_cell_process PARENT ARGUMENTS…`
 """

@@ -1,4 +1,4 @@
-"""Dollars as people write them, read into integer nano-dollars, exactly."""
+"""Parses amounts of dollars into integer nano-dollars, exactly."""
 
 from decimal import Decimal, InvalidOperation
 from typing import Final
@@ -10,14 +10,14 @@ _DOLLARS_MAX: Final = 10**9
 
 
 def read_usd(text: str | None) -> int | None:
-    """Nano-dollars of an amount such as 12.50; None of none."""
+    """Return the nano-dollars of an amount such as 12.50; None for None."""
     if text is None:
         return None
     try:
         dollars = Decimal(text)
     except InvalidOperation:
         dollars = Decimal("nan")
-    # False of nan, too.
+    # `is_finite` is False for nan too.
     is_usable = dollars.is_finite() and 0 <= dollars <= _DOLLARS_MAX
     if not is_usable or dollars != round(dollars, _DIGITS):
         raise CommandFailed(

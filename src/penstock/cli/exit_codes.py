@@ -1,4 +1,4 @@
-"""What a command's exit code means, and the one line that an error of ours is told in."""
+"""The exit codes of commands, and the one-line messages of errors."""
 
 from enum import IntEnum
 
@@ -8,7 +8,7 @@ from penstock.errors import Error, InvalidRequest, NotFound, StoreUnavailable, S
 
 
 class ExitCode(IntEnum):
-    """docs/cli.md has the same table."""
+    """The exit codes; docs/cli.md has the same table."""
 
     OK = 0
     FAILED = 1
@@ -26,7 +26,7 @@ class CommandFailed(Exception):
         self.code = code
 
 
-# A file that cannot be written is told in one line too: the path in it says all.
+# OSError is known too: its message has the path of the file that cannot be written.
 KNOWN = (CommandFailed, Error, ConfigError, CatalogueError, OSError)
 
 _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
@@ -40,21 +40,21 @@ _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
 
 
 def the_one_in(failure: Exception) -> Exception:
-    """A task group wraps what went wrong in it; one cause alone is told as itself."""
+    """Return the only exception inside a task group's ExceptionGroup, else `failure` itself."""
     while isinstance(failure, ExceptionGroup) and len(failure.exceptions) == 1:
         failure = failure.exceptions[0]
     return failure
 
 
 def code_of(failure: Exception) -> ExitCode:
-    """The exit code for an error that reached the top."""
+    """Return the exit code for an error that reached the top."""
     if isinstance(failure, CommandFailed):
         return failure.code
     return next((code for kind, code in _CODES if isinstance(failure, kind)), ExitCode.FAILED)
 
 
 def line_of(failure: Exception) -> str:
-    """One line for people."""
+    """Return the error's message as one line."""
     text = " ".join(str(failure).split())
     if isinstance(failure, StoreUnavailable):
         text += " Start it with `penstock up`, or set store.dsn to a Postgres that runs."

@@ -1,4 +1,4 @@
-"""`penstock flex`: hold, let go on or bound a model's flex work. Goes to the database directly."""
+"""`penstock flex`: pauses, resumes or limits a model's flex work, directly in the database."""
 
 import asyncio
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`penstock gateway`: HTTP in, SSE out, until SIGTERM."""
+"""`penstock gateway`: checks the settings, then becomes the gateway's own process."""
 
 import os
 import resource
@@ -22,14 +22,14 @@ def gateway(context: typer.Context, parent_pid: ParentOption = 0) -> None:
     check_ports(settings.host, ports)
     _raise_file_limit()
     export({}, invoked.file)
-    # The same process, without what only the command line needs: typer reads its options by
+    # Replace the program, to drop what only the command line needs: typer reads its options by
     # pydantic, which alone would keep 16 MB for as long as the gateway runs.
-    # -P: whatever lies in the working folder is not ours to import.
+    # -P: the gateway must not import modules of the working folder.
     program = [sys.executable, "-P", "-m", "penstock.cli.gateway_process", str(parent_pid)]
     os.execv(sys.executable, program)  # noqa: S606 - ourselves, by our own name
 
 
 def _raise_file_limit() -> None:
-    """A stream takes two descriptors, and the usual soft limit of 1,024 is for other programs."""
+    """Raise the soft limit to the hard one: a stream takes two, and the usual 1,024 are too few."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

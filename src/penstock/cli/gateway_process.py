@@ -1,6 +1,6 @@
-"""The gateway's own process, which `penstock gateway` becomes. Imports nothing of the command line.
+"""The gateway's own process, which `penstock gateway` becomes. Imports neither typer nor rich.
 
-Its workers are started by importing it again: what it loads, each of them loads.
+Workers start by importing this module again, so each of them loads everything that it imports.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _FAILED = "The gateway could not start; the log says why."
 
 
 def main() -> None:
-    """Serve, with the configuration of the environment; the argument is the pid of our parent."""
+    """Serve, with the environment's configuration; the argument is the parent's pid."""
     try:
         _start()
     except KNOWN as failed:
@@ -33,7 +33,7 @@ def main() -> None:
 def _start() -> None:
     config = load().config
     log.set_up_service(config.telemetry)
-    # uvicorn sends itself the signal again at its end: without these, it would end us unswept.
+    # uvicorn raises the signal again at its end; the default handler would skip the clean-up.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
     parent_pid = int(sys.argv[1])
@@ -46,13 +46,13 @@ def _serve(settings: IngressSettings) -> None:
     is_ours = not settings.run_folder
     folder = make_run_folder() if is_ours else Path(settings.run_folder)
     folder.mkdir(parents=True, exist_ok=True)
-    # Workers read their own configuration: theirs must be the same as ours.
+    # Workers load the configuration themselves, and must find the same folder in it.
     export({"ingress.run_folder": str(folder)})
     try:
         with _signal_numbers(is_kept=settings.workers > 1) as received:
             run_gateway("penstock.cli.gateway_worker:worker", settings, folder)
     except SystemExit as left:
-        # uvicorn's own code for a failed start is the one that stands for Postgres here.
+        # uvicorn's exit code for a failed start, 3, means a missing Postgres here.
         if left.code:
             raise CommandFailed(_FAILED) from None
         raise
@@ -65,11 +65,11 @@ def _serve(settings: IngressSettings) -> None:
 
 @contextlib.contextmanager
 def _signal_numbers(*, is_kept: bool) -> Iterator[list[int]]:
-    """The signals that came meanwhile, after the block.
+    """Collect the signals that arrive during the block; the list is filled after it.
 
-    uvicorn's parent of several workers returns in the same way when it was told to end and when
-    its workers could not start. One worker alone needs the wake-up for its own loop, and leaves by
-    an exception.
+    uvicorn's parent of several workers returns in the same way after a signal and if its workers
+    cannot start. A single worker needs the wake-up descriptor for its own loop, and ends by an
+    exception.
     """
     numbers: list[int] = []
     if not is_kept:

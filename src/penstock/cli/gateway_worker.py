@@ -1,4 +1,4 @@
-"""What uvicorn calls in each gateway worker. Imports no more than a worker needs."""
+"""Makes each gateway worker's application for uvicorn. Imports only what a worker needs."""
 
 import multiprocessing
 
@@ -7,7 +7,7 @@ from penstock.cli.parent_watch import end_with_parent
 
 
 def worker() -> object:
-    """The gateway's application, in a process that does not outlive the gateway's own.
+    """Return the gateway's application, and end this process when the gateway's own ends.
 
     A worker whose parent was killed would hold the port for ever, and no new gateway could start.
     """

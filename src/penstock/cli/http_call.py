@@ -1,4 +1,4 @@
-"""One HTTP call to an engine or to our own gateway. It blocks: call it in a thread."""
+"""Makes one HTTP call to an engine or a gateway. It blocks: call it in a thread."""
 
 import http.client
 import ssl
@@ -14,7 +14,7 @@ _BYTES_MAX = 8 * 2**20
 def connection_to(
     parts: SplitResult, seconds: float, ca_file: str = ""
 ) -> http.client.HTTPConnection:
-    """To a base URL's host, not yet opened; ValueError when there is none."""
+    """Return an unopened connection to a base URL's host; ValueError if it has none."""
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("write http://HOST:PORT")
     if parts.scheme == "http":
@@ -31,7 +31,7 @@ class HttpAnswer(NamedTuple):
 
 
 class HttpCaller:
-    """Calls base URLs. `api_keys` is base URL to key, "*" for all others."""
+    """Calls base URLs. `api_keys` maps a base URL to its key, "*" stands for all others."""
 
     def __init__(
         self, *, api_keys: dict[str, str] | None = None, ca_file: str = "", seconds: float = 10.0
@@ -52,7 +52,7 @@ class HttpCaller:
     def _call(
         self, method: str, url: str, path: str, body: bytes | None, headers: dict[str, str]
     ) -> HttpAnswer:
-        """Raises ReplicaUnreachable with the reason when there is no answer."""
+        """Return the answer; raises ReplicaUnreachable with the reason if there is none."""
         try:
             return self._exchange(method, url, path, body, headers)
         except (OSError, ValueError, http.client.HTTPException) as failure:

@@ -1,4 +1,4 @@
-"""One job, or one batch, as people read it: a fact on each line, and none that says nothing."""
+"""Prints a job or a batch: one fact on each line, without empty ones."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -39,7 +39,7 @@ def job_facts(seen: SeenJob) -> Facts:
         else f"{usage.prompt_tokens} prompt, {usage.completion_tokens} output",
         "cost": None if usage is None else f"${answer.cost_usd}",
         "error": _told(error),
-        # A job that failed has it as its error already.
+        # A failed job shows it as its error already.
         "last error": _told(answer.last_error) if answer.last_error != error else None,
     }
 

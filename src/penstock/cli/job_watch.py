@@ -1,6 +1,6 @@
-"""How queues shrink, for people who watch: rows out of what was measured, and a bar for each.
+"""Renders queues while they shrink: a row of measured figures and a bar for each.
 
-A queue has no end that is known, so a bar shows how much is done of the most that was seen to wait.
+A queue has no known total, so its bar shows how much is done of the most jobs that were seen open.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from penstock.queue import Batch, FlexStats
 from penstock.records.model import ModelId
 
 _BAR: Final = 20
-# Measured every few seconds by `penstock control`; older than this nobody measures.
+# `penstock control` measures every few seconds; figures older than this are stale.
 _OLD_SECONDS: Final = 60.0
 _TITLES: Final = ("", "", "done", "queued", "running", "per second", "oldest", "ETA")
 
@@ -31,7 +31,7 @@ class WatchRow(msgspec.Struct, frozen=True):
     finished_per_second: float | None
     oldest_seconds: float | None
     eta_seconds: float | None
-    # Since when nobody has measured it, if that is long ago.
+    # The age of the figures, if they are stale.
     stale_seconds: float | None = None
 
     @property
@@ -40,13 +40,13 @@ class WatchRow(msgspec.Struct, frozen=True):
 
 
 class Backlog:
-    """Remembers the most that each model had open while it was watched."""
+    """Remembers the most jobs that each model had open while it was watched."""
 
     def __init__(self) -> None:
         self._most: dict[ModelId, int] = {}
 
     def rows(self, stats: Mapping[ModelId, FlexStats], now: float) -> list[WatchRow]:
-        """Models with something to do, or that had while they were watched."""
+        """Return a row for each model that has open jobs, or had some while it was watched."""
         found = []
         for model, figures in sorted(stats.items()):
             is_open = figures.queued + figures.running
@@ -57,7 +57,7 @@ class Backlog:
 
 
 def batch_row(batch: Batch, stats: FlexStats | None) -> WatchRow:
-    """A batch by its own counts; how fast its model's queue goes is the model's."""
+    """Return a batch's row: its own counts, and the speed of its model's queue."""
     rate = None if stats is None else stats.finished_per_second
     return WatchRow(
         name=batch.id,
@@ -91,7 +91,7 @@ def watch_table(rows: Sequence[WatchRow]) -> Table:
 
 
 def watch_line(row: WatchRow) -> str:
-    """The same for a pipe, on one line."""
+    """Return a row as one line, for a pipe."""
     return (
         f"{row.name}: {row.done}/{row.total} done, {row.queued} queued, {row.running} running,"
         f" oldest {age(row.oldest_seconds)}, ETA {age(row.eta_seconds)}"
@@ -99,7 +99,7 @@ def watch_line(row: WatchRow) -> str:
 
 
 def stale_line(rows: Iterable[WatchRow]) -> str:
-    """A word of warning when the figures are old; empty when they are not."""
+    """Return a warning if the figures are stale, else an empty string."""
     oldest = max((row.stale_seconds or 0.0 for row in rows), default=0.0)
     if not oldest:
         return ""
@@ -107,7 +107,7 @@ def stale_line(rows: Iterable[WatchRow]) -> str:
 
 
 def age(seconds: float | None) -> str:
-    """90 is 1m30s."""
+    """Format a duration: 90 is 1m30s."""
     if seconds is None:
         return NOTHING
     whole = round(seconds)

@@ -1,4 +1,4 @@
-"""`penstock jobs`: what is queued, runs and has ended. Goes to the database directly."""
+"""`penstock jobs`: lists, shows, cancels and watches jobs, directly in the database."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -132,7 +132,7 @@ class _Desk:
         self._jobs = JobDesk(rooms, config.admission, clock)
 
     async def find(self, id: str) -> SeenJob | Batch:
-        """A job, or what its caller knows instead: a batch, a `request_id`, a task."""
+        """Find a job by its id, or a batch by the id that its caller knows."""
         seen = await self.lookup.find(None, JobId(id))
         found = seen or await self._find_batch(id)
         if found is None:
@@ -157,7 +157,7 @@ class _Desk:
     async def rounds(
         self, model: str | None, batch: str | None, seconds: float
     ) -> AsyncIterator[list[WatchRow]]:
-        """What is seen each time, until nothing is left; once where `seconds` is 0."""
+        """Yield rows at intervals until no job is open; once if `seconds` is 0."""
         backlog = Backlog()
         while True:
             rows = await self._look(backlog, model, batch)

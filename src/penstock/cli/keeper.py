@@ -48,7 +48,7 @@ def keeper(
 
 
 def _console(writer: LogWriter) -> Console:
-    """Standard error; if that is no terminal, by way of the log writer, which never blocks."""
+    """Return standard error; if it is no terminal, through the log writer, which never blocks."""
     console = error_console()
     if not console.is_terminal:
         console.file = cast("IO[str]", WrittenText(writer))
@@ -87,8 +87,8 @@ async def _keep(
                 pulling.cancel()
                 running.cancel()
 
-            # Nobody is left who wants the replicas ended in order: the next keeper on this folder
-            # adopts them, or their supervisors end them after `orphan_seconds`.
+            # Without its parent, or in a hurry, the keeper leaves its replicas: the next keeper on
+            # this folder adopts them, or their supervisors end them after `orphan_seconds`.
             abandoning = group.create_task(_stop_when(signals.hurried, abandon))
             if parent_pid:
                 loop = asyncio.get_running_loop()
@@ -109,12 +109,12 @@ async def _pull(station: Station | None) -> None:
 async def _leave(
     asked: asyncio.Event, station: Station | None, pulling: asyncio.Task[None], kept: Keeper
 ) -> None:
-    """Flex work ends first: what has begun may need its replica for a while."""
+    """Stop flex work, then the keeper: jobs that run need their replicas for a while."""
     await asked.wait()
     if station is not None:
         station.stop()
         if station.puller is None:
-            # It still waits for Postgres, and has begun nothing.
+            # Without a puller no job runs, and the station may be waiting for Postgres.
             pulling.cancel()
     await asyncio.wait([pulling])
     kept.stop()
@@ -126,6 +126,6 @@ async def _stop_when(event: asyncio.Event, act: Callable[[], object]) -> None:
 
 
 def _print_progress(news: ReplicaProgress) -> None:
-    # Whoever read this may be gone; the replicas matter more.
+    # The reader of this output may be gone, which must not end the keeper.
     with contextlib.suppress(OSError):
         print_json(news)

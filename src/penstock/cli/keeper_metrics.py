@@ -1,4 +1,4 @@
-"""A keeper's `/metrics`: what its engines say, what its flex work does, and its GPUs."""
+"""Serves a keeper's `/metrics`: the figures of its engines, its flex work and its GPUs."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ async def serve_metrics(
     clock: Clock,
     log_lines_dropped: Callable[[], int],
 ) -> None:
-    """For ever. A port that is taken is no reason for a keeper to leave its replicas."""
+    """Serve until cancelled; only warn if the port is taken, so that the keeper goes on."""
     if not settings.metrics_port:
         return
     snapshot = KeeperSnapshot()
@@ -44,7 +44,7 @@ async def serve_metrics(
     try:
         gpus = await asyncio.to_thread(Gpus)
         while True:
-            # Made here and only read by the server's thread.
+            # Made here; the server's thread only reads it.
             taken = take_snapshot(kept.claims(clock.monotonic()), station)
             gpu_use = await asyncio.to_thread(gpus.read)
             snapshot = msgspec.structs.replace(
@@ -56,7 +56,7 @@ async def serve_metrics(
 
 
 def take_snapshot(claims: list[EngineClaim], station: Station | None) -> KeeperSnapshot:
-    """Everything but the GPUs."""
+    """Return all figures but those of the GPUs."""
     rows = tuple(_row(claim, station) for claim in claims)
     if station is None:
         return KeeperSnapshot(rows)

@@ -1,4 +1,4 @@
-"""`penstock key`: what callers and operators identify themselves with."""
+"""`penstock key`: creates, lists and revokes the keys of callers and operators."""
 
 import asyncio
 from typing import Annotated

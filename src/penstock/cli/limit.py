@@ -1,4 +1,4 @@
-"""`penstock limit`: what accounts, keys, workflows and sessions may use. Goes to the database."""
+"""`penstock limit`: limits accounts, keys, workflows and sessions, directly in the database."""
 
 import asyncio
 from collections.abc import Mapping

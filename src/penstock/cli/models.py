@@ -94,7 +94,7 @@ def _problems(settings: CatalogueSettings) -> list[str]:
         except UnicodeDecodeError:
             problems.append(f"{path}: this is not UTF-8. Save the file as UTF-8")
     if not problems:
-        # Only entries that are right by themselves can clash with each other.
+        # Check for conflicts between entries only if each entry is valid by itself.
         try:
             load_catalogue(settings)
         except CatalogueError as wrong:

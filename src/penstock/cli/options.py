@@ -1,4 +1,4 @@
-"""Options that several commands share, and what the root command hands down to them."""
+"""Options that several commands share, and the options of the root command."""
 
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +22,7 @@ ParentOption = Annotated[
 
 
 class Invocation(msgspec.Struct, frozen=True):
-    """What was said before the command's name."""
+    """The options that stand before the command's name."""
 
     file: Path | None = None
 
@@ -31,7 +31,7 @@ class Invocation(msgspec.Struct, frozen=True):
 
 
 def invocation(context: typer.Context) -> Invocation:
-    """The root command's options, from any command below it."""
+    """Return the root command's options, from any command below it."""
     found = context.find_object(Invocation)
     assert found is not None, "the root command makes one"
     return found

@@ -1,4 +1,4 @@
-"""How results are printed: tables and colours for people, JSON for scripts."""
+"""Prints results: tables and colours for people, JSON for scripts."""
 
 from collections.abc import Iterable, Sequence
 
@@ -15,12 +15,12 @@ _PIPE_COLUMNS = 1000
 
 
 def console() -> Console:
-    """Standard output, as it is now."""
+    """Return a console on the present standard output."""
     return _sized(Console(highlight=False))
 
 
 def error_console() -> Console:
-    """Standard error: progress, warnings, errors; results never."""
+    """Return a console on standard error, for progress, warnings and errors, never results."""
     return _sized(Console(stderr=True, highlight=False))
 
 
@@ -33,7 +33,7 @@ def write_json(value: object) -> bytes:
 
 
 def _plain(value: object) -> object:
-    """What is no Struct: a count of tokens by its fields, and all else as text."""
+    """Convert what msgspec cannot encode: a Usage to its fields, all else to text."""
     if isinstance(value, Usage):
         return {
             "prompt_tokens": value.prompt_tokens,

@@ -1,6 +1,6 @@
-"""Ends a process with the one that started it, however that one ended: kill -9 included.
+"""Ends a process when its parent ends, even by kill -9.
 
-Imports little: every gateway worker loads it.
+Imports little, because every gateway worker loads this module.
 """
 
 import os
@@ -16,7 +16,7 @@ def watch_parent(pid: int, on_lost: Callable[[], object]) -> None:
     """Call `on_lost` once, in a thread of its own, when `pid` is not (or no longer) our parent."""
 
     def watch() -> None:
-        # An orphan is given to another parent at once, so its number is all there is to look at.
+        # The kernel gives an orphan another parent at once, so comparing the pid is enough.
         while os.getppid() == pid:
             time.sleep(_LOOK_SECONDS)
         on_lost()

@@ -1,4 +1,4 @@
-"""Ports: whether one is free, and what to say when it is not."""
+"""Finds free ports, and refuses taken ones."""
 
 import socket
 
@@ -6,7 +6,7 @@ from penstock.cli.exit_codes import CommandFailed, ExitCode
 
 
 def is_free(host: str, port: int) -> bool:
-    """Whether a server could listen there now."""
+    """Return whether a server could listen there now."""
     with _socket(host) as probe:
         try:
             probe.bind((host, port))
@@ -18,14 +18,14 @@ def is_free(host: str, port: int) -> bool:
 
 
 def free_port(host: str) -> int:
-    """Any port that is free now."""
+    """Return any port that is free now."""
     with _socket(host) as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
 
 
 def check_ports(host: str, ports: dict[str, int]) -> None:
-    """Refuse a taken port by the name of its option."""
+    """Refuse a taken port, naming its option."""
     for option, port in ports.items():
         if port and not is_free(host, port):
             raise CommandFailed(
@@ -37,6 +37,6 @@ def check_ports(host: str, ports: dict[str, int]) -> None:
 
 def _socket(host: str) -> socket.socket:
     made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    # As servers do it: a port whose last connections still time out is free for them.
+    # As servers do, so that a port with connections in TIME_WAIT counts as free.
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     return made

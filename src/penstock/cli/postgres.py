@@ -13,7 +13,7 @@ from penstock.store.embedded import EmbeddedPostgres
 
 
 def find_dsn(config: Config, state: Path) -> str:
-    """Where Postgres is; it need not run."""
+    """Return the DSN of Postgres, which need not run."""
     if config.store.dsn:
         return config.store.dsn
     folder = state / "postgres"
@@ -27,7 +27,7 @@ def find_dsn(config: Config, state: Path) -> str:
 
 
 def require_dsn(config: Config) -> str:
-    """For the long-running commands, which never guess."""
+    """Return `store.dsn`, which the long-running commands require."""
     if not config.store.dsn:
         raise CommandFailed(
             "store.dsn is empty. Set it to your Postgres (PENSTOCK_STORE_DSN, or [store] in the"
@@ -39,7 +39,7 @@ def require_dsn(config: Config) -> str:
 
 @asynccontextmanager
 async def opened(config: Config, state: Path) -> AsyncIterator[Store]:
-    """An open store on a database whose tables are as new as this program."""
+    """Open a store; refuses a database that lacks migrations."""
     dsn = find_dsn(config, state)
     missing = await pending(dsn)
     if missing:

@@ -1,7 +1,7 @@
-"""One line about replicas that come up: loading takes minutes, and silence looks broken.
+"""Shows the replicas that start on one line, because loading takes minutes.
 
-On a terminal the line is rewritten in place; elsewhere it is printed when it says something new,
-and every ten seconds.
+On a terminal the line is rewritten in place; elsewhere it is printed when the set of these replicas
+changes, and every ten seconds.
 """
 
 import re
@@ -21,12 +21,12 @@ from penstock.records.replica import ReplicaId, ReplicaState
 _REPEAT_SECONDS = 10.0
 _LINE_CHARACTERS = 100
 _SPINNER_CHARACTERS = 3
-# Who, when and where, as vLLM begins its lines: a terminal has no room for it.
+# The prefix of vLLM's log lines (process, time, file), for which a terminal has no room.
 _LOG_PREFIX = re.compile(r"^(\([^)]*\) )?(DEBUG|INFO|WARNING|ERROR) [\d-]+ [\d:]+ \[[^\]]*\] ")
 
 
 class ProgressLine:
-    """`with ProgressLine(...) as line:`, then `line.take(progress)` whenever there is news."""
+    """`with ProgressLine(...) as line:`, then `line.take(progress)` for each report."""
 
     def __init__(self, console: Console, clock: Clock) -> None:
         self._console = console
@@ -54,7 +54,7 @@ class ProgressLine:
             self._is_shown = False
 
     def take(self, news: ReplicaProgress) -> None:
-        """News of one replica."""
+        """Show a report of one replica."""
         if news.state is ReplicaState.STARTING:
             self._latest[news.replica] = news
             self._show()
@@ -79,19 +79,19 @@ class ProgressLine:
             self._console.print(text, soft_wrap=True)
 
     def _fitted(self, markup: str) -> Text:
-        """A line that is longer than the terminal could not be rewritten in place."""
+        """Cut a line to the terminal's width: a longer one cannot be rewritten in place."""
         text = Text.from_markup(markup)
         text.truncate(self._console.width - _SPINNER_CHARACTERS, overflow="ellipsis")
         return text
 
 
 def starting_line(replicas: Iterable[ReplicaProgress]) -> str:
-    """All that start, in one line: elapsed, and the last words of each engine."""
+    """Return one line for all replicas that start: seconds, and each engine's last log line."""
     return "; ".join(_starting(each) for each in replicas)
 
 
 def ended_line(news: ReplicaProgress) -> str:
-    """A replica's new state."""
+    """Return a line with a replica's new state."""
     colour = "green" if news.state is ReplicaState.READY else "yellow"
     detail = f": {escape(news.detail)}" if news.detail else ""
     return f"[{colour}]{news.state}[/] {escape(_short(news.model))}{detail}"

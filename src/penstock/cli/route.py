@@ -1,4 +1,4 @@
-"""`penstock route`: where a request would go. Asks a running gateway."""
+"""`penstock route`: asks a running gateway to which replica it would send a request."""
 
 import sys
 from pathlib import Path
@@ -62,7 +62,7 @@ def explain(  # noqa: PLR0913 - each is an option of the command line
 
 
 def print_routing(answer: RoutingAnswer) -> None:
-    """A table of the candidates, cheapest first, and the choice in words."""
+    """Print a table of the candidates, cheapest first, and the choice in words."""
     is_absolute = any(each.cost_seconds is not None for each in answer.candidates)
     titles = _TITLES if is_absolute else _RATIO_TITLES
     print_table(titles, (_row(answer, each) for each in answer.candidates))
@@ -93,7 +93,7 @@ def _row(answer: RoutingAnswer, each: Candidate) -> tuple[str | Text, ...]:
 
 
 def _figures(each: Candidate) -> tuple[str, ...]:
-    """Costs and load: in seconds and requests where the gateway gives them, else as ratios."""
+    """Return costs and load: seconds and requests if the gateway gives them, else ratios."""
     if each.cost_seconds is None:
         return (f"{each.cost_ratio:.2f}x", f"{each.load_ratio:.0%}")
     terms = (each.wait_seconds, each.own_seconds, each.harm_seconds, each.full_seconds)

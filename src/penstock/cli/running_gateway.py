@@ -1,6 +1,6 @@
-"""The gateway that a command speaks to, and the key for it.
+"""Finds the gateway that a command calls, and the key for it.
 
-From the options, else from PENSTOCK_URL and PENSTOCK_KEY, else those of `penstock up`.
+Options come first, then PENSTOCK_URL and PENSTOCK_KEY, then `penstock up`, then `ingress` (URL).
 """
 
 from pathlib import Path
@@ -29,7 +29,7 @@ KeyFileOption = Annotated[
 
 
 def gateway_url(given: str, config: Config, state: Path) -> str:
-    """`given` is the option."""
+    """Return the gateway's URL; `given` is the option's value."""
     named = given or client_defaults().url
     if named:
         return named

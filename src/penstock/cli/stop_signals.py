@@ -1,4 +1,4 @@
-"""SIGTERM, Ctrl-C and a closed terminal as something that can be waited for."""
+"""Turns SIGTERM, Ctrl-C and a closed terminal into events to wait for."""
 
 import asyncio
 import signal
@@ -7,13 +7,13 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class StopSignals:
-    """Counts how often this process was asked to end. Made inside the loop that shall hear it."""
+    """Counts signals to end this process. Create it inside the event loop that handles them."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
-        # Asked twice: whoever asks does not want to wait for streams.
+        # Set by the second signal: do not wait for streams.
         self.hurried = asyncio.Event()
-        # Asked three times: leave now, whatever is left behind.
+        # Set by the third signal: end now, whatever is left behind.
         self.abandoned = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:

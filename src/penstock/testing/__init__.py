@@ -1,4 +1,4 @@
-"""What we ship for tests: an engine that follows a script, and a clock that a test moves."""
+"""Helpers for tests: an engine that follows a script, and a clock that a test moves."""
 
 from penstock.testing.manual_clock import ManualClock
 from penstock.testing.scripted_engine.engine_process import EngineState, ScriptedEngine

@@ -15,7 +15,7 @@ class ManualClock:
         return self._monotonic
 
     def advance(self, seconds: float) -> None:
-        """Let time pass. It never goes backwards."""
+        """Move both times forward; `seconds` must not be negative."""
         assert seconds >= 0
         self._now += seconds
         self._monotonic += seconds

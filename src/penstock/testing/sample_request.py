@@ -12,7 +12,7 @@ from penstock.records.request import (
     RequestTerms,
 )
 
-# One of each part, to know its fields by.
+# One sample of each part, from which its field names are read.
 _PARTS: dict[str, Any] = {
     "labels": RequestLabels(),
     "terms": RequestTerms(),
@@ -22,7 +22,7 @@ _PARTS: dict[str, Any] = {
 
 
 def sample_request(**fields: Any) -> InferenceRequest:  # noqa: ANN401 - the records' own types
-    """A request with these fields, each in its part; a model must be among them."""
+    """Return a request with these fields, each in its part; `model` is required."""
     given: dict[str, Any] = {"body": {}, "is_stream": False, "cache_salt": "", **fields}
     parts = {
         name: type(part)(**{field: given.pop(field) for field in dir(part) if field in given})
@@ -33,7 +33,7 @@ def sample_request(**fields: Any) -> InferenceRequest:  # noqa: ANN401 - the rec
 
 
 def flat_fields(request: InferenceRequest) -> dict[str, Any]:
-    """All fields of a request and of its parts, by name."""
+    """Return all fields of a request and of its parts, by name."""
     fields = {"id": request.id, "account": request.account, "key": request.key}
     flat: dict[str, Any] = {**fields, "model": request.model, "api": request.api}
     for name in _PARTS:

@@ -1,1 +1,1 @@
-"""`penstock bench`: drive an OpenAI-compatible address and say how it answered."""
+"""`penstock bench`: sends a load to an OpenAI-compatible address and measures the answers."""

@@ -11,18 +11,18 @@ from penstock.cli.bench.load import BenchConversation, BenchMessage, BenchTurn, 
 
 
 class AgentLoad(msgspec.Struct, frozen=True):
-    """How the sessions are. Tokens are about so many; the seed decides the words."""
+    """The shape of the sessions. Counts of tokens are approximate; the seed selects the words."""
 
     sessions: Annotated[int, Meta(ge=1, le=100_000)] = 20
     turns: Annotated[int, Meta(ge=1, le=1_000)] = 6
     # The instructions that all sessions begin with.
     system_tokens: Annotated[int, Meta(ge=0, le=1_000_000)] = 2_000
-    # What a session is about, in its first turn.
+    # The message of a session's first turn.
     first_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] = 1_000
-    # What each later turn adds, as a tool's result does.
+    # The message that each later turn adds, such as a tool's result.
     turn_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] = 300
     output_tokens: Annotated[int, Meta(ge=1, le=100_000)] = 64
-    # Between an answer and the next turn, on average.
+    # The average pause between an answer and the next turn.
     think_seconds: Annotated[float, Meta(ge=0, le=3_600)] = 1.0
     # Sessions that begin each second; 0 = all of them at once.
     rate: Annotated[float, Meta(ge=0, le=100_000)] = 0.0
@@ -39,13 +39,13 @@ class AgentLoad(msgspec.Struct, frozen=True):
         )
 
     def _turns_that_fit(self) -> int:
-        """A session ends before its prompt would pass the most that it may have."""
+        """Return how many turns a session has before its prompt exceeds `prompt_tokens_max`."""
         room = self.prompt_tokens_max - self.system_tokens - self.first_tokens
         more = max(room, 0) // (self.turn_tokens + self.output_tokens)
         return min(self.turns, 1 + more)
 
     def _conversations(self, turns: int, system: BenchMessage) -> Iterator[BenchConversation]:
-        # Not by the seed: two runs with other texts have the same pauses, and can be compared.
+        # A fixed seed: runs with other texts have the same pauses, and can be compared.
         random = Random(1)  # noqa: S311 - a load to be repeated
         at = 0.0
         for number in range(self.sessions):

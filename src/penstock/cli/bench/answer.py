@@ -1,6 +1,6 @@
-"""One streamed answer as it comes: when its first token came, what it says of usage and cost.
+"""Receives one streamed answer: the time of its first token, its usage and its cost.
 
-It parses no more than a client would, and keeps the text only, for the next turn.
+It parses no more than a client would, and keeps only the text, for the next turn.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _NANOUSD_PER_USD: Final = 10**9
 
 
 class StreamedAnswer(Receiver):
-    """`ended` is done when nothing more will come."""
+    """One answer as it arrives. The future `ended` is done when nothing more will come."""
 
     def __init__(self, clock: Clock, bytes_max: int) -> None:
         self._clock = clock
@@ -38,9 +38,9 @@ class StreamedAnswer(Receiver):
         self._has_done = False
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.was_answered = False
-        # Whether its connection may be used again.
+        # Whether the connection may be used again.
         self.is_complete = False
-        # "ok", or what went wrong; empty while it lasts.
+        # "ok", or what went wrong; empty until the answer ends.
         self.code = ""
         self.first_at: float | None = None
         self.last_at = 0.0
@@ -88,7 +88,7 @@ class StreamedAnswer(Receiver):
         self.end("cut" if answered else UNREACHABLE)
 
     def end(self, code: str) -> None:
-        """The first word about how it ended is the one that counts."""
+        """End the answer; only the first call's `code` counts."""
         self.code = self.code or code
         if not self.ended.done():
             self.ended.set_result(None)
@@ -118,7 +118,7 @@ class StreamedAnswer(Receiver):
                 self.first_at = self.last_at
 
     def _hear(self, delta: Delta) -> bool:
-        """Whether this is a token; the first event of a stream only names a role."""
+        """Return whether `delta` has a token; a stream's first event only names a role."""
         if delta.content:
             self._texts.append(delta.content)
         return bool(delta.content or delta.reasoning or delta.reasoning_content or delta.tool_calls)

@@ -32,7 +32,7 @@ decode_chunk = msgspec.json.Decoder(_Chunk).decode
 
 
 def fault_in(body: bytes) -> str:
-    """What a body that is no stream says went wrong; empty when it says nothing."""
+    """Return the error in a body that is no stream; empty if it has none."""
     try:
         fault = decode_chunk(body).error
     except msgspec.DecodeError:
@@ -41,9 +41,9 @@ def fault_in(body: bytes) -> str:
 
 
 def name_of(fault: _Fault | str) -> str:
-    """In one word."""
+    """Return a short name of an error."""
     if isinstance(fault, str):
         return fault[:60]
-    # vLLM's code is the status again; its type says more.
+    # vLLM's code only repeats the status; its type is more specific.
     code = fault.code if isinstance(fault.code, str) else None
     return (code or fault.type or "error")[:60]

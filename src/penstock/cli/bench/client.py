@@ -1,6 +1,6 @@
-"""Streams chat requests from one OpenAI-compatible address, over the gateway's own connections.
+"""Sends chat requests to one OpenAI-compatible address, with the gateway's connection class.
 
-They cost little enough that what is measured is the other side.
+It costs so little that a run measures the server and not this client.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from penstock.engine.settings import EngineSettings
 from penstock.errors import ReplicaUnreachable
 
 _ANSWER_BYTES_MAX: Final = 64 * 2**20
-# Longer than to an engine next door: the address may be anywhere.
+# Longer than for an engine, because the address may be far away.
 _CONNECT_SECONDS: Final = 10.0
 
 
 class Access(msgspec.Struct, frozen=True):
-    """How requests get in, and how long each may take."""
+    """The key, the certificate authority, and the time limit of each request."""
 
     key: str = ""
     ca_file: str = ""
@@ -31,7 +31,7 @@ class Access(msgspec.Struct, frozen=True):
 
 
 class ChatClient:
-    """Connections to one address."""
+    """Sends requests to one address over pooled connections."""
 
     def __init__(self, url: str, access: Access, clock: Clock) -> None:
         settings = EngineSettings(connect_seconds=_CONNECT_SECONDS, ca_file=access.ca_file)
@@ -47,7 +47,7 @@ class ChatClient:
         )
 
     async def ask(self, body: bytes, session: str | None) -> StreamedAnswer:
-        """The answer when it has ended, however it did. Cancelling drops the connection."""
+        """Return the answer when it has ended, well or not. Cancelling drops the connection."""
         affinity = f"x-session-affinity: {session}\r\n" if session else ""
         head = f"{self._head}{affinity}content-length: {len(body)}\r\n\r\n".encode()
         answer = StreamedAnswer(self._clock, _ANSWER_BYTES_MAX)
@@ -59,7 +59,7 @@ class ChatClient:
                     await _exchange(idle, head + body, answer)
                     if answer.was_answered or answer.code != UNREACHABLE:
                         return answer
-                    # Closed by the other side just as we wrote to it.
+                    # The server closed the idle connection before it read the request.
                     answer = StreamedAnswer(self._clock, _ANSWER_BYTES_MAX)
                 await _exchange(await self._pool.connect(), head + body, answer)
         except TimeoutError:
@@ -82,7 +82,7 @@ async def _exchange(connection: Connection, request: bytes, answer: StreamedAnsw
 
 
 def base_url(text: str) -> str:
-    """An OpenAI base URL; a bare address gets its `/v1`."""
+    """Return an OpenAI base URL; a bare address gets its `/v1`."""
     parts = urlsplit(text)
     try:
         is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0

@@ -1,4 +1,4 @@
-"""`penstock bench`'s options, and its way from a load to figures."""
+"""The command `penstock bench`: runs a load and prints the figures."""
 
 import asyncio
 import secrets
@@ -105,7 +105,7 @@ def bench(  # noqa: PLR0913 - each is an option of the command line
 
 
 def _fresh_seed() -> int:
-    """The last run's texts are in the caches by now."""
+    """Return a new seed, because the last run's texts are cached by now."""
     return secrets.randbits(31)
 
 
@@ -130,7 +130,7 @@ async def _measure(order: BenchOrder) -> tuple[Report, list[Sample]]:
 
 
 class _Document(msgspec.Struct, frozen=True):
-    """What --json writes."""
+    """The document that --json writes."""
 
     report: Report
     samples: list[Sample]

@@ -1,4 +1,4 @@
-"""The bar while a run lasts. On a terminal only; elsewhere the run says its end."""
+"""Shows a progress bar during a run, on a terminal only."""
 
 import asyncio
 from typing import Final
@@ -11,12 +11,12 @@ from penstock.cli.bench.figures import first_tokens_ms, spread
 from penstock.cli.bench.tables import milliseconds
 
 _EVERY_SECONDS: Final = 0.25
-# The figure beside the bar is of the last few answers: it shall move.
+# The figure beside the bar covers only the last answers, so that it changes.
 _RECENT: Final = 200
 
 
 async def show_progress(driver: Driver, requests: int, console: Console) -> None:
-    """Until it is cancelled."""
+    """Update the bar until cancelled."""
     if not console.is_terminal:
         return
     columns = (
@@ -35,7 +35,7 @@ async def show_progress(driver: Driver, requests: int, console: Console) -> None
 
 
 def line_of(driver: Driver) -> str:
-    """What is under way, how fast the last ones began, and what failed."""
+    """Return requests under way, the first-token time of the last ones, and failures."""
     seen = driver.seen
     recent = spread(first_tokens_ms(seen.samples[-_RECENT:]))
     told = f"{seen.in_flight} under way, first token {milliseconds(recent.p50)}"

@@ -1,6 +1,6 @@
-"""Runs a load against one address or several in turn: so many at once, so long, and no longer.
+"""Runs a load against one address, or several in turn, with limits of number and time.
 
-A conversation whose request fails ends there: its next turn would need the answer.
+A conversation ends when a request fails, because its next turn would need the answer.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from penstock.cli.bench.loop_lag import LoopLag
 from penstock.cli.bench.sample import STOPPED, Sample, SeenAnswer
 from penstock.clock import Clock
 
-# A round of the clock that all sleep by anyway; less than this is not late.
+# Sleeping is never exact, so a start that is late by less than this is not late.
 _PUNCTUAL_SECONDS: Final = 0.05
 
 
@@ -27,7 +27,7 @@ class Drive(msgspec.Struct, frozen=True):
     model: str
     access: Access = Access()
     has_affinity: bool = True
-    # vLLM's own: the answer is as long as was asked for.
+    # An option of vLLM: each answer has the full requested length.
     ignores_eos: bool = False
     # Conversations under way at once.
     concurrency: Annotated[int, Meta(ge=1, le=10_000)] = 64
@@ -36,7 +36,7 @@ class Drive(msgspec.Struct, frozen=True):
 
 
 class Driver:
-    """Made once, run once, inside the loop that it runs in. `urls` are OpenAI base URLs."""
+    """Sends one load. Create it inside the event loop. `urls` are OpenAI base URLs."""
 
     def __init__(self, urls: Sequence[str], drive: Drive, clock: Clock) -> None:
         self._drive = drive
@@ -49,7 +49,7 @@ class Driver:
         self.seen = SeenAnswer()
 
     async def run(self, load: Load, stop: asyncio.Event) -> None:
-        """Until the load is done, its time is over, or `stop` is set."""
+        """Run until the load is done, its time is over, or `stop` is set."""
         self._began_at = self._clock.monotonic()
         try:
             async with asyncio.TaskGroup() as group:

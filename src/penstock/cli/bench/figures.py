@@ -1,4 +1,4 @@
-"""From samples to the figures of a run. Pure. What nobody said is None, never 0."""
+"""Computes the figures of a run from its samples. Pure. Unknown is None, never 0."""
 
 import math
 from collections import Counter
@@ -15,7 +15,7 @@ from penstock.records.price import Price, cost_nanousd
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """Milliseconds that half, 95 % and 99 % of all were not slower than."""
+    """Milliseconds that 50 %, 95 % and 99 % of all values do not exceed."""
 
     p50: float | None = None
     p95: float | None = None
@@ -23,7 +23,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the closing table says."""
+    """All figures of the closing table."""
 
     load: str
     model: str
@@ -37,19 +37,19 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int | None
     cached_tokens: int | None
     output_tokens: int | None
-    # Of prompts whose cached part is known, the part that was cached.
+    # The cached share of prompt tokens, where the cached count is known.
     hit_ratio: float | None
     first_token_ms: Spread
-    # Between two tokens of one answer, on its average.
+    # The average time between two tokens of one answer.
     per_token_ms: Spread
     answer_ms: Spread
     cost_nanousd: int | None
     cost_usd: str | None
     cost_from: Literal["server", "prices"] | None
-    # Answers whose cost is not known, and so not in it.
+    # The number of answers whose cost is unknown and so not in the sum.
     cost_unknown: int
     started_late_seconds: float
-    # By how much our own event loop was late.
+    # The delay of the benchmark's own event loop.
     loop_late_p99_ms: float
     loop_late_max_ms: float
 
@@ -57,7 +57,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 def report(
     seen: SeenAnswer, lag: LoopLag, *, load: str, model: str, price: Price | None = None
 ) -> Report:
-    """The figures of what was seen; `price` instead of what the server says of the cost."""
+    """Return the figures of a run; `price` replaces the costs that the server reports."""
     counts = Counter(sample.code for sample in seen.samples)
     ok = [sample for sample in seen.samples if sample.code == OK]
     seconds = max(seen.seconds, 1e-9)
@@ -96,7 +96,7 @@ def report(
 
 
 def first_tokens_ms(samples: Iterable[Sample]) -> list[float]:
-    """Of each answer that had a token, when its first one came."""
+    """Return the time to the first token of each successful answer that had one."""
     return [
         sample.first_token_seconds * 1000
         for sample in samples
@@ -110,14 +110,14 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float | None:
-    """The value that `share` of all do not pass: one of those that were measured."""
+    """Return the smallest measured value that `share` of all do not exceed."""
     if not ordered:
         return None
     return ordered[max(math.ceil(share * len(ordered)), 1) - 1]
 
 
 def _per_token_ms(samples: Iterable[Sample]) -> list[float]:
-    """An answer of one token has no time between tokens."""
+    """Return the time per token of each answer with more than one token."""
     return [
         sample.tokens_seconds * 1000 / (sample.usage.completion_tokens - 1)
         for sample in samples

@@ -1,7 +1,7 @@
-"""What is sent: conversations of turns, each with what it adds to the prompt. Pure.
+"""The load of a run: conversations of turns, which each add messages to the prompt. Pure.
 
 Text is made of words of three letters, so that a word with its blank is four bytes and, in the
-vocabularies of today's models, one token: a prompt is as long as it was meant to be.
+vocabularies of today's models, one token: so a prompt has the intended length.
 """
 
 import hashlib
@@ -21,13 +21,13 @@ _LIST: Final = """
     way wet who why win yes yet you
 """
 _WORDS: Final = tuple(_LIST.split())
-# Cut out of one long text: choosing word by word would hold up the loop that measures.
+# Texts are slices of one long text: choosing each word would delay the loop that measures.
 _LONG_WORDS: Final = 2**13
 _OPENING_WORDS: Final = 8
 
 
 class BenchMessage(msgspec.Struct, frozen=True):
-    """As it goes into the request's body."""
+    """One message of the request's body."""
 
     role: str
     content: str
@@ -46,12 +46,12 @@ class BenchConversation(msgspec.Struct, frozen=True):
 
     session: str
     turns: tuple[BenchTurn, ...]
-    # Seconds after the run's start; it may begin later where too many are under way.
+    # Seconds after the run's start; the start is later if too many others are under way.
     starts_at: float = 0.0
 
 
 class Load(msgspec.Struct, frozen=True):
-    """All conversations in the order of their start, and how many requests they are."""
+    """All conversations in the order of their start, and the number of their requests."""
 
     conversations: Iterable[BenchConversation]
     requests: int
@@ -60,7 +60,7 @@ class Load(msgspec.Struct, frozen=True):
 
 
 def text_of(tokens: int, *names: object) -> str:
-    """About so many tokens; the same names give the same text, others another from the start."""
+    """Return about `tokens` tokens: equal names give equal text, others differ from the start."""
     name = ":".join(str(name) for name in names).encode()
     number = int.from_bytes(hashlib.blake2b(name, digest_size=8).digest())
     opening = []

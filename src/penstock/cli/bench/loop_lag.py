@@ -1,4 +1,4 @@
-"""How late this process's own event loop was: what is measured beside it is late by as much."""
+"""Measures the delay of this process's event loop, which measured times include."""
 
 import asyncio
 from typing import Final
@@ -10,7 +10,7 @@ _LATE_MS_MAX: Final = 2_000
 
 
 class LoopLag:
-    """`watch` runs beside the load; counts by the millisecond, so that it never grows."""
+    """Counts delays by the millisecond, in fixed memory. Run `watch` beside the load."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -18,7 +18,7 @@ class LoopLag:
         self._seen = 0
 
     async def watch(self) -> None:
-        """Until it is cancelled."""
+        """Measure until cancelled."""
         while True:
             due = self._clock.monotonic() + _EVERY_SECONDS
             await asyncio.sleep(_EVERY_SECONDS)
@@ -29,7 +29,7 @@ class LoopLag:
         self._seen += 1
 
     def quantile_ms(self, share: float) -> float:
-        """Late by no more than this for `share` of the time; 0 while nothing was seen."""
+        """Return the delay that `share` of all measurements do not exceed; 0 without any."""
         left = share * self._seen
         for late_ms, count in enumerate(self._counts):
             left -= count

@@ -1,4 +1,4 @@
-"""The options of `penstock bench`, each with its words and its bounds."""
+"""The options of `penstock bench`, each with its help and its bounds."""
 
 from pathlib import Path
 from typing import Annotated

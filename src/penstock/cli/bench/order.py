@@ -1,4 +1,4 @@
-"""What `penstock bench` was asked for, checked before anything is sent."""
+"""Reads and checks the options of `penstock bench` before anything is sent."""
 
 from pathlib import Path
 from typing import Final
@@ -21,14 +21,14 @@ _ASK_SECONDS: Final = 10.0
 
 
 class Outputs(msgspec.Struct, frozen=True):
-    """Where the figures go beside the terminal. `-` is standard output, without the table."""
+    """Files for the figures. `-` is standard output, and replaces the table there."""
 
     json: str | None = None
     plot: Path | None = None
 
 
 class BenchOrder(msgspec.Struct, frozen=True):
-    """The whole order. A trace wins over the agents."""
+    """All options of a run. A trace takes precedence over the agents."""
 
     urls: tuple[str, ...]
     drive: Drive
@@ -54,7 +54,7 @@ class _Models(msgspec.Struct):
 
 
 def first_model(url: str, access: Access) -> str:
-    """The first model that the address lists. Blocks."""
+    """Return the first model that the address lists. Blocks."""
     keys = {"*": access.key} if access.key else {}
     caller = HttpCaller(api_keys=keys, ca_file=access.ca_file, seconds=_ASK_SECONDS)
     try:
@@ -79,10 +79,10 @@ def first_model(url: str, access: Access) -> str:
 
 
 def read_addresses(given: list[str] | None) -> tuple[tuple[str, ...], str]:
-    """The base URLs, and PENSTOCK_KEY if they are PENSTOCK_URL.
+    """Return the base URLs, and PENSTOCK_KEY if the URL is PENSTOCK_URL.
 
-    The key of one's gateway is not sent to an address that is named on the command line: that may
-    be anybody's.
+    An address of the command line may belong to anybody, so it does not get the key of the user's
+    gateway.
     """
     if given:
         return tuple(base_url(each) for each in given), ""
@@ -100,7 +100,7 @@ def read_key(key: str, key_file: Path | None) -> str:
 
 
 def read_prices(given: tuple[str | None, str | None, str | None]) -> Price | None:
-    """Dollars for a million tokens: input, cached input, output. None if none is given."""
+    """Read dollars per million tokens: input, cached input, output. None if none is given."""
     uncached, cached, output = (read_usd(text) for text in given)
     if uncached is None and cached is None and output is None:
         return None

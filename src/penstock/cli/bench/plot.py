@@ -1,4 +1,4 @@
-"""A run as a picture: first tokens over time, and their spread. The only door to matplotlib."""
+"""Draws first tokens over time, and their spread. Only this file imports matplotlib."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -11,7 +11,7 @@ from penstock.cli.exit_codes import CommandFailed, ExitCode
 
 
 def check_plot(path: Path | None) -> None:
-    """Say before the run, not after it, that its picture cannot be drawn."""
+    """Refuse, before the run and not after it, a picture that cannot be drawn."""
     if path is None:
         return
     if path.suffix != ".png":
@@ -29,7 +29,7 @@ def check_plot(path: Path | None) -> None:
 
 
 def write_plot(path: Path, report: Report, samples: Sequence[Sample]) -> None:
-    """A PNG. A run without a single token has axes and no points."""
+    """Write a PNG. A run without a single token has axes and no points."""
     figure_of = import_module("matplotlib.figure").Figure
     ok = [s for s in samples if s.code == OK and s.first_token_seconds is not None]
     times = [1000 * (s.first_token_seconds or 0.0) for s in ok]

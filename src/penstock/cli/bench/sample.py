@@ -1,15 +1,15 @@
-"""One request as its client saw it, and everything that a run has seen."""
+"""The measurements of one request, and those of a whole run."""
 
 import msgspec
 
 from penstock.records.usage import Usage
 
-# It was under way when the run was ended: no error, and no figure.
+# The request was under way when the run ended: it is no error, and in no figure.
 STOPPED = "stopped"
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """Times are in seconds, `at` since the run's start. Unknown is None."""
+    """One request. Times are in seconds, `at` since the run's start. Unknown is None."""
 
     at: float
     # "ok", "stopped", or what went wrong.
@@ -23,11 +23,11 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class SeenAnswer(msgspec.Struct):
-    """What a run has seen so far; the figures are made of this."""
+    """The measurements of a run so far, from which its figures are computed."""
 
     samples: list[Sample] = []
     in_flight: int = 0
     failed: int = 0
     seconds: float = 0.0
-    # By how much a conversation began after its time, at most.
+    # The longest delay of a conversation's start.
     started_late_seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""A run for people: the closing table, and the spread of first tokens as bars. Pure."""
+"""Renders a run: the closing table, and a histogram of first tokens. Pure."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -13,13 +13,13 @@ from penstock.cli.usage.figures import NOTHING, bar, dollars, percent, short
 
 _BAR: Final = 40
 _ROWS: Final = 10
-# Beyond this, what was measured may be our own slowness.
+# Above this, measured times may include the benchmark's own delay.
 _LATE_MS: Final = 10.0
 _ERRORS_SHOWN: Final = 5
 
 
 def closing(report: Report, first_tokens_ms: Sequence[float]) -> RenderableType:
-    """All of it, as it is printed at the end."""
+    """Return everything that is printed at the end."""
     parts: list[RenderableType] = [_times(report), Text(), _facts(report)]
     if first_tokens_ms:
         parts += [Text(), Text("First tokens", style="bold"), histogram(first_tokens_ms)]
@@ -30,7 +30,7 @@ def closing(report: Report, first_tokens_ms: Sequence[float]) -> RenderableType:
 
 
 def milliseconds(value: float | None) -> str:
-    """Short enough for a column, with a digit after the point where that says something."""
+    """Format a time for a narrow column, with digits after the point where they matter."""
     if value is None:
         return NOTHING
     if value >= 10_000:
@@ -41,7 +41,7 @@ def milliseconds(value: float | None) -> str:
 
 
 def histogram(values_ms: Sequence[float]) -> Table:
-    """How many first tokens came in each span of time; spans grow, as such times are spread."""
+    """Return a histogram of first-token times, whose spans grow by a constant factor."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True, style="cyan")
@@ -55,10 +55,10 @@ def histogram(values_ms: Sequence[float]) -> Table:
 
 
 def spans_of(values_ms: Sequence[float]) -> list[tuple[float, float, int]]:
-    """From, to and how many, over all values; each span is longer than the last by one factor."""
+    """Return (from, to, count) of each span; each is longer than the last by one factor."""
     low, high = max(min(values_ms), 0.1), max(0.1, *values_ms)
     rows = _ROWS if high / low > 1.05 else 1
-    # A little more than the last value, so that rounding leaves nobody out.
+    # A little more than the largest value, so that rounding leaves no value out.
     factor = (high * 1.0001 / low) ** (1 / rows)
     counts = [0] * rows
     for value in values_ms:
@@ -92,7 +92,7 @@ def _facts(report: Report) -> Table:
     table.add_column(overflow="fold")
     table.add_row("Requests", _requests(report))
     if report.ok:
-        # Of what was never answered there is nothing to be said.
+        # Without an answer there are no tokens, cache hits and costs.
         table.add_row("Tokens", _tokens(report))
         table.add_row("Cached", _cached(report))
         table.add_row("Cost", _cost(report))
@@ -139,7 +139,7 @@ def _errors(report: Report) -> Text:
 
 
 def busy_note(report: Report) -> str | None:
-    """What to think of the times when our own event loop was late; None when it was not."""
+    """Return a warning if the benchmark's own event loop was late, else None."""
     late = report.loop_late_p99_ms
     if late < _LATE_MS:
         return None

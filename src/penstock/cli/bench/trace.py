@@ -1,8 +1,8 @@
-"""A load out of a trace file: arrivals, sizes and shared beginnings, with words put in.
+"""Makes a load from a trace file: arrivals, sizes and shared prefixes, filled with words.
 
 One JSON object a line, as Moonshot published its own: `timestamp` (ms), `input_length` and
 `output_length` (tokens), `hash_ids` (one id for each 512 tokens; equal ids at the start of two
-prompts are a shared beginning). A `session` may be named; else it is found by what prompts share.
+prompts are a shared prefix). A line may have a `session`; else shared blocks determine it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,16 +30,16 @@ class TraceLine(msgspec.Struct, frozen=True):
     input_length: Annotated[int, Meta(ge=1, le=100_000_000)]
     output_length: Annotated[int, Meta(ge=0, le=10_000_000)]
     hash_ids: tuple[int, ...]
-    # It becomes a header, which takes no line breaks.
+    # The session becomes a header, which must not have line breaks.
     session: Annotated[str, Meta(max_length=100, pattern=r"^[!-~]+$")] | None = None
 
 
 class TraceLoad(msgspec.Struct, frozen=True):
     """How the lines become requests."""
 
-    # Twice as fast is 2.
+    # 2 is twice as fast as the trace.
     speed: float = 1.0
-    # Longer prompts lose their end.
+    # Longer prompts are cut at the end.
     prompt_tokens_max: int = 100_000
     output_tokens_max: int = 1_000
     seed: int = 1
@@ -63,7 +63,7 @@ class TraceLoad(msgspec.Struct, frozen=True):
             )
 
     def _messages(self, line: TraceLine) -> tuple[BenchMessage, ...]:
-        """A message for each block, so that what two prompts share is the same messages."""
+        """Return one message per block, so that shared blocks are equal messages."""
         left = min(line.input_length, self.prompt_tokens_max)
         messages = []
         for index, block in enumerate(line.hash_ids):
@@ -71,7 +71,7 @@ class TraceLoad(msgspec.Struct, frozen=True):
                 break
             role = ("user", "assistant")[index % 2 == 0] if index else "system"
             words = text_of(BLOCK_TOKENS, self.seed, block)
-            # A block's beginning: the last one of a prompt is seldom full.
+            # Cut the text, because the last block of a prompt is seldom full.
             messages.append(BenchMessage(role, words[: min(left, BLOCK_TOKENS) * 4]))
             left -= BLOCK_TOKENS
         if not messages or messages[-1].role != "user":
@@ -80,7 +80,7 @@ class TraceLoad(msgspec.Struct, frozen=True):
 
 
 def read_trace(path: Path, requests_max: int) -> list[TraceLine]:
-    """The first `requests_max` lines; a wrong one is refused by its number."""
+    """Read the first `requests_max` lines; refuses a wrong line, with its number."""
     decoder = msgspec.json.Decoder(TraceLine)
     lines: list[TraceLine] = []
     with path.open("rb") as file:
@@ -101,9 +101,9 @@ def read_trace(path: Path, requests_max: int) -> list[TraceLine]:
 
 
 def sessions_of(lines: Sequence[TraceLine]) -> list[str]:
-    """For each line its session: the one that first had the deepest block it shares with others.
+    """Return each line's session: the one that first had the deepest block of an earlier line.
 
-    Blocks that very many prompts begin with tell nothing, and are left out.
+    Blocks that very many prompts begin with identify no session, and are left out.
     """
     common = _common_blocks(lines)
     owners: dict[int, str] = {}

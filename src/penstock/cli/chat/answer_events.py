@@ -1,4 +1,4 @@
-"""A streamed chat answer, line by line: words, thoughts, counts, the cost, or an error."""
+"""Reads a streamed chat answer line by line: text, reasoning, usage, cost, or an error."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
@@ -18,7 +18,7 @@ _COST: Final = b": cost-usd "
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """A few more words of the answer, or of what the model thinks before it."""
+    """A piece of the answer's text, or of the reasoning before it."""
 
     text: str
     is_thought: bool = False
@@ -49,7 +49,7 @@ _decoder = msgspec.json.Decoder(_Event)
 
 
 class AnswerEvents:
-    """Iterate over its pieces; `usage` is known when they have ended."""
+    """Yields an answer's pieces; `usage` is known after the last one."""
 
     def __init__(self, lines: Iterable[bytes]) -> None:
         self._lines = lines

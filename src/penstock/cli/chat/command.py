@@ -61,7 +61,7 @@ def chat(  # noqa: PLR0913 - each is an option of the command line
 
 
 class Playground:
-    """One conversation on one screen."""
+    """Runs one conversation on one screen."""
 
     def __init__(self, gateway: GatewayStream, talk: Conversation, out: Console) -> None:
         self._gateway = gateway
@@ -70,7 +70,7 @@ class Playground:
         self._clock = SystemClock()
 
     def run(self, lines: Iterator[str]) -> None:
-        """Until the lines end, or one of them says so."""
+        """Answer each line, until the lines end or one is /quit."""
         print_welcome(self._out, self._talk)
         for line in lines:
             try:
@@ -82,7 +82,7 @@ class Playground:
                 continue
             if typed.command is Slash.QUIT:
                 break
-            # What was said is not kept then, so that it can be said again.
+            # A failed turn is not kept, so that the user can send it again.
             try:
                 self._obey(typed)
             except (CommandFailed, Error) as failure:
@@ -113,7 +113,7 @@ class Playground:
         body = self._talk.body(text)
         with self._gateway.answer(body, self._talk.session) as lines:
             events = AnswerEvents(lines)
-            # Ctrl-C stops the answer, not the conversation: what has come of it is kept.
+            # Ctrl-C stops the answer, not the conversation, which keeps the part received.
             with contextlib.suppress(KeyboardInterrupt), AnswerText(self._out) as shown:
                 for piece in events:
                     if times.first_seconds is None:
@@ -158,12 +158,12 @@ class Playground:
 
 
 def _lines(is_terminal: bool) -> Iterator[str]:
-    """What is typed, until Ctrl-D; Ctrl-C throws away what stands in the line."""
+    """Yield typed lines until Ctrl-D; Ctrl-C discards the current line."""
     if not is_terminal:
         yield from sys.stdin
         return
     with contextlib.suppress(ImportError):
-        # Arrows and history in the line; a Python without it still reads lines.
+        # Turns on line editing and history; a Python without readline still reads lines.
         import readline  # noqa: F401, PLC0415 - importing it is what turns it on
     out = console()
     while True:

@@ -1,6 +1,6 @@
-"""A conversation: what was said, what goes up with the next turn, and what it has used so far.
+"""A conversation: its messages, the request of the next turn, and its usage so far.
 
-Knows no network and no screen.
+It uses no network and no screen.
 """
 
 from decimal import Decimal
@@ -19,7 +19,7 @@ _IMAGE_KINDS: Final = {
 
 
 class TurnUsage(msgspec.Struct, frozen=True):
-    """What one turn used, as the gateway said it. None is unknown, never 0."""
+    """The usage of one turn, as the gateway reports it. None is unknown, never 0."""
 
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
@@ -45,7 +45,7 @@ class Totals(msgspec.Struct):
 
 
 class Conversation:
-    """Grows by one turn at a time, so that each prompt begins as the one before did."""
+    """Messages that grow turn by turn, so that each prompt begins with the one before."""
 
     def __init__(self, model: str, session: str, *, system: str = "", max_tokens: int = 0) -> None:
         self.model = model
@@ -58,18 +58,18 @@ class Conversation:
 
     @property
     def images(self) -> int:
-        """How many pictures go with the next message."""
+        """Return how many images go with the next message."""
         return len(self._images)
 
     def attach(self, name: str, encoded: str) -> None:
-        """A picture for the next message, as base64; ValueError when its name says no kind."""
+        """Add a base64 image to the next message; ValueError for an unknown file suffix."""
         kind = next((kind for end, kind in _IMAGE_KINDS.items() if name.lower().endswith(end)), "")
         if not kind:
             raise ValueError(f"{name}: not one of {', '.join(_IMAGE_KINDS)}")
         self._images.append(f"data:{kind};base64,{encoded}")
 
     def body(self, text: str) -> bytes:
-        """The request for the next turn. Nothing is kept until `said`."""
+        """Return the request's body for the next turn. Nothing is kept until `said`."""
         system = [{"role": "system", "content": self.system}] if self.system else []
         request: dict[str, object] = {
             "model": self.model,
@@ -82,13 +82,13 @@ class Conversation:
         return msgspec.json.encode(request)
 
     def said(self, text: str, answer: str, usage: TurnUsage) -> None:
-        """The turn is over: keep both sides of it."""
+        """Keep the message and the answer of a finished turn."""
         self._messages += [self._user(text), {"role": "assistant", "content": answer}]
         self._images.clear()
         self.totals.add(usage)
 
     def restart(self, session: str) -> None:
-        """A new session: nothing is remembered, the model and the system prompt stay."""
+        """Begin a new session without messages; the model and the system prompt stay."""
         self.session = session
         self._messages.clear()
         self._images.clear()

@@ -1,4 +1,4 @@
-"""The gateway as the playground sees it: its models, and one streamed answer at a time."""
+"""Calls a gateway for the playground: lists models, and streams one answer at a time."""
 
 import http.client
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.http_call import HttpCaller, connection_to
 from penstock.wire.resources.errors import OpenAIErrorAnswer
 
-# A long prompt may take minutes to its first word; comments hold the line meanwhile.
+# A long prompt may take minutes to its first token, but comments arrive meanwhile.
 _SILENCE_SECONDS: Final = 120.0
 _LINE_BYTES_MAX: Final = 8 * 2**20
 
@@ -26,24 +26,24 @@ class _Models(msgspec.Struct):
 
 
 class GatewayStream:
-    """One gateway and one key."""
+    """A client of one gateway, with one key."""
 
     def __init__(self, url: str, secret: str) -> None:
-        # `up` prints the address that OpenAI's clients want: that is meant, too.
+        # `up` prints the address for OpenAI's clients, with `/v1`; accept that too.
         url = self._url = url.rstrip("/").removesuffix("/v1")
         try:
             self._parts = urlsplit(url)
-            # Read here to be refused here: a port that is none is noticed late.
+            # Read the port now: `urlsplit` notices an invalid one only when it is read.
             _ = self._parts.port
         except ValueError as wrong:
             raise CommandFailed(f"{url}: {wrong}", ExitCode.USAGE) from None
         self._secret = secret
-        # The replica of the last answer, where it was another one's than the answer before.
+        # The replica of the last answer, if the answer before came from another replica.
         self.moved_to = ""
         self._replica = ""
 
     def models(self) -> list[str]:
-        """The ids that this key may use."""
+        """Return the ids of the models that this key may use."""
         answer = HttpCaller(api_keys={"*": self._secret}).get(self._url, "/v1/models")
         if answer.status != 200:
             raise CommandFailed(_reason(answer.status, answer.body))
@@ -51,7 +51,7 @@ class GatewayStream:
 
     @contextmanager
     def answer(self, body: bytes, session: str) -> Iterator[Iterator[bytes]]:
-        """The lines of one streamed answer. Leaving early closes it, and the engine stops."""
+        """Yield the lines of one streamed answer. Leaving early closes it, and the engine stops."""
         with closing(self._connect()) as connection:
             headers = {
                 "authorization": f"Bearer {self._secret}",

@@ -1,4 +1,4 @@
-"""What the playground shows: answers as they come, and one line of figures after each."""
+"""Shows the playground's answers as they arrive, and a line of figures after each."""
 
 from decimal import Decimal
 from typing import Final, Self
@@ -18,7 +18,7 @@ _NO_CONTROLS: Final = dict.fromkeys(
 
 
 class AnswerText:
-    """An answer as it grows on the screen; thoughts are dim, and are not part of the answer."""
+    """Prints an answer as it arrives; reasoning is dim, and is not part of `answer`."""
 
     def __init__(self, out: Console) -> None:
         self._out = out
@@ -30,7 +30,7 @@ class AnswerText:
         return self
 
     def add(self, piece: Piece) -> None:
-        # A model's words may be anybody's: none of them may move the cursor or reach a clipboard.
+        # A model's text is not trusted: it must not move the cursor or reach the clipboard.
         text = piece.text.translate(_NO_CONTROLS)
         if self._is_thinking and not piece.is_thought:
             self._show(self._wrap.end() + self._wrap.feed("\n\n"))
@@ -48,14 +48,14 @@ class AnswerText:
 
 
 class TurnTimes(msgspec.Struct):
-    """When an answer began and ended, in seconds after it was asked for."""
+    """When an answer began and ended, in seconds after its request."""
 
     first_seconds: float | None = None
     total_seconds: float = 0.0
 
 
 def figures_line(usage: TurnUsage, times: TurnTimes, moved_to: str = "") -> str:
-    """Tokens, how many of them were cached, speed, and the cost of one turn."""
+    """Return a line with tokens, cached tokens, speed and cost of one turn."""
     facts = [
         f"{_count(usage.prompt_tokens)} prompt ({_cached(usage)})",
         f"{_count(usage.output_tokens)} output",
@@ -81,7 +81,7 @@ def totals_line(totals: Totals) -> str:
 
 
 def dollars(cost: str | Decimal) -> str:
-    """All digits that say something, and two at least."""
+    """Format a cost without trailing zeros, but with at least two digits after the point."""
     whole, _, part = f"{Decimal(cost):f}".partition(".")
     return f"${whole}.{part.rstrip('0'):0<2}"
 

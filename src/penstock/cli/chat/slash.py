@@ -1,4 +1,4 @@
-"""What a typed line means: something to say, or a command that begins with a slash."""
+"""Parses a typed line: a message, or a command that begins with a slash."""
 
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -26,16 +26,16 @@ HELP: Final = {
 
 
 class Typed(NamedTuple):
-    """One line. `command` is None for something to say."""
+    """One line. `command` is None for a message."""
 
     command: Slash | None
     text: str
 
 
 def understand(line: str) -> Typed | None:
-    """None for an empty line; ValueError for a slash and a word that is no command.
+    """Parse a line; None for an empty one, ValueError for an unknown command.
 
-    Two slashes say a line that begins with one.
+    A line with two slashes is a message that begins with one.
     """
     line = line.strip()
     if not line:

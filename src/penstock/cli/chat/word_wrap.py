@@ -9,7 +9,7 @@ _PARTS: Final = re.compile(r"\n|[^\S\n]+|\S+")
 
 
 class WordWrap:
-    """Feed it text in any pieces. The last word is held back until it is known to be whole."""
+    """Wraps text fed in any pieces. Holds the last word back until it is complete."""
 
     def __init__(self, width: int) -> None:
         self._width = max(width, 1)
@@ -17,20 +17,20 @@ class WordWrap:
         self._word = ""
 
     def feed(self, text: str) -> str:
-        """What may be shown now."""
+        """Take more text, and return what may be shown now."""
         text = self._word + text
         self._word = ""
         parts = _PARTS.findall(text)
         if parts and not parts[-1][-1].isspace():
             self._word = parts.pop()
             if cell_len(self._word) > self._width:
-                # No line holds it: the terminal breaks it where it must.
+                # The word is wider than a line, so let the terminal break it.
                 parts.append(self._word)
                 self._word = ""
         return "".join([self._place(part) for part in parts])
 
     def end(self) -> str:
-        """The word that was held back."""
+        """Return the word that was held back."""
         word, self._word = self._word, ""
         return self._place(word) if word else ""
 
@@ -40,7 +40,7 @@ class WordWrap:
             return part
         size = cell_len(part)
         if part.isspace() and self._column + size >= self._width:
-            # The line ends here: the next word begins another.
+            # Drop blanks at the end of a line: the next word begins a new line.
             self._column = self._width
             return ""
         if not part.isspace() and self._column and self._column + size > self._width:

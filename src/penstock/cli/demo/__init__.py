@@ -1,1 +1,1 @@
-"""`penstock demo`: what affinity and flex are worth, shown on this machine in three minutes."""
+"""`penstock demo`: measures the effect of affinity and flex on this machine in three minutes."""

@@ -1,7 +1,7 @@
-"""The three acts: the same sessions, driven three ways, each with texts of its own.
+"""Runs the three acts: the same sessions, sent in three ways, each with texts of its own.
 
-Penstock's router finds a cached prompt by its beginning even where no session is named. So what it
-is without affinity is shown by leaving the router out: round robin over the engines' addresses.
+Penstock's router finds a cached prompt by its prefix even if no session is named. So the act
+without affinity leaves the router out: round robin over the engines' addresses.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _CONCURRENCY: Final = 100
 
 
 class Act(StrEnum):
-    """In the order in which they are shown."""
+    """The acts, in the order in which they run."""
 
     ROUND_ROBIN = "round_robin"
     AFFINITY = "affinity"
@@ -35,11 +35,11 @@ class Act(StrEnum):
 
 
 class ActRow(msgspec.Struct, frozen=True):
-    """One act's figures. `jobs` is what was done of the backlog meanwhile."""
+    """One act's figures. `jobs` is the progress of the backlog meanwhile."""
 
     act: Act
     report: Report
-    # Prompt and output tokens that were answered, jobs' too, for each second of each engine.
+    # Prompt and output tokens of answers and jobs, for each second of each engine.
     tokens_per_engine_second: float | None
     # Prompt tokens that went to each replica.
     replica_tokens: tuple[int, ...] = ()
@@ -47,7 +47,7 @@ class ActRow(msgspec.Struct, frozen=True):
 
 
 class Stage:
-    """Where the acts run. `driver` is the one of the act that runs now."""
+    """Runs acts on one cell. `driver` is that of the present act."""
 
     def __init__(self, plan: DemoPlan, cell: DemoCell) -> None:
         self._plan = plan
@@ -58,7 +58,7 @@ class Stage:
         self.requests = plan.agents.load().requests
 
     async def play(self, act: Act) -> ActRow:
-        """Run it to its end, and say how it went."""
+        """Run an act to its end, and return its figures."""
         if act is Act.FLEX:
             await self.backlog.submit()
         agents = msgspec.structs.replace(self._plan.agents, seed=1 + list(Act).index(act))
@@ -87,14 +87,14 @@ class Stage:
         return row_of(act, figures, self.backlog.now, len(self._cell.engines))
 
     def _price(self) -> Price:
-        """What the gateway would have billed: a bare engine says nothing of money."""
+        """Return the price that the gateway would charge: an engine itself reports no cost."""
         catalogue = load_catalogue(CatalogueSettings())
         book = PriceBook(catalogue.models)
         return book.price(ModelId(self._plan.model), Tier.NOW, self._clock.now())
 
 
 def row_of(act: Act, figures: Report, backlog: BacklogNow, engines: int) -> ActRow:
-    """A row out of what was measured."""
+    """Return an act's row, from its measurements."""
     tokens = None
     if figures.prompt_tokens is not None and figures.output_tokens is not None:
         tokens = figures.prompt_tokens + figures.output_tokens + backlog.tokens

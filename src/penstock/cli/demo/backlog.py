@@ -1,4 +1,4 @@
-"""The flex backlog: queued in one call, then counted while it shrinks."""
+"""Queues the flex backlog in one call, and counts its jobs while it shrinks."""
 
 import asyncio
 from typing import Final
@@ -32,7 +32,7 @@ class _Jobs(msgspec.Struct):
 
 
 class BacklogNow(msgspec.Struct, frozen=True):
-    """How far it is."""
+    """The progress of the backlog."""
 
     total: int = 0
     done: int = 0
@@ -42,7 +42,7 @@ class BacklogNow(msgspec.Struct, frozen=True):
 
 
 class DemoBacklog:
-    """`now` is as it was seen last."""
+    """The demo's jobs. `now` is the progress that was read last."""
 
     def __init__(self, cell: DemoCell, shape: JobShape) -> None:
         assert shape.count <= _JOBS_MAX, "they are counted off one page"
@@ -52,7 +52,7 @@ class DemoBacklog:
         self.now = BacklogNow()
 
     async def submit(self) -> None:
-        """By Workers AI's asynchronous API: all of them in one call."""
+        """Queue all jobs in one call, by Workers AI's asynchronous API."""
         shape = self._shape
         shared = {"role": "system", "content": text_of(shape.shared_tokens, "jobs")}
         requests = [
@@ -75,7 +75,7 @@ class DemoBacklog:
         self.now = BacklogNow(total=shape.count)
 
     async def watch(self) -> None:
-        """Until it is cancelled."""
+        """Read the progress until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(_EVERY_SECONDS)

@@ -1,6 +1,6 @@
-"""The demo's own cell: `penstock up` in a folder that is gone afterwards.
+"""Runs the demo's own cell: `penstock up` in a temporary folder.
 
-It reads no configuration but its own: a demo must not reach the database that an operator has set.
+The cell reads only its own configuration, so that a demo does not use an operator's database.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _LOOK_SECONDS: Final = 0.5
 
 
 class DemoCell(msgspec.Struct, frozen=True):
-    """A cell that answers: its gateway, and its engines' own addresses."""
+    """A ready cell: its gateway, and its engines' own addresses."""
 
     base_url: str
     account: str
@@ -50,7 +50,7 @@ class _Ready(msgspec.Struct):
 
 @contextlib.asynccontextmanager
 async def demo_cell(plan: DemoPlan, engines: tuple[str, ...]) -> AsyncIterator[DemoCell]:
-    """`engines` already run; without any, the cell starts its own."""
+    """Run a cell with `engines`, which already run; without any, the cell starts its own."""
     folder = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     try:
         settings = folder / "penstock.toml"
@@ -64,7 +64,7 @@ async def demo_cell(plan: DemoPlan, engines: tuple[str, ...]) -> AsyncIterator[D
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
-                # Ctrl-C in a terminal is for the demo alone, which knows the order.
+                # Ctrl-C in a terminal must reach only the demo, which ends all in order.
                 start_new_session=True,
             )
         try:
@@ -117,7 +117,7 @@ def _settings(plan: DemoPlan, engines: tuple[str, ...]) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """This process's, without any setting of ours in it."""
+    """Return this process's environment, without Penstock's settings."""
     kept = environment_for({})
     return {
         name: value
@@ -127,7 +127,7 @@ def _environment() -> dict[str, str]:
 
 
 async def _own_engines(state: Path, plan: DemoPlan) -> tuple[str, ...]:
-    """The addresses of what the cell started, once all of it answers; `up` waits for one only."""
+    """Return the cell's engines once all are healthy; `up` itself waits for one only."""
     folder, caller = StateFolder(UpState(state).fleet), HttpCaller(seconds=_HEALTH_SECONDS)
 
     def look() -> tuple[str, ...]:

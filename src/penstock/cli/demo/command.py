@@ -1,4 +1,4 @@
-"""`penstock demo`'s options, and the order of the show."""
+"""The command `penstock demo`: its options, and the order of the acts."""
 
 import asyncio
 import contextlib
@@ -56,7 +56,7 @@ def demo(
 
 
 async def _until_stopped(plan: DemoPlan, rows: list[ActRow]) -> None:
-    """Whatever ends it, all that was started has ended when this returns."""
+    """Run the demo until its end or a signal; then all that it started has ended too."""
     signals = StopSignals()
     async with asyncio.TaskGroup() as group:
         showing = group.create_task(_show(plan, rows))
@@ -101,7 +101,7 @@ async def _play(
 async def _animate(
     plan: DemoPlan, stage: Stage, watch: EngineWatch, rows: list[ActRow], out: Console
 ) -> None:
-    """Until it is cancelled. A pipe gets the closing table only."""
+    """Redraw the screen until cancelled; draw nothing if there is no terminal."""
     if not out.is_terminal:
         return
     act = list(Act)[len(rows)]

@@ -1,4 +1,4 @@
-"""What the demo's engines do now, by their own metrics pages."""
+"""Reads the load of the demo's engines from their metrics pages."""
 
 import asyncio
 import re
@@ -17,7 +17,7 @@ _QUERIES: Final = re.compile(rb"^vllm:prefix_cache_queries_total\S* (\S+)$", re.
 
 
 class EngineNow(msgspec.Struct, frozen=True):
-    """One reading. Tokens are since the engine's start."""
+    """One reading. Tokens are counted since the engine's start."""
 
     running: int = 0
     waiting: int = 0
@@ -26,7 +26,7 @@ class EngineNow(msgspec.Struct, frozen=True):
 
 
 class EngineWatch:
-    """`now` has the last reading of each engine, `since` what was so when the act began."""
+    """`now` has the last reading of each engine, `since` that at the start of the act."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         self._urls = urls
@@ -38,7 +38,7 @@ class EngineWatch:
         self.since = list(self.now)
 
     async def watch(self) -> None:
-        """Until it is cancelled."""
+        """Read the engines until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(_EVERY_SECONDS)
@@ -50,13 +50,13 @@ class EngineWatch:
                 self.now[place] = reading
 
     def hit_ratio(self, place: int) -> float | None:
-        """Of the prompt tokens that this act has brought it."""
+        """Return the cached share of the prompt tokens that one engine got in this act."""
         asked = self.now[place].asked_tokens - self.since[place].asked_tokens
         hit = self.now[place].hit_tokens - self.since[place].hit_tokens
         return hit / asked if asked > 0 else None
 
     def asked_tokens(self) -> tuple[int, ...]:
-        """Prompt tokens that this act has brought each engine."""
+        """Return the prompt tokens that each engine got in this act."""
         pairs = zip(self.now, self.since, strict=True)
         return tuple(round(now.asked_tokens - since.asked_tokens) for now, since in pairs)
 

@@ -1,4 +1,4 @@
-"""Imitated engines as processes, which end with the demo even where that is killed."""
+"""Runs imitated engines as processes, which end with the demo even if it is killed."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from penstock.cli.demo.plan import REPLICAS, DemoPlan
 from penstock.cli.exit_codes import CommandFailed
 from penstock.cli.http_call import HttpCaller
 
-# Named, not imported: what we ship for tests stands above the command line.
+# Named, not imported: `testing` is a layer above `cli`.
 _MODULE: Final = "penstock.testing.scripted_engine"
 _START_SECONDS: Final = 20.0
 _STOP_SECONDS: Final = 5.0
@@ -25,7 +25,7 @@ class _Ready(msgspec.Struct):
 
 @contextlib.asynccontextmanager
 async def imitated_engines(plan: DemoPlan) -> AsyncIterator[tuple[str, ...]]:
-    """Their addresses, while the block lasts."""
+    """Run engines while the block lasts, and yield their addresses."""
     async with contextlib.AsyncExitStack() as stack:
         urls = [await stack.enter_async_context(_engine(plan)) for _ in range(REPLICAS)]
         yield tuple(urls)
@@ -71,7 +71,7 @@ async def _address(process: asyncio.subprocess.Process) -> str:
 
 
 async def end_process(process: asyncio.subprocess.Process, grace_seconds: float) -> None:
-    """SIGTERM, and SIGKILL where that is not heard; then it has ended."""
+    """Send SIGTERM, and SIGKILL after the grace; return when the process has ended."""
     if process.returncode is not None:
         return
     with contextlib.suppress(ProcessLookupError):

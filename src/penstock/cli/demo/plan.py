@@ -10,10 +10,10 @@ REPLICAS: Final = 2
 
 
 class EngineShape(msgspec.Struct, frozen=True):
-    """How an imitated engine behaves; a real one is as it is, and only has slots."""
+    """The speed and size of an imitated engine; of a real one only `slots` is used."""
 
     slots: int
-    # Prompt tokens read a second, one prompt after the other; cached ones take no time.
+    # Prompt tokens prefilled per second, one prompt at a time; cached ones take no time.
     prefill_rate: float = 0.0
     token_seconds: float = 0.0
     kv_tokens: int = 0
@@ -29,7 +29,7 @@ class JobShape(msgspec.Struct, frozen=True):
 
 
 class DemoPlan(msgspec.Struct, frozen=True):
-    """All of it. Seeds differ from act to act, so that none finds the cache of another."""
+    """The whole plan. Seeds differ from act to act, so that no act uses another's cache."""
 
     model: str
     is_real: bool
@@ -41,7 +41,7 @@ class DemoPlan(msgspec.Struct, frozen=True):
 
     @property
     def told(self) -> str:
-        """The engines in words."""
+        """Describe the engines in words."""
         if self.is_real:
             return f"{REPLICAS} replicas of {self.model} on this machine's CPU"
         engine = self.engine
@@ -56,7 +56,7 @@ class DemoPlan(msgspec.Struct, frozen=True):
 _IMITATED: Final = DemoPlan(
     model="@cf/moonshotai/kimi-k2.5",
     is_real=False,
-    # The caches of both hold all sessions, that of one alone does not: as in a fleet.
+    # Both caches together hold all sessions, but one alone does not, as in a fleet.
     engine=EngineShape(slots=16, prefill_rate=12_000, token_seconds=0.02, kv_tokens=130_000),
     agents=AgentLoad(
         sessions=20,

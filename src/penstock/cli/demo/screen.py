@@ -1,4 +1,4 @@
-"""What is seen while the demo runs: acts, replicas and jobs as bars; then one table. Pure."""
+"""Renders the demo: acts, replicas and jobs as bars while it runs, then one table. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -30,7 +30,7 @@ _LEGEND: Final = (
 def scene(
     plan: DemoPlan, stage: Stage, watch: EngineWatch, rows: Sequence[ActRow], act: Act
 ) -> RenderableType:
-    """The screen while `act` runs."""
+    """Return the screen while `act` runs."""
     acts = _grid()
     for each in Act:
         acts.add_row(*_act_cells(each, stage, rows, act))
@@ -71,7 +71,7 @@ def _act_cells(each: Act, stage: Stage, rows: Sequence[ActRow], act: Act) -> tup
 
 
 def closing_table(rows: Sequence[ActRow]) -> RenderableType:
-    """One row for each act that was played."""
+    """Return a table with one row for each act that was run."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("", style="bold", no_wrap=True)
     titles = ("First token\np50", "\np95", "\nCached", "\nCost", "Tokens per\nengine-second")

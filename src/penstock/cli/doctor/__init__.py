@@ -1,1 +1,1 @@
-"""`penstock doctor`: looks at all that an installation stands on, and says what to do about it."""
+"""`penstock doctor`: checks all that an installation depends on, and advises what to do."""

@@ -1,4 +1,4 @@
-"""What a check of the doctor's says."""
+"""The result of one check of the doctor."""
 
 from enum import StrEnum
 
@@ -14,7 +14,7 @@ class CheckVerdict(StrEnum):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One line. `advice` is what to do, empty when there is nothing."""
+    """One result. `advice` is what to do; empty if there is nothing to do."""
 
     name: str
     verdict: CheckVerdict

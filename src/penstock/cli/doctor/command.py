@@ -58,7 +58,7 @@ async def _look(config: Config, state: UpState) -> list[Check]:
     ingress = config.ingress
     running = state.read_running()
     if running is not None and state.is_held:
-        # The present run may have been given other ports than the configuration has.
+        # The present run may have other ports than the configuration.
         ingress = msgspec.structs.replace(
             ingress, host=running.host, port=running.port, metrics_port=running.metrics_port
         )
@@ -99,7 +99,7 @@ def _catalogue(config: Config) -> Check:
 
 
 def _engines(config: Config, state: UpState, replicas: tuple[Replica, ...]) -> list[FoundEngine]:
-    """Those of the roster, and attached ones that no keeper has taken over yet."""
+    """Return the roster's engines, and attached ones that no keeper has taken over yet."""
     commands = _commands(state.fleet) | _commands(Path(config.fleet.state_folder))
     engines = {
         replica.url: FoundEngine(
@@ -120,7 +120,7 @@ def _engines(config: Config, state: UpState, replicas: tuple[Replica, ...]) -> l
 
 
 def _commands(folder: Path) -> dict[str, tuple[str, ...]]:
-    """The command lines of the engines that a keeper of this machine has started."""
+    """Return the command lines of the engines that a keeper of this machine has started."""
     try:
         return {file.id: file.argv for file in StateFolder(folder).read_all()}
     except OSError:

@@ -1,4 +1,4 @@
-"""Is each engine well, and does it run with the arguments that Penstock's promises stand on?"""
+"""Checks each engine's health, and the arguments that Penstock's promises depend on."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _PREFIX_CACHING = re.compile(rb'vllm:cache_config_info\{[^}]*enable_prefix_cachi
 
 
 class FoundEngine(msgspec.Struct, frozen=True):
-    """One engine to look at. `argv` is empty where somebody else has started it."""
+    """One engine to check. `argv` is empty if no keeper of this machine started it."""
 
     url: str
     model: str
@@ -39,7 +39,7 @@ class _Names(msgspec.Struct):
 
 
 def check_engine(caller: HttpCaller, engine: FoundEngine) -> list[Check]:
-    """Blocks for as long as one short answer takes."""
+    """Check one engine. Blocks for as long as one short answer takes."""
     name = f"engine {engine.url}"
     try:
         health = caller.get(engine.url, "/health").status
@@ -59,7 +59,7 @@ def check_engine(caller: HttpCaller, engine: FoundEngine) -> list[Check]:
 
 
 def _prompt_details(caller: HttpCaller, engine: FoundEngine) -> Check:
-    """Only an answer shows this flag, so one token is asked for."""
+    """Ask for one token, because only an answer shows whether this flag is set."""
     name = f"engine {engine.url} usage"
     served = engine.served_name or _first_name(caller, engine.url)
     body = {"model": served, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
@@ -93,7 +93,7 @@ def _prefix_caching(caller: HttpCaller, engine: FoundEngine) -> Check:
 
 
 def _arguments(engine: FoundEngine) -> list[Check]:
-    """What no answer shows: read off the command line of engines that our keeper started."""
+    """Check what no answer shows, on the command line of engines that a keeper started."""
     if not engine.argv:
         return []
     name = f"engine {engine.url} arguments"

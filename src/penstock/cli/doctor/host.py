@@ -1,4 +1,4 @@
-"""Ports, disk and file descriptors of this machine."""
+"""Checks ports, disk and file descriptors of this machine."""
 
 import resource
 import shutil
@@ -17,7 +17,7 @@ _DISK_WARN_BYTES = 5 * _GIB
 
 
 def check_ports(settings: IngressSettings) -> list[Check]:
-    """Each port is free, or ours; ours is known by what it answers."""
+    """Check that each port is free or Penstock's own, which its answer shows."""
     pages = [
         ("port", settings.port, "/readyz", b"keys_loaded", "ingress.port"),
         ("metrics port", settings.metrics_port, "/metrics", b"penstock_", "ingress.metrics_port"),
@@ -38,7 +38,7 @@ def check_ports(settings: IngressSettings) -> list[Check]:
 
 
 def check_disk(folder: Path) -> Check:
-    """Room for Postgres, the engines' logs, and our own."""
+    """Check for room for Postgres, the engines' logs, and our own."""
     there = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(there).free
     finding = f"{free / _GIB:.1f} GiB free at {there}"
@@ -49,7 +49,7 @@ def check_disk(folder: Path) -> Check:
 
 
 def check_descriptors(settings: IngressSettings) -> Check:
-    """The gateway raises its own limit as far as it may, so the hard one counts."""
+    """Check the hard limit, because the gateway raises its soft limit to it."""
     _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * settings.connections_max
     finding = f"{limit:,} may be open in one process"

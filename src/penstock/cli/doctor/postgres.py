@@ -1,4 +1,4 @@
-"""Is Postgres there, new enough, migrated, and of one mind with us about the time?"""
+"""Checks that Postgres answers, is new enough and migrated, and has the same time."""
 
 from penstock.cli.doctor.check import Check, fail, ok, warn
 from penstock.clock import Clock
@@ -10,7 +10,7 @@ _START = "Start it with `penstock up`, or set store.dsn to a Postgres that runs.
 
 
 async def check_postgres(store: Store, dsn: str, clock: Clock) -> list[Check]:
-    """Raises StoreUnavailable when it does not answer; `unreachable` is the line for that."""
+    """Check Postgres; raises StoreUnavailable if it does not answer (see `unreachable`)."""
     missing = await pending(dsn)
     async with store.transaction() as tx:
         before = clock.now()
@@ -23,7 +23,7 @@ async def check_postgres(store: Store, dsn: str, clock: Clock) -> list[Check]:
     return [
         _version(int(row[0])),
         _migrations(missing),
-        # Their clock was read between our two readings, so what lies outside of them is skew.
+        # Postgres read its clock between our two readings, so a time outside of them is skew.
         _clock(max(before - row[1], row[1] - after, 0.0)),
     ]
 

@@ -1,4 +1,4 @@
-"""The doctor's look at signals: whether the hosts of the roster can hear each other."""
+"""Checks whether the hosts of the roster can receive each other's signals."""
 
 import socket
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ _NAME = "signals"
 
 
 async def check_signals(config: Config, roster_hosts: Iterable[str]) -> Check:
-    """`roster_hosts` are those of the replicas; this machine counts as one too."""
+    """Check signals between this machine and `roster_hosts`, the hosts of the replicas."""
     settings = config.signals
     hosts = len({config.fleet.host or socket.gethostname(), *roster_hosts} - {""})
     if settings.transport == "nats" and (problem := await _nats_problem(settings)):
@@ -24,7 +24,7 @@ async def check_signals(config: Config, roster_hosts: Iterable[str]) -> Check:
 
 
 async def _nats_problem(settings: SignalsSettings) -> str:
-    # Only where it is wanted: no other command needs the client of NATS.
+    # Imported only if NATS is configured, because nothing else needs its client.
     from penstock.signals.nats import find_problem  # noqa: PLC0415 - see above
 
     return await find_problem(settings)

@@ -1,1 +1,1 @@
-"""`penstock up`: everything on one machine, by one command. `machine.py` is the order of it all."""
+"""`penstock up`: runs everything on one machine. `machine.py` has the order of start and stop."""

@@ -1,4 +1,4 @@
-"""What `penstock up` says when it is ready: where it is, who you are, and a line to try."""
+"""What `penstock up` prints when it is ready: addresses, account, key and a curl line."""
 
 import shlex
 
@@ -8,7 +8,7 @@ from penstock.cli.output import console, print_json
 
 
 class Announcement(msgspec.Struct, frozen=True):
-    """Printed as it stands with --json."""
+    """The facts of a ready run, printed unchanged with --json."""
 
     base_url: str
     account: str
@@ -41,7 +41,7 @@ class Announcement(msgspec.Struct, frozen=True):
 
 
 def curl_line(announcement: Announcement) -> str:
-    """One request, to be pasted into a shell as it is."""
+    """Return a curl command for one request, to be pasted into a shell."""
     message = {"role": "user", "content": "Say hello in one word."}
     body = {"model": announcement.model, "messages": [message], "max_tokens": 32}
     words = (

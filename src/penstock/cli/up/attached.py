@@ -1,6 +1,6 @@
-"""An engine that already runs: what it serves, and the catalogue entry for that.
+"""Asks a running engine what it serves, and finds or writes the catalogue entry for that.
 
-An engine whose model is not in the catalogue gets an entry of its own, made of what it says.
+A model that is not in the catalogue gets an entry made of what the engine reports.
 """
 
 import contextlib
@@ -17,13 +17,13 @@ from penstock.config import toml
 from penstock.errors import NotFound
 from penstock.records.model import Model
 
-# What vLLM would be started with if it does not say; entries must have some number.
+# Assumed if the engine does not report its context, because an entry needs a number.
 _CONTEXT_TOKENS = 8192
 _OUTPUT_TOKENS_MAX = 4096
 
 
 class ServedModel(msgspec.Struct, frozen=True):
-    """What an engine says of one model. `max_model_len` is vLLM's word for the context."""
+    """A model that an engine lists. `max_model_len` is vLLM's name for the context."""
 
     id: str
     max_model_len: int | None = None
@@ -34,7 +34,7 @@ class _ServedModels(msgspec.Struct, frozen=True):
 
 
 def ask_engine(caller: HttpCaller, url: str) -> tuple[ServedModel, ...]:
-    """Every name that the engine answers to, its own first; refused when there is none."""
+    """Return every model that the engine lists, in its order; refuses an engine without any."""
     answer = caller.get(url, "/v1/models")
     if answer.status == 401:
         raise CommandFailed(
@@ -53,10 +53,10 @@ def ask_engine(caller: HttpCaller, url: str) -> tuple[ServedModel, ...]:
 
 
 def match(catalogue: Catalogue, served: tuple[ServedModel, ...]) -> Model | None:
-    """The catalogue's model for what is served: by id or alias, or by a recipe's served name."""
+    """Return the catalogue's model by id or alias, or by a recipe's served name."""
     names = [each.id for each in served]
     for name in names:
-        # To us this word means something else than to the engine.
+        # In Penstock this name means the default model, not one of this name.
         if name != DEFAULT_NAME:
             with contextlib.suppress(NotFound):
                 return catalogue.find(name)
@@ -64,7 +64,7 @@ def match(catalogue: Catalogue, served: tuple[ServedModel, ...]) -> Model | None
 
 
 def write_entry(folder: Path, served: ServedModel) -> Path:
-    """An entry for an engine's own model, for people to edit."""
+    """Write an entry for an engine's own model, which people may edit."""
     name = _name_of(served.id)
     path = folder / f"attached-{re.sub(r'[^A-Za-z0-9._-]', '-', name)[:200]}.toml"
     path.write_text(_entry(name, served))
@@ -74,7 +74,7 @@ def write_entry(folder: Path, served: ServedModel) -> Path:
 def _entry(name: str, served: ServedModel) -> str:
     context = served.max_model_len or _CONTEXT_TOKENS
     output = max(1, min(_OUTPUT_TOKENS_MAX, context // 4))
-    # The name that we gave it: the engine's own may hold anything, a placeholder's braces too.
+    # Our own name: the engine's may contain anything, even a placeholder's braces.
     command = ["vllm", "serve", name, "--port", "{port}", "--enable-prompt-tokens-details"]
     return (
         "# Made by `penstock up --attach` out of what the engine says. Edit it as you like: it is\n"
@@ -91,7 +91,7 @@ def _entry(name: str, served: ServedModel) -> str:
 
 
 def _name_of(served: str) -> str:
-    """The engine's own name where a model may be called so; else as near as may be."""
+    """Return the engine's name for a model if it is valid here, else a similar valid one."""
     if not fault_in(served) and served != DEFAULT_NAME:
         return served
     parts = [re.sub(r"[^A-Za-z0-9@._:-]", "-", part)[:100] for part in served.split("/") if part]

@@ -1,7 +1,7 @@
-"""The processes of `penstock up`: each is started again when it ends, and ended in order.
+"""Runs the processes of `penstock up`: restarts each one that ends, and stops it on request.
 
-They live in sessions of their own, so that Ctrl-C in a terminal reaches `up` alone, which knows the
-order. What they log goes into files of bounded size.
+They have sessions of their own, so that Ctrl-C in a terminal reaches only `up`, which knows the
+order. Their logs are files of bounded size.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from penstock.telemetry.log_file import open_log
 
 _PAUSE_FIRST_SECONDS = 0.5
 _PAUSE_SECONDS_MAX = 30.0
-# After this long a child had started well, and its next failure counts as the first.
+# A child that ran this long had started well, and its next failure counts as the first.
 _STEADY_SECONDS = 60.0
-# So many failures before it ever ran well mean that it never will.
+# A child that failed this often and never ran well is given up.
 _FAILURES_MAX = 5
 _LOOK_SECONDS = 5.0
 _LOG_BYTES_MAX = 16 * 2**20
 _TAIL_BYTES = 4096
-# Trying again changes nothing about these.
+# Exit codes that a restart cannot change.
 _FINAL = frozenset({ExitCode.USAGE})
 
 
@@ -64,11 +64,11 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """0 while there is none."""
+        """Return the process id; 0 while there is no process."""
         return self._process.pid if self._process is not None else 0
 
     async def keep(self) -> None:
-        """Start it, and start it again, until `stop` or until there is no hope."""
+        """Start the process, and restart it, until `stop` or until it is given up."""
         failures = 0
         has_been_steady = False
         while not self._stopping.is_set():
@@ -90,7 +90,7 @@ class Child:
                     await self._stopping.wait()
 
     async def stop(self, grace_seconds: float, hurried: asyncio.Event) -> None:
-        """SIGTERM; SIGKILL to its whole group when the grace is over or someone is in a hurry."""
+        """Send SIGTERM; SIGKILL to the whole group after the grace or once `hurried` is set."""
         self._stopping.set()
         process = self._process
         if process is None:
@@ -119,7 +119,7 @@ class Child:
         self._process = process
         self._on_start()
         if self._stopping.is_set():
-            # `stop` came while it was being started, and found nobody to tell.
+            # `stop` was called while the process started, and found none to signal.
             _signal(process.pid, signal.SIGTERM, is_group=False)
         try:
             async with asyncio.TaskGroup() as group:
@@ -159,7 +159,7 @@ def _signal(pid: int, number: signal.Signals, *, is_group: bool) -> None:
 
 
 def _bound(log: Path) -> None:
-    """The child appends, so that cutting the file under it loses at most a moment's lines."""
+    """Move a full log to `.log.1`; the child appends, so few lines are lost at most."""
     with contextlib.suppress(OSError):
         if log.stat().st_size > _LOG_BYTES_MAX:
             with log.open("rb") as full, open_log(log.with_suffix(".log.1"), is_new=True) as kept:

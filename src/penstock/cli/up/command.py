@@ -1,4 +1,4 @@
-"""`penstock up`'s options, and its way into the machine."""
+"""The command `penstock up`: its options, which `Machine` carries out."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Control, keeper and gateway of one run: started together, ended in order."""
+"""Starts control, keeper and gateway of one run together, and ends them in order."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 
 class Crew:
-    """Made once, run once. `config` is the one that the children have."""
+    """The processes of one run. `config` is the one that the children load."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Crew:
 
     @property
     def pids(self) -> dict[str, int]:
-        """Who runs now, by name."""
+        """Return the process ids by name; 0 for a child that does not run."""
         children = (self._gateway, self._keeper, self._control)
         pids = {"up": os.getpid(), **{child.plan.name: child.pid for child in children}}
         if self._postgres is not None:
@@ -66,7 +66,7 @@ class Crew:
         postgres: OwnPostgres | None,
         on_up: Callable[[], Awaitable[None]],
     ) -> None:
-        """Until a signal, or until one of them cannot be kept; then everything is ended."""
+        """Run until a signal, or until a process is given up; then end everything."""
         self._signals, self._postgres = signals, postgres
         async with asyncio.TaskGroup() as group:
             children = (self._control, self._keeper, self._gateway)
@@ -108,14 +108,14 @@ class Crew:
 
     def _hear(self, line: bytes) -> None:
         assert self._signals is not None
-        # Whatever else a keeper prints is no news, and no reason to end everything.
+        # Other output of a keeper is no report, and must not end the run.
         with contextlib.suppress(msgspec.DecodeError):
             news = msgspec.json.decode(line, type=ReplicaProgress)
             if not self._signals.asked.is_set():
                 self._progress.take(news)
 
     def _note(self) -> None:
-        """Write down who runs, for `doctor` and for the run after a kill -9."""
+        """Record the running processes, for `doctor` and for the run after a kill -9."""
         ingress, default = self._config.ingress, self._config.catalogue.default_model
         marks = [ProcessMark(name, pid, start_ticks(pid)) for name, pid in self.pids.items() if pid]
         self._state.write_running(

@@ -1,4 +1,4 @@
-"""The account and key that `penstock up` hands out: the same in every run of a state folder."""
+"""Creates the account and key of `penstock up`: the same in every run of a state folder."""
 
 from penstock.cli.up.state import Credentials, UpState
 from penstock.policy import AccountBook, KeyBook
@@ -9,10 +9,10 @@ _NAME = "local"
 
 
 async def first_account(store: Store, state: UpState) -> tuple[Credentials, bool]:
-    """The credentials, and whether they were made now.
+    """Return the credentials, and whether they were made now.
 
-    A key's secret is shown once and kept nowhere, but for this one: `up` is a laptop's tool, and
-    whoever can read its file can read the database too.
+    Only this key's secret is kept, all others are shown once: `up` is a laptop's tool, and a user
+    who can read its file can read the database too.
     """
     kept = state.read_credentials()
     if kept is not None and await _is_valid(store, kept):
@@ -25,6 +25,6 @@ async def first_account(store: Store, state: UpState) -> tuple[Credentials, bool
 
 
 async def _is_valid(store: Store, kept: Credentials) -> bool:
-    """False when the database is another one, or the key was revoked."""
+    """Return False if the database is another one, or the key was revoked."""
     keys = await KeyBook(store).list(AccountId(kept.account))
     return any(key.id == kept.key and not key.is_revoked for key in keys)

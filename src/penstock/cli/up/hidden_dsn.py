@@ -23,7 +23,7 @@ def hide_dsn(dsn: str) -> None:
 
 
 def without_dsn(arguments: Sequence[str]) -> list[str]:
-    """The arguments without `--dsn VALUE` and `--dsn=VALUE`."""
+    """Return the arguments without `--dsn VALUE` and `--dsn=VALUE`."""
     kept: list[str] = []
     is_value = False
     for argument in arguments:

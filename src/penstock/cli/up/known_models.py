@@ -1,4 +1,4 @@
-"""The catalogue that a command means: the configuration's, or that of the `penstock up` it asks."""
+"""Loads the catalogue for a command: the configuration's, or that of a `penstock up`."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from penstock.config import Config
 
 
 def known_models(config: Config, state: Path) -> Catalogue:
-    """What the configuration leaves open is as the run in `state` has it."""
+    """Load the catalogue; settings that the configuration lacks are those of the run in `state`."""
     settings, up = config.catalogue, UpState(state)
     if not settings.folder and up.models.is_dir():
         settings = msgspec.structs.replace(settings, folder=str(up.models))

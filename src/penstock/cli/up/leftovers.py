@@ -1,4 +1,4 @@
-"""Ends what a killed run left behind, before a new one begins in the same folder."""
+"""Ends the processes that a killed run left, before a new run begins in the same folder."""
 
 import asyncio
 import signal
@@ -7,14 +7,14 @@ from penstock.cli.up.state import ProcessMark, UpState
 from penstock.fleet.processes import is_running, signal_process
 
 _LOOK_SECONDS = 0.1
-# They notice by themselves that they are orphans; the one that drains its streams is told.
+# Orphans end by themselves; one that takes longer, to drain its streams, gets signals.
 _PATIENCE_SECONDS = ((None, 3.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
-# Its own lock and watcher take care of it.
+# The embedded Postgres has its own lock, and a watcher that ends it.
 _POSTGRES = "postgres"
 
 
 async def end_leftovers(state: UpState) -> None:
-    """Wait for the last run's processes, then insist. Called by who holds the folder."""
+    """Wait for the last run's processes, then signal them. The caller holds the folder."""
     running = state.read_running()
     if running is None:
         return
@@ -28,7 +28,7 @@ async def end_leftovers(state: UpState) -> None:
 
 
 async def _wait_for(marks: list[ProcessMark], seconds: float) -> list[ProcessMark]:
-    """Those that still run after this long."""
+    """Return the processes that still run after `seconds`."""
     for _ in range(int(seconds / _LOOK_SECONDS)):
         marks = [mark for mark in marks if is_running(mark.pid, mark.started)]
         if not marks:

@@ -1,8 +1,8 @@
-"""One machine's whole installation, from the first process to the last.
+"""Runs one machine's whole installation, from the first process to the last.
 
 Up: Postgres, migrations, account, then control, keeper and gateway. Down: the gateway drains, the
-replicas are drained and stopped, control, Postgres. A kill -9 leaves nothing for long: each child
-watches this process, and each engine's supervisor its keeper.
+replicas are drained and stopped, control, Postgres. After a kill -9 all processes end soon: each
+child watches this process, and each engine's supervisor watches its keeper.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from penstock.store import Store, migrate
 
 
 class _Plan(msgspec.Struct, frozen=True):
-    """All that is settled before anything starts."""
+    """All that is decided before anything starts."""
 
     config: Config
     environment: dict[str, str]
@@ -43,7 +43,7 @@ class _Plan(msgspec.Struct, frozen=True):
 
 
 class Machine:
-    """Made once, run once."""
+    """One run of `penstock up`."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
@@ -52,7 +52,7 @@ class Machine:
         self._console = error_console()
 
     async def run(self) -> None:
-        """Until it is told to end. Raises what kept it from running."""
+        """Run until a signal to end. Raises the error that prevents or ends the run."""
         signals = StopSignals()
         with self._state.held():
             await end_leftovers(self._state)
@@ -99,7 +99,7 @@ class Machine:
 
     @contextlib.asynccontextmanager
     async def _run_folder(self) -> AsyncIterator[None]:
-        # Emptied first: a killed run leaves its workers' sockets there.
+        # Emptied first, because a killed run leaves its workers' sockets there.
         folder = self._state.run_folder
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""What `penstock up` was asked for, and the settings that all its processes get."""
+"""The options of `penstock up`, and the settings that all its processes get."""
 
 import os
 import zlib
@@ -11,13 +11,13 @@ from penstock.cli.up.state import UpState
 from penstock.cli.up.wanted import WantedModels
 from penstock.config import Loaded
 
-# The fleet's own range, less some ports at its end for the replicas of the last folder.
+# The fleet's default range, less some ports at its end for the last folder's replicas.
 _ENGINE_PORT_FIRST = 18000
 _ENGINE_PORTS = 900
 
 
 class Order(msgspec.Struct, frozen=True):
-    """The command line. None means: as the configuration says."""
+    """The command line. None means that the configuration applies."""
 
     file: Path | None = None
     state: Path = Path(".penstock")
@@ -33,7 +33,7 @@ class Order(msgspec.Struct, frozen=True):
 def settings_for(
     order: Order, loaded: Loaded, wanted: WantedModels, state: UpState, dsn: str
 ) -> dict[str, object]:
-    """`room.name` → value. Options win; one machine's habits only fill in what nobody has set."""
+    """Return `room.name` → value. Options win; one machine's defaults fill in what is not set."""
     fixed: dict[str, object] = {
         "store.dsn": dsn,
         "fleet.replicas": wanted.replicas,
@@ -58,7 +58,7 @@ def settings_for(
         "fleet.drain_seconds": 5.0,
         "fleet.drain_settle_seconds": 1.5,
         "fleet.stop_grace_seconds": 10.0,
-        # One keeper, one Postgres, a few replicas: looking twice as often costs nothing.
+        # With one keeper, one Postgres and a few replicas, polling twice as often costs nothing.
         "fleet.heartbeat_seconds": 0.5,
         "fleet.roster_poll_seconds": 0.5,
         # After a kill -9 of `up`: long enough for the next one to adopt a loaded engine.
@@ -70,5 +70,5 @@ def settings_for(
 
 
 def _first_engine_port(state: UpState) -> int:
-    """Another one for each folder: an engine binds its port a minute after that was found free."""
+    """Vary the port by folder: an engine binds its port a minute after it was found free."""
     return _ENGINE_PORT_FIRST + zlib.crc32(os.fsencode(state.root)) % _ENGINE_PORTS

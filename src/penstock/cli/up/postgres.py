@@ -1,4 +1,4 @@
-"""The embedded Postgres of one run: started first, started again if it dies, stopped last."""
+"""Runs the embedded Postgres of one run: starts it first, restarts it, stops it last."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ _LOOK_SECONDS = 1.0
 
 
 class OwnPostgres:
-    """`pid` and `started` name the server; both are 0 before the start."""
+    """The server. `pid` and `started` identify its process; both are 0 before the start."""
 
     def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
         self._folder = folder
@@ -26,13 +26,13 @@ class OwnPostgres:
 
     async def start(self) -> None:
         await asyncio.to_thread(self._server.start)
-        # The first line of the server's own note of itself.
+        # Postgres writes its process id into the first line of this file.
         note = self._folder / "data" / "postmaster.pid"
         self.pid = int(note.read_text().split("\n", 1)[0])
         self.started = start_ticks(self.pid)
 
     async def keep(self) -> None:
-        """Start it again when it dies. The others go on without it until then."""
+        """Restart the server when it dies. The other processes go on without it until then."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             if not is_running(self.pid, self.started):

@@ -1,4 +1,4 @@
-"""When a curl line would work: every model has a healthy replica, and the gateway knows of it."""
+"""Waits until requests would succeed: all models have a healthy replica, known to the gateway."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ _MARGIN_SECONDS = 0.2
 
 
 class ReadyWait:
-    """Asks until it is so. The roster alone would not do: a killed run leaves rows behind."""
+    """Polls roster, replicas and gateway. The roster alone may have rows of a killed run."""
 
     def __init__(
         self, config: Config, store: Store, models: tuple[ModelId, ...], caller: HttpCaller
@@ -31,7 +31,7 @@ class ReadyWait:
             if await self._is_ready():
                 break
             await asyncio.sleep(_LOOK_SECONDS)
-        # Every gateway worker has read by then what we have just read.
+        # By then every gateway worker has read the roster that was just read here.
         await asyncio.sleep(self._poll_seconds + _MARGIN_SECONDS)
 
     async def _is_ready(self) -> bool:
@@ -58,6 +58,6 @@ class ReadyWait:
 
 
 def local_address(host: str) -> str:
-    """How to reach, from this machine, what listens on `host`."""
+    """Return the address at which this machine reaches a server that listens on `host`."""
     known = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - compared only
     return known.get(host, f"[{host}]" if ":" in host else host)

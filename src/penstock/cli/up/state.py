@@ -1,4 +1,4 @@
-"""The state folder of `penstock up`: what stays between two runs, and what a run tells others.
+"""The state folder of `penstock up`: what stays between two runs, and facts of the present run.
 
 up.lock       held while a run lasts
 account.json  the first account and its key, secret included (mode 0600)
@@ -25,7 +25,7 @@ _RUN_FOLDER_BYTES_MAX = 65
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """account.json."""
+    """The content of account.json."""
 
     account: str
     key: str
@@ -33,7 +33,7 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 class ProcessMark(msgspec.Struct, frozen=True):
-    """A process of ours, so marked that no other is taken for it."""
+    """One of our processes; `started` tells it from a later process with the same pid."""
 
     name: str
     pid: int
@@ -41,13 +41,13 @@ class ProcessMark(msgspec.Struct, frozen=True):
 
 
 class Running(msgspec.Struct, frozen=True):
-    """running.json."""
+    """The content of running.json."""
 
     host: str
     port: int
     metrics_port: int
     processes: tuple[ProcessMark, ...] = ()
-    # What `default` means there.
+    # The model that `default` means in that run.
     default_model: str = ""
 
 
@@ -65,14 +65,14 @@ class UpState:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Make the folder, and have it for this process alone."""
-        # Searchable for others: as root, Postgres runs as a user of its own.
+        """Make the folder, and lock it for this process."""
+        # Other users may enter, because under root Postgres runs as a user of its own.
         self.root.mkdir(mode=0o711, parents=True, exist_ok=True)
-        # It holds a key, and stands where people keep their code.
+        # The folder holds a key, and lies where people keep their code.
         (self.root / ".gitignore").write_text("*\n")
         self.models.mkdir(exist_ok=True)
         self.logs.mkdir(mode=0o700, exist_ok=True)
-        # A folder that an earlier version made lets others in.
+        # A folder made by an earlier version is open to other users.
         self.logs.chmod(0o700)
         lock = os.open(self.root / "up.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -83,7 +83,7 @@ class UpState:
 
     @property
     def is_held(self) -> bool:
-        """Whether a run lasts now."""
+        """Return whether a run holds the folder now."""
         try:
             lock = os.open(self.root / "up.lock", os.O_RDWR)
         except OSError:
@@ -98,7 +98,7 @@ class UpState:
 
     @property
     def run_folder(self) -> Path:
-        """For the workers' sockets: here, or in the temporary folder if the path is too long."""
+        """Return the folder of the workers' sockets; a temporary one if its path is too long."""
         beside = self.root / "run"
         if len(os.fsencode(beside)) <= _RUN_FOLDER_BYTES_MAX:
             return beside
@@ -107,7 +107,7 @@ class UpState:
 
     @property
     def signals_folder(self) -> Path:
-        """Where the workers hear each other. Inside the folder of one run, and gone with it."""
+        """Return the folder of the workers' signals, inside the run folder and gone with it."""
         return self.run_folder / "signals"
 
     def read_credentials(self) -> Credentials | None:
@@ -137,7 +137,7 @@ class UpState:
 
 
 def _read(path: Path, kind: type[_Record]) -> _Record | None:
-    """None also when it cannot be understood: all of it can be made anew."""
+    """Read a file; None also if it cannot be decoded, because all of it can be made anew."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (FileNotFoundError, msgspec.DecodeError):

@@ -1,4 +1,4 @@
-"""What `penstock up` shall run, out of its options, the configuration and what is installed."""
+"""Chooses what `penstock up` runs, from options, configuration and what is installed."""
 
 import shutil
 from pathlib import Path
@@ -17,7 +17,7 @@ _LAPTOP_MODEL = "smollm2"
 
 
 class WantedModels(msgspec.Struct, frozen=True):
-    """Replicas, their models (the first is the default one), and what people should know of it."""
+    """Replicas, their models (the first is the default one), and notes for the user."""
 
     replicas: tuple[WantedReplicas, ...]
     models: tuple[Model, ...]
@@ -27,12 +27,12 @@ class WantedModels(msgspec.Struct, frozen=True):
 
 
 class ModelChooser:
-    """Made once. `models` and `attach` are as given on the command line."""
+    """Chooses replicas. `models` and `attach` are as given on the command line."""
 
     def __init__(self, config: Config, models_folder: Path, caller: HttpCaller) -> None:
         self._config = config
         self._caller = caller
-        # Entries are only ever written into our own folder, never into the operator's.
+        # Entries are written only into our own folder, never into the operator's.
         self._own_folder = None if config.catalogue.folder else models_folder
         folder = config.catalogue.folder or str(models_folder)
         self._settings = msgspec.structs.replace(config.catalogue, folder=folder)
@@ -40,7 +40,7 @@ class ModelChooser:
         self._notes: list[str] = []
 
     def choose(self, models: tuple[str, ...], attach: tuple[str, ...]) -> WantedModels:
-        """Everything that is wanted, each part of it known to be there."""
+        """Return the wanted replicas and models, after checking that each is available."""
         replicas = [self._attach(url.rstrip("/")) for url in attach]
         replicas += [WantedReplicas(model=name) for name in models]
         if not replicas:
@@ -92,7 +92,7 @@ class ModelChooser:
         return WantedReplicas(model=_LAPTOP_MODEL)
 
     def _check_program(self, model: Model) -> None:
-        """Say now that a program is missing, not after the keeper has tried five times."""
+        """Refuse a missing program now, not after the keeper has tried five times."""
         needs_home = any("{engine_home}" in part for part in model.recipe.command)
         if needs_home and not self._engine_home:
             raise CommandFailed(

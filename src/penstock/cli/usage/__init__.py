@@ -1,1 +1,1 @@
-"""`penstock usage`: what was used and what it cost, as tables, JSON, CSV and Parquet."""
+"""`penstock usage`: reports usage and cost as tables, JSON, CSV and Parquet."""

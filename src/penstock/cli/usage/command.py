@@ -1,4 +1,4 @@
-"""`penstock usage`: its options, and the way into the reports. Goes to the database directly."""
+"""The command `penstock usage`: its options, and reports read directly from the database."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

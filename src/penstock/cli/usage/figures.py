@@ -1,4 +1,4 @@
-"""Numbers as people read them in a narrow table: short counts, money, times, shares, bars. Pure."""
+"""Formats numbers for narrow tables: short counts, money, times, shares, bars. Pure."""
 
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Final
@@ -9,7 +9,7 @@ _UNITS: Final = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 
 
 def short(count: int) -> str:
-    """1234 is 1.2k."""
+    """Shorten a count: 1234 is 1.2k."""
     for size, unit in _UNITS:
         if count >= size:
             return f"{count / size:.1f}{unit}"
@@ -17,7 +17,7 @@ def short(count: int) -> str:
 
 
 def dollars(nanousd: int) -> str:
-    """Cents from a dollar on; below it, millionths where there are any."""
+    """Format in cents from a dollar on; below it, in millionths if cents are not exact."""
     if 0 < nanousd < 500:
         return "<$0.000001"
     amount = Decimal(nanousd).scaleb(-9)
@@ -39,7 +39,7 @@ def milliseconds(time: float | None) -> str:
 
 
 def bar(part: int, whole: int, width: int) -> str:
-    """Part of the whole, in eighths of a character; something is never nothing."""
+    """Return a bar of part / whole in eighths of a character; any part above 0 is visible."""
     if part <= 0 or whole <= 0:
         return ""
     eighths = max(1, round(part * width * 8 / whole))

@@ -1,4 +1,4 @@
-"""Usage as CSV on standard output: a column for each label and each sum; unknown is empty."""
+"""Prints usage as CSV: a column for each label and each sum; unknown is empty."""
 
 import csv
 import sys
@@ -8,13 +8,13 @@ import msgspec
 
 from penstock.wire.resources.usage import SessionAnswer, Turn, UsageAnswer, UsageRow
 
-# Counts by reason do not fit a table's cell; they are in the JSON.
+# Refusals are counts by reason, which do not fit one cell; the JSON has them.
 _LEFT_OUT = frozenset({"start", "labels", "refusals"})
 _SUMS = tuple(name for name in UsageRow.__struct_fields__ if name not in _LEFT_OUT)
 
 
 def print_usage_csv(answer: UsageAnswer) -> None:
-    """A line for each row, after the line of titles."""
+    """Print a line of titles, then a line for each row."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     has_start = answer.by is not None
     start = ["start"] if has_start else []
@@ -26,7 +26,7 @@ def print_usage_csv(answer: UsageAnswer) -> None:
 
 
 def print_session_csv(answer: SessionAnswer) -> None:
-    """A line for each turn, after the line of titles."""
+    """Print a line of titles, then a line for each turn."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(Turn.__struct_fields__)
     writer.writerows(

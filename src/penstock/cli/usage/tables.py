@@ -1,4 +1,4 @@
-"""Usage as tables for people: rows with a bar, a session's turns, a request that is followed."""
+"""Prints usage as tables: rows with a bar, a session's turns, a request's attempts."""
 
 from collections.abc import Iterable
 
@@ -21,7 +21,7 @@ _LABEL_WIDTH_MIN = 12
 
 
 def print_usage(answer: UsageAnswer) -> None:
-    """A table of the rows, and lines below it for what a table has no room for."""
+    """Print a table of the rows, and lines of refusals and savings below it."""
     console().print(usage_table(answer))
     refused: dict[str, int] = {}
     for row in answer.rows:
@@ -37,7 +37,7 @@ def print_usage(answer: UsageAnswer) -> None:
 
 
 def usage_table(answer: UsageAnswer) -> Table:
-    """Its bars are of the cost, or of the tokens where nothing costs anything."""
+    """Return the table; its bars show the cost, or the tokens if nothing has a cost."""
     has_retries = any(row.retried for row in answer.rows)
     table = _table()
     if answer.by:
@@ -75,7 +75,7 @@ def usage_table(answer: UsageAnswer) -> Table:
 
 
 def print_session(answer: SessionAnswer) -> None:
-    """The turns, each with a bar of its tokens, and how the prompt grows."""
+    """Print the turns, each with a bar of its tokens, and how the prompt grows."""
     table = _table()
     table.add_column("turn", justify="right")
     table.add_column("asked", no_wrap=True)
@@ -110,7 +110,7 @@ def print_session(answer: SessionAnswer) -> None:
 
 
 def print_request(answer: RequestAnswer) -> None:
-    """Every column of each attempt that says something, and its charge step by step."""
+    """Print the columns with a value of each attempt, and its charge step by step."""
     out = console()
     out.print(Text(f"request {answer.id}: {_attempts(len(answer.attempts))}, ${answer.cost_usd}"))
     for attempt in answer.attempts:

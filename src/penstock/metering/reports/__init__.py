@@ -1,4 +1,4 @@
-"""What was used and what it cost, asked of the ledger: reports, and the export of a period.
+"""Reports of usage and cost from the ledger, and the export of a period's charges.
 
-It only reads, and everything it answers is bounded.
+This package only reads, and every answer has a size limit.
 """

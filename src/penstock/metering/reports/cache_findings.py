@@ -1,4 +1,4 @@
-"""Why was a prompt not cached? From a request's ledger row to plain words. Pure."""
+"""Explains, from a request's ledger row, why its prompt was or was not cached. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -7,7 +7,7 @@ from penstock.records.prompt_chain import SYSTEM, TOOLS
 from penstock.wire.resources.cache_findings import CacheAnswer, CacheFinding
 from penstock.wire.resources.usage import AttemptAnswer, RequestAnswer
 
-# Routing estimates by bytes, and engines count in blocks: less than this share is a real loss.
+# Routing estimates bytes and engines count blocks, so only less than this share is a loss.
 _AS_EXPECTED: Final = 0.8
 _MOVED: Final = {
     "load": (
@@ -28,7 +28,7 @@ _MOVED: Final = {
 
 
 def cache_answer(answer: RequestAnswer) -> CacheAnswer:
-    """The facts of the last attempt, and what they show; at least one finding."""
+    """Return the facts of the last attempt, with at least one finding."""
     row = answer.attempts[-1]
     return CacheAnswer(
         request=answer.id,
@@ -55,7 +55,7 @@ def _findings(row: AttemptAnswer) -> Iterator[CacheFinding]:
 
 
 def _counts(row: AttemptAnswer) -> Iterator[CacheFinding]:
-    """Expected against real."""
+    """Compare the expected cached tokens with the real ones."""
     expected, cached = row.cached_expected or 0, row.cached_tokens
     if cached is None:
         yield _unknown(row)

@@ -1,7 +1,7 @@
-"""Every charge of a period out of the ledger, hour by hour, a page at a time. Reads only.
+"""Reads every charge of a period from the ledger, hour by hour, a page at a time.
 
-Memory is bounded by a page, and the database's work by an hour. An hour that is still being written
-is exported as it is then: export what is over.
+A page bounds the memory, and an hour bounds each query. The export of an hour that is still being
+written is incomplete: export only hours that are over.
 """
 
 import uuid
@@ -19,8 +19,8 @@ PAGE_ROWS: Final = 5000
 
 Sink = Callable[[list[Charge]], None]
 
-# A charge is rounded once, over all kinds together. Its parts are the steps of the running sum,
-# each rounded in the same way: none is negative and together they are the charge.
+# A charge is rounded once, over all kinds of tokens. Its parts are the steps of the running sum,
+# each rounded in the same way: no part is negative, and the parts add up to the charge.
 _CHARGES: Final = """
 declare usage_export no scroll cursor for
 select account, key, model, tier, workflow, charge_reason, multiplier_bp,
@@ -58,9 +58,9 @@ async def export_charges(
     names: Mapping[str, str],
     sink: Sink,
 ) -> int:
-    """Push every charge of the period into `sink`; how many there were.
+    """Pass every charge of the period to `sink`, and return their number.
 
-    `names` are the accounts' names by their ids.
+    `names` maps the accounts' ids to their names.
     """
     check_period(period.since, period.until, settings.report_days_max)
     count = 0
@@ -72,7 +72,7 @@ async def export_charges(
 
 
 async def _export_hour(store: Store, hour: datetime, names: Mapping[str, str], sink: Sink) -> int:
-    # Ids begin with their time, and are the key of each day's partition: an hour is a range of it.
+    # Ids begin with their time and are the key of a day's partition, so an hour is a key range.
     first, after = _first_id(hour), _first_id(hour + timedelta(hours=1))
     count = 0
     async with store.transaction() as transaction:

@@ -1,6 +1,6 @@
-"""Writes rows of FOCUS to a file, Parquet or CSV by its ending. The only door to pyarrow.
+"""Writes FOCUS rows to a Parquet or CSV file, by its suffix. Only this file imports pyarrow.
 
-A file appears under its name when it is whole, never before; no more than a row group is held.
+The file appears under its name only when it is complete; memory holds at most one row group.
 """
 
 import csv
@@ -16,7 +16,7 @@ from penstock.clock import new_id
 from penstock.errors import InvalidRequest
 from penstock.metering.reports.focus import COLUMNS, Cell, Row
 
-# Readers skip and decode by the group: smaller ones cost more than the rows in them.
+# Readers skip and decode whole groups; a smaller group costs more than the rows in it.
 GROUP_ROWS: Final = 20_000
 
 
@@ -30,7 +30,7 @@ class RowFile(Protocol):
 
 @contextmanager
 def opened_file(path: Path) -> Iterator[RowFile]:
-    """A new file in place of `path`, if the block ends well; otherwise nothing has changed."""
+    """Replace `path` by a new file if the block succeeds; otherwise change nothing."""
     kinds: dict[str, type[CsvFile | ParquetFile]] = {".parquet": ParquetFile, ".csv": CsvFile}
     kind = kinds.get(path.suffix)
     if kind is None:
@@ -99,7 +99,7 @@ class ParquetFile:
 
 
 def _pyarrow() -> tuple[Any, Any]:
-    # Imported when it is wanted: it is optional, and large.
+    # Imported on first use, because pyarrow is optional and large.
     try:
         return import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
@@ -115,5 +115,5 @@ def _text(cell: Cell) -> str:
         return ""
     if isinstance(cell, datetime):
         return cell.strftime("%Y-%m-%dT%H:%M:%SZ")
-    # Never with an exponent, which spreadsheets read as they like.
+    # Without an exponent, because spreadsheets differ in how they read one.
     return f"{cell:f}" if isinstance(cell, Decimal) else cell

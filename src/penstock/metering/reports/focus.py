@@ -1,6 +1,6 @@
-"""One charge as a row of the FinOps Foundation's FOCUS 1.2 (its Cost and Usage dataset). Pure.
+"""Turns a charge into a row of the FinOps Foundation's FOCUS 1.2 (Cost and Usage). Pure.
 
-A row is an hour, an account, a key, a model, a tier, a workflow, a price and a kind of token.
+A row is for one hour, account, key, model, tier, workflow, price and kind of token.
 `BilledCost` adds up to the ledger's charges exactly; `ListCost` is quantity times price, unrounded.
 """
 
@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.records.price import ONCE
 
-# Longer than any product of tokens and prices, so that nothing is ever rounded here.
+# More digits than any product of tokens and prices has, so that nothing is rounded here.
 _EXACT: Final = Context(prec=60)
 _MTOK_DIGITS: Final = 6
 _NANO_DIGITS: Final = 9
@@ -22,7 +22,7 @@ assert 10**_ONCE_DIGITS == ONCE
 
 
 class Kind(StrEnum):
-    """What is priced by itself."""
+    """A kind of token with its own price."""
 
     INPUT = "input"
     CACHED_INPUT = "cached_input"
@@ -30,7 +30,7 @@ class Kind(StrEnum):
 
 
 class Charge(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens of one kind and what was charged for them."""
+    """Tokens of one kind and the charge for them."""
 
     hour: datetime
     account: str
@@ -53,7 +53,7 @@ _LIST: Final = _PRICE + _MTOK_DIGITS
 _TEXT: Final = "text"
 _TIME: Final = "time"
 
-# Name to what it holds: text, a time, or a decimal with so many digits behind the point.
+# Name to type: text, a time, or a decimal with this number of digits after the point.
 COLUMNS: Final[dict[str, str | int]] = {
     "BilledCost": _MONEY,
     "BillingAccountId": _TEXT,
@@ -123,14 +123,14 @@ _SAME_EVERYWHERE: Final[dict[str, Cell]] = {
 
 
 def focus_row(charge: Charge) -> Row:
-    """The cells in the order of COLUMNS."""
+    """Return the cells of a charge in the order of COLUMNS."""
     cells = _SAME_EVERYWHERE | _times(charge.hour) | _amounts(charge) | _names(charge)
     return tuple(cells[name] for name in COLUMNS)
 
 
 def _times(hour: datetime) -> dict[str, Cell]:
     month = hour.replace(day=1, hour=0)
-    # Any month is over 32 days after its first, and the next one has begun.
+    # 32 days after the first of any month is a day of the next month.
     return {
         "BillingPeriodStart": month,
         "BillingPeriodEnd": (month + timedelta(days=32)).replace(day=1),
@@ -167,7 +167,7 @@ def _names(charge: Charge) -> dict[str, Cell]:
         "SkuPriceId": f"{sku}/{charge.tier}",
         "SubAccountId": charge.account,
         "SubAccountName": charge.account_name,
-        # FOCUS wants key and value pairs as the text of a JSON object, in every file format.
+        # FOCUS requires key and value pairs as the text of a JSON object, in every file format.
         "Tags": msgspec.json.encode(tags).decode(),
         "x_ChargeReason": charge.charge_reason or None,
     }

@@ -1,4 +1,4 @@
-"""From rows of the database to answers: ratios, money as text, a charge spelled out. Pure."""
+"""Turns database rows into answers: ratios, money as text, a charge step by step. Pure."""
 
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from penstock.wire.resources.usage import (
 )
 from penstock.wire.resources.usage_query import UsageQuery
 
-# Of `usage_attempts`, in the order of AttemptAnswer's fields.
+# Columns of `usage_attempts`, in the order of AttemptAnswer's fields.
 ATTEMPT_COLUMNS: Final = tuple(
     name for name in AttemptAnswer.__struct_fields__ if name not in {"charge_usd", "calculation"}
 )
@@ -27,7 +27,7 @@ _NO_SUMS: Final = (0,) * (len(NAMES) - 1) + ((0,) * BUCKETS,)
 
 
 def usage_row(query: UsageQuery, row: tuple[Any, ...]) -> UsageRow:
-    """One row of `usage_statement`. What was only refused has no sums."""
+    """Convert one row of `usage_statement`. A row of refusals alone has no sums."""
     start, rest = row[0], row[1:]
     labels, sums = rest[: len(query.group_by)], rest[len(query.group_by) : -1]
     known = dict(zip(NAMES, _NO_SUMS if sums[0] is None else sums, strict=True))
@@ -51,7 +51,7 @@ def usage_row(query: UsageQuery, row: tuple[Any, ...]) -> UsageRow:
 
 
 def turn(row: tuple[Any, ...]) -> Turn:
-    """One row of the session's turns, in the order of Turn's fields without the derived ones."""
+    """Convert one row of a session's turns: Turn's fields in order, without the derived ones."""
     number, request, asked_at, model, outcome, prompt, cached, output, first, duration, cost = row
     return Turn(
         number=number,
@@ -71,7 +71,7 @@ def turn(row: tuple[Any, ...]) -> Turn:
 
 
 def request_answer(rows: list[tuple[Any, ...]]) -> RequestAnswer:
-    """One request; its rows are of ATTEMPT_COLUMNS, by attempt, and at least one."""
+    """Convert one request's rows: at least one, of ATTEMPT_COLUMNS, in order of attempts."""
     attempts = [_attempt(row) for row in rows]
     cost = sum(each.charge_nanousd for each in attempts)
     first = attempts[0]
@@ -86,7 +86,7 @@ def request_answer(rows: list[tuple[Any, ...]]) -> RequestAnswer:
 
 
 def calculation(usage: Usage, price: Price, *, charge_nanousd: int, reason: str) -> Calculation:
-    """The charge, step by step, as `cost_nanousd` makes it."""
+    """Explain a charge step by step, as `cost_nanousd` computes it."""
     cached = min(usage.cached_tokens or 0, usage.prompt_tokens)
     kinds = (
         ("uncached", usage.prompt_tokens - cached, price.input_nanousd_per_mtok),
@@ -110,7 +110,7 @@ def calculation(usage: Usage, price: Price, *, charge_nanousd: int, reason: str)
 
 
 def ratio(part: int, whole: int) -> float | None:
-    """Unknown is None, never 0."""
+    """Return part / whole; None, never 0, if the ratio is unknown because `whole` is 0."""
     return part / whole if whole else None
 
 

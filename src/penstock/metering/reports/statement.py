@@ -1,7 +1,7 @@
-"""From a usage query to the one SQL statement that answers it. Pure: it runs nothing.
+"""Builds the one SQL statement that answers a usage query. Pure: it runs nothing.
 
-Hourly sums answer every query that names no session and no prompt family; those read the ledger's
-rows, in the partitions of the days asked for and no others.
+Hourly sums answer every query without a session and a prompt family. The others read the ledger's
+rows, only in the partitions of the queried days.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ import msgspec
 from penstock.metering.reports.sums import NAMES, OF_ATTEMPTS, OF_HOURS
 from penstock.wire.resources.usage_query import Label, UsageQuery
 
-# Refusals are counted before anything else is known of a request.
+# A refusal is counted before any other label of its request is known.
 _REFUSAL_LABELS: Final = frozenset({Label.ACCOUNT, Label.KEY})
 
 
@@ -24,10 +24,10 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 def usage_statement(query: UsageQuery) -> Statement:
-    """Rows of (start, labels, sums by NAMES, refusals), the dearest first within each start.
+    """Select (start, labels, sums by NAMES, refusals), highest charge first within each start.
 
-    `start` is a constant when no step is asked for. One row more than the limit says that there
-    are more.
+    `start` is a constant if the query has no step. The statement selects one row more than the
+    limit, which shows that there are more.
     """
     used = _used(query)
     shared = ", ".join(["start", *query.group_by])
@@ -44,7 +44,7 @@ def usage_statement(query: UsageQuery) -> Statement:
 
 
 def knows_refusals(query: UsageQuery) -> bool:
-    """Whether refusals can be told for the labels asked for."""
+    """Return whether refusals are known by the labels of the query."""
     return query.labels <= _REFUSAL_LABELS
 
 
@@ -64,13 +64,13 @@ def _refused(query: UsageQuery) -> Statement:
 
 
 def _grouped(query: UsageQuery, table: str, time: str, sums: str) -> Statement:
-    """Sums by start and labels over one table, whose rows have their time in `time`."""
+    """Select sums by start and labels from one table; `time` is its column of the time."""
     start = f"date_trunc('{query.by}', {time}, 'UTC')" if query.by else "timestamptz 'epoch'"
     keys = [f"{start} as start", *query.group_by]
     wanted = [f"{time} >= %s", f"{time} < %s", *(f"{label} = %s" for label in query.filters)]
     params: tuple[object, ...] = (query.since, query.until, *query.filters.values())
     if table == "usage_attempts":
-        # The day repeats what `asked_at` says, for the planner: it leaves out other partitions.
+        # `day` repeats the bounds of `asked_at`, so that the planner leaves out other partitions.
         wanted += ["day >= %s", "day <= %s"]
         params += (query.since.date(), query.until.date())
     places = ", ".join(str(place) for place in range(1, len(keys) + 1))

@@ -1,15 +1,15 @@
-"""The sums of a usage report in SQL, over hourly sums and over the ledger's rows. Pure text.
+"""SQL of a usage report's sums, over hourly sums and over the ledger's rows. Pure text.
 
-Both lists have the same names in the same order and mean the same: `OF_ATTEMPTS` over a set of rows
-is what the drain (ledger.sql) adds to `usage_hours` for them.
+Both lists have the same names, order and meaning: for a set of rows, `OF_ATTEMPTS` gives what the
+drain (ledger.sql) adds to `usage_hours`.
 """
 
 from typing import Final, LiteralString
 
 BUCKETS: Final = 64
 
-# What the cached tokens would have cost beyond what they did. Who is not charged for an attempt
-# saves nothing by it. (`least` passes over a null, so an unknown count must be made 0 before.)
+# The discount on cached tokens. An attempt that is not charged saves nothing. (`least` ignores a
+# null, so an unknown count must become 0 first.)
 _SAVED: Final[LiteralString] = """coalesce(sum(round(
     least(coalesce(cached_tokens, 0), coalesce(prompt_tokens, 0))::numeric
     * (input_nanousd_per_mtok - cached_input_nanousd_per_mtok) * multiplier_bp / 10000000000
@@ -44,7 +44,7 @@ NAMES: Final = tuple(OF_ATTEMPTS)
 def _of_hours(name: str) -> str:
     if name != "first_token":
         return f"sum({name})::bigint"
-    # Element by element: unnesting the histograms would make 64 rows of each.
+    # Summed by element, because unnesting would make 64 rows of each histogram.
     counts = ", ".join(f"sum(first_token[{i}])" for i in range(1, BUCKETS + 1))
     return f"array[{counts}]::bigint[]"
 

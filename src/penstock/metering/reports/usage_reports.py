@@ -1,6 +1,6 @@
-"""What was used and what it cost, out of Postgres. Reads only, and every answer has a limit.
+"""Answers reports of usage and cost from Postgres. Reads only, and every answer has a limit.
 
-It knows nothing of keys: who may see what is decided by those who ask.
+It checks no keys: the callers decide who may see what.
 """
 
 import uuid
@@ -24,12 +24,12 @@ from penstock.store import Store, Transaction
 from penstock.wire.resources.usage import RequestAnswer, SessionAnswer, UsageAnswer
 from penstock.wire.resources.usage_query import SessionQuery, UsageQuery
 
-# A gateway's pool has few connections, and the drain and the mirrors live on them.
+# A gateway's pool has few connections, and the drain and the mirrors need them too.
 AT_ONCE_MAX = 2
-# What Postgres calls a statement that it ended at `store.statement_seconds`.
+# The SQLSTATE of a statement that Postgres ended at `store.statement_seconds`.
 _TOO_LONG = "57014"
 
-# A turn is a request: its last attempt says how it went, all of them together what it cost.
+# A turn is a request: duration and charge are of all attempts, outcome and tokens of the last.
 _TURNS = """
 with turns as (
     select row_number() over (order by min(asked_at), request) as number,
@@ -62,7 +62,7 @@ from turns
 
 
 class UsageReports:
-    """Answers three questions: how much by which labels, how a session grew, why this charge."""
+    """Gives three reports: sums by label, a session's turns, and one request's charge."""
 
     def __init__(self, store: Store, settings: MeteringSettings) -> None:
         self._store = store
@@ -70,7 +70,7 @@ class UsageReports:
         self._reading_now = 0
 
     async def usage(self, query: UsageQuery) -> UsageAnswer:
-        """Sums by label and time."""
+        """Return sums by label and time."""
         check_period(query.since, query.until, self._days_max)
         statement = usage_statement(query)
         async with self._reading() as transaction:
@@ -85,7 +85,7 @@ class UsageReports:
         )
 
     async def session(self, query: SessionQuery) -> SessionAnswer:
-        """A session's turns in their order, and how its prompt grows."""
+        """Return a session's turns in their order, and how its prompt grows."""
         check_period(query.since, query.until, self._days_max)
         days = (query.since.date(), query.until.date(), query.since, query.until)
         params = (*days, query.account, query.session)
@@ -112,7 +112,7 @@ class UsageReports:
         )
 
     async def request(self, id: str, *, account: str | None = None) -> RequestAnswer:
-        """One request with all its attempts; of this account only, if one is given."""
+        """Return one request with all its attempts; only of `account`, if given."""
         day = _day_of(id)
         columns = ", ".join(ATTEMPT_COLUMNS)
         sql = (
@@ -128,7 +128,7 @@ class UsageReports:
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[Transaction]:
-        """A transaction, unless as many reports run already as may: others need connections too."""
+        """Open a transaction, or refuse if AT_ONCE_MAX reports run already."""
         if self._reading_now >= AT_ONCE_MAX:
             raise errors.Overloaded("Too many usage reports at once.", retry_after_seconds=1)
         self._reading_now += 1
@@ -146,8 +146,8 @@ class UsageReports:
 
 
 def check_period(since: datetime, until: datetime, days_max: int) -> None:
-    """Refuse a longer period than one answer may be about."""
-    # One hour more: a period of the longest length that does not begin on the hour.
+    """Refuse a period longer than `days_max`."""
+    # One hour more, because rounding to whole hours may lengthen a period by that much.
     if until - since > timedelta(days=days_max, hours=1):
         raise errors.InvalidRequest(
             f"The period is longer than {days_max} days (metering.report_days_max).",
@@ -156,7 +156,7 @@ def check_period(since: datetime, until: datetime, days_max: int) -> None:
 
 
 def _day_of(id: str) -> date:
-    """The day that the id itself names, which is its partition's."""
+    """Return the day in the id itself, which is the day of its partition."""
     try:
         is_ours = str(uuid.UUID(id)) == id and uuid.UUID(id).version == 7
         day = datetime.fromtimestamp(timestamp_of(id), UTC).date() if is_ours else None

@@ -1,1 +1,1 @@
-"""An engine for tests that speaks like vLLM and fails when told to."""
+"""An engine for tests that imitates vLLM's APIs and fails as a script directs."""

@@ -1,6 +1,6 @@
-"""How the scripted engine's bytes reach the wire: paced, split, glued, cut, or never.
+"""Writes the scripted engine's answers to the connection: paced, split, glued, cut, or never.
 
-One delivery per answer. It counts SSE events, and does what the script wants after the n-th.
+Each answer has one delivery, which counts SSE events and applies the script after the n-th.
 """
 
 import asyncio
@@ -18,23 +18,23 @@ GARBAGE_JSON = b'{"id":"chatcmpl-garbage","object":"chat.completion","choices":[
 
 
 class AnswerEndedError(Exception):
-    """The script ended the answer early; nothing more is to be written."""
+    """The script ended the answer early; the engine writes nothing more."""
 
 
 class AnswerDelivery:
-    """Writes one answer on one connection, as the script says."""
+    """Writes one answer to one connection, as the script directs."""
 
     def __init__(self, connection: HttpConnection, script: Script, fault: bytes | None) -> None:
         self._connection = connection
         self._script = script
-        # What a stream says when the engine fails; None: it breaks off.
+        # The bytes that a stream ends with if the engine fails; None: the connection closes.
         self._fault = fault
         self._events = 0
         self._held = b""
         self._written = 0
 
     async def before_head(self) -> None:
-        """Whatever the script wants before the first byte."""
+        """Apply the script's directives for the time before the first byte."""
         script = self._script
         if script.stall_before_head:
             await asyncio.sleep(script.stall_before_head)
@@ -59,7 +59,7 @@ class AnswerDelivery:
             await asyncio.sleep(pause)
 
     async def send_body(self, head: bytes, body: bytes) -> None:
-        """An answer with a content length. "After n" counts its bytes."""
+        """Send an answer with a content length. "After n" counts its bytes."""
         script = self._script
         stops = [script.cut_after, script.close_after, script.die_after]
         stops.append(script.stall_after[0] if script.stall_after else None)
@@ -82,7 +82,7 @@ class AnswerDelivery:
         await self._after(0)
 
     async def send_event(self, event: bytes) -> None:
-        """One SSE event of the answer, then whatever the script wants after it."""
+        """Send one SSE event of the answer, then apply the script's directives after it."""
         await self._write(event)
         self._events += 1
         if self._script.interval:
@@ -91,7 +91,7 @@ class AnswerDelivery:
         await self._connection.drain()
 
     async def finish(self, ending: bytes) -> None:
-        """What ends a stream in this API, and the end of the chunked body."""
+        """Send `ending`, which ends a stream in this API, and the end of the chunked body."""
         if not self._script.no_done:
             await self._write(ending)
         await self._release()
@@ -136,7 +136,7 @@ class AnswerDelivery:
         script = self._script
         if not script.shapes_writes:
             self._connection.write(_chunk(payload))
-            # Another task, or the news that the client left, may come between two tokens.
+            # Between two tokens the loop must run other tasks and notice that the client left.
             await asyncio.sleep(0)
             return
         self._held += payload
@@ -148,7 +148,7 @@ class AnswerDelivery:
                 await self._piece(offset - self._written)
 
     async def _release(self) -> None:
-        """Write what splitting or gluing still holds back."""
+        """Write the bytes that splitting or gluing still holds back."""
         if self._held:
             await self._piece(len(self._held))
 

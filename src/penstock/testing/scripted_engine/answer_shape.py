@@ -1,4 +1,4 @@
-"""What an API's answers must be able to do: be streamed, end, and be whole."""
+"""The protocol that writes an API's answers: streamed, or as one body."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -9,7 +9,7 @@ from penstock.testing.scripted_engine.scripted_answers import ScriptedAnswer
 
 
 class AnswerHead(msgspec.Struct, frozen=True):
-    """What every answer says of itself."""
+    """The fields that every answer has."""
 
     id: str
     created: int
@@ -17,13 +17,13 @@ class AnswerHead(msgspec.Struct, frozen=True):
 
 
 class AnswerShape(Protocol):
-    """One answer's bytes. `events` comes before `ending`; `whole` stands alone."""
+    """Writes one answer: `events` and then `ending`, or `whole` alone."""
 
     def events(self, answers: list[ScriptedAnswer]) -> Iterator[tuple[int, bytes]]:
-        """Each event but the one that ends the stream, and the tokens made up to it."""
+        """Yield each event but the last, with the number of tokens made up to it."""
 
     def ending(self) -> bytes:
-        """What tells the client that the stream is complete."""
+        """Return the bytes that show the client that the stream is complete."""
 
     def whole(self, answers: list[ScriptedAnswer]) -> bytes:
-        """The body of an answer that is not streamed."""
+        """Return the body of an answer that is not streamed."""

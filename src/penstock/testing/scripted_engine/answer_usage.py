@@ -1,4 +1,4 @@
-"""What an answer says that it used: the same counts, as each of vLLM's APIs writes them."""
+"""The usage that an answer reports: the same counts, as each of vLLM's APIs writes them."""
 
 import msgspec
 
@@ -6,19 +6,19 @@ from penstock.testing.scripted_engine.scripted_answers import ScriptedAnswer
 
 
 class AnswerUsage(msgspec.Struct, frozen=True):
-    """What one answer used; `overrides` are a script's lies, laid over every usage sent."""
+    """Usage of one answer; `overrides` are a script's false values for every usage sent."""
 
     prompt_tokens: int
     cached_tokens: int = 0
     created_tokens: int = 0
     overrides: dict[str, object] | None = None
-    # False when a script wants none at all.
+    # False if the script turns usage off.
     is_told: bool = True
 
     def running(
         self, completion_tokens: int, prompt_tokens: int | None = None, *, is_chat: bool
     ) -> bytes:
-        """`,"usage":{…}` as it rides on every chunk with continuous_usage_stats."""
+        """`,"usage":{…}` of every chunk with continuous_usage_stats."""
         rest: dict[str, object] = {"completion_tokens_details": None} if is_chat else {}
         return self._field(completion_tokens, rest, prompt_tokens)
 
@@ -57,11 +57,11 @@ class AnswerUsage(msgspec.Struct, frozen=True):
         }
 
     def of_message_start(self) -> dict[str, object]:
-        """`usage` as a stream of `/v1/messages` begins: the whole prompt, whatever was cached."""
+        """`usage` at the start of a `/v1/messages` stream: the whole prompt, cached or not."""
         return {"input_tokens": self.prompt_tokens, "output_tokens": 0}
 
     def of_message(self, answer: ScriptedAnswer) -> dict[str, object]:
-        """`usage` of `/v1/messages`: the input tokens that the cache had no part in."""
+        """`usage` of `/v1/messages`: input tokens neither read from the cache nor written to it."""
         fresh = self.prompt_tokens - self.cached_tokens - self.created_tokens
         return {
             "input_tokens": max(fresh, 0),
@@ -72,7 +72,7 @@ class AnswerUsage(msgspec.Struct, frozen=True):
         }
 
     def of_embeddings(self) -> dict[str, object]:
-        """`usage` of `/v1/embeddings`: what was cached is not told."""
+        """`usage` of `/v1/embeddings`, which does not report cached tokens."""
         return {
             "prompt_tokens": self.prompt_tokens,
             "total_tokens": self.prompt_tokens,

@@ -1,4 +1,4 @@
-"""What the scripted engine reads of a chat's body or a completion's, checked as vLLM does."""
+"""Reads bodies of chats and completions for the scripted engine, and checks them as vLLM does."""
 
 from typing import Any, TypeAlias
 
@@ -29,7 +29,7 @@ class ScriptedStreamOptions(msgspec.Struct, frozen=True):
 
 
 class ChatBody(msgspec.Struct, frozen=True):
-    """The fields that are read. Other APIs put themselves into this shape, as vLLM does."""
+    """The fields that are read. Other APIs' readers convert to this shape, as vLLM does."""
 
     model: str | None = None
     messages: list[dict[str, Any]] | None = None
@@ -53,7 +53,7 @@ _decoder = msgspec.json.Decoder(ChatBody)
 
 
 def read_chat(payload: bytes, served: Served) -> EngineRequest:
-    """Raises RequestRefusedError, as all readers do."""
+    """Read a chat's body; raises RequestRefusedError, as all readers do."""
     return read_chat_body(decode(_decoder, payload), served)
 
 
@@ -67,7 +67,7 @@ def read_completion(payload: bytes, served: Served) -> EngineRequest:
 
 
 def read_chat_body(body: ChatBody, served: Served, limit_name: str = "max_tokens") -> EngineRequest:
-    """`limit_name` is what the caller's API calls the limit of output tokens."""
+    """Check a body; `limit_name` is the name of the output token limit in the caller's API."""
     if body.messages is None:
         raise missing("messages")
     if not body.messages:
@@ -81,7 +81,7 @@ def read_chat_body(body: ChatBody, served: Served, limit_name: str = "max_tokens
 
 
 def texts_of(texts: Texts | None) -> list[bytes]:
-    """One or several texts, each given as words or as token ids."""
+    """Return one or several texts, each given as a string or as token ids."""
     if isinstance(texts, str):
         return [texts.encode()]
     if not texts:
@@ -97,7 +97,7 @@ def texts_of(texts: Texts | None) -> list[bytes]:
 
 
 def _of_ids(ids: list[int]) -> bytes:
-    """Four bytes for each id, so that as many tokens are counted as were sent."""
+    """Return four bytes for each id, which the engine counts as one token."""
     return b"".join(b"%04d" % (token % _TOKEN_IDS) for token in ids)
 
 
@@ -151,7 +151,7 @@ def _checked(
 def _render(
     messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None
 ) -> tuple[bytes, str, bool]:
-    """The prompt as one text, the last user message's words, and whether results came since."""
+    """Return the prompt, the last user message's text, and whether tool results follow it."""
     parts, last_user_text, has_results = [], "", False
     if tools:
         parts.append(msgspec.json.encode(tools).decode())

@@ -1,4 +1,4 @@
-"""A chat's answers and a completion's, streamed and whole."""
+"""Writes answers of chats and completions, streamed and whole."""
 
 from collections.abc import Callable, Iterator
 
@@ -16,7 +16,7 @@ from penstock.testing.scripted_engine.vllm_shapes import (
 
 
 class ChatShape:
-    """One answer, of as many choices as were asked for."""
+    """Writes one chat answer, with as many choices as the request has."""
 
     is_chat = True
 
@@ -36,7 +36,7 @@ class ChatShape:
         head, usage = self._head, self._usage
         chunks = ChunkWriter(head.id, head.created, head.model, is_chat=self.is_chat)
         stream = TokenStream(self._request, chunks, usage, is_chat=self.is_chat)
-        # The first events only name the role, and the last may only carry usage.
+        # No token is in the first events, which name the role, or in a last one with usage alone.
         silent = len(answers) if self.is_chat else 0
         total = sum(answer.completion_tokens for answer in answers)
         for position, event in enumerate(stream.events(answers, self._call_ids(answers)), 1):
@@ -65,6 +65,6 @@ class ChatShape:
 
 
 class CompletionShape(ChatShape):
-    """The same without roles, tools and reasoning."""
+    """Writes a completion: a chat answer without roles, tools and reasoning."""
 
     is_chat = False

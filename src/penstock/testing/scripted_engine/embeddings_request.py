@@ -1,6 +1,6 @@
-"""What the scripted engine reads of an `/v1/embeddings` body.
+"""Reads `/v1/embeddings` bodies for the scripted engine.
 
-Of the formats only numbers and base64 are made; vLLM's raw bytes are refused.
+It supports the formats of numbers and base64, and refuses vLLM's raw bytes.
 """
 
 from typing import Literal
@@ -31,7 +31,7 @@ _decoder = msgspec.json.Decoder(_Body)
 
 
 def read_embeddings(payload: bytes, served: Served) -> EngineRequest:
-    """No answer is made for the texts, so `n` is 0."""
+    """Read a body. `n` is 0, because embeddings have no generated answers."""
     body = decode(_decoder, payload)
     if body.model is not None and body.model != served.model:
         raise RequestRefusedError(404, f"The model `{body.model}` does not exist.")

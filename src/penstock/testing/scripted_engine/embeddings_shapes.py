@@ -1,4 +1,4 @@
-"""An `/v1/embeddings` answer: for each text a vector of length 1, the same for the same text."""
+"""Writes `/v1/embeddings` answers: each text has a vector of length 1, always the same."""
 
 import base64
 import math
@@ -18,7 +18,7 @@ DIMENSIONS = 16
 
 
 class EmbeddingsShape:
-    """One answer; embeddings are never streamed."""
+    """Writes one answer; embeddings are never streamed."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""vLLM's text APIs as the scripted engine has them: who reads a request, who writes its answer."""
+"""Lists vLLM's text APIs in the scripted engine, each with its reader and its answers' writer."""
 
 from collections.abc import Callable
 from typing import Final, Literal
@@ -27,7 +27,7 @@ _Shape = Callable[[EngineRequest, AnswerHead, AnswerUsage, Callable[[], str]], A
 
 
 class EngineApi(msgspec.Struct, frozen=True):
-    """One API. `fault` is what its streams say when the engine fails; None: they just break off."""
+    """One API. `fault` is sent in streams if the engine fails; None: the connection closes."""
 
     read: Callable[[bytes, Served], EngineRequest]
     shape: _Shape
@@ -36,7 +36,7 @@ class EngineApi(msgspec.Struct, frozen=True):
     runner: Literal["generate", "pooling"] = "generate"
     # The answer's id is taken from the header x-request-id.
     heeds_request_id: bool = True
-    # `endpoint-load-metrics` is told to whoever asks for it.
+    # A request may ask for the header `endpoint-load-metrics`.
     tells_load: bool = False
     refuses_in_anthropic: bool = False
 

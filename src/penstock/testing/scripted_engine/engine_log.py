@@ -1,4 +1,4 @@
-"""What the scripted engine remembers about the requests it got, for a test to ask about."""
+"""Records the requests that the scripted engine receives, for tests to read."""
 
 import os
 from collections import deque
@@ -25,11 +25,11 @@ class Entry(msgspec.Struct):
 
 
 class EngineLog:
-    """Counters, and the last requests; in a file, if one is named, all of them."""
+    """Counters and the last requests; all requests in `file`, if one is given."""
 
     def __init__(self, limit: int, file: str = "") -> None:
         self._entries: deque[Entry] = deque(maxlen=limit)
-        # Unbuffered, so that it still says what an engine that was killed had received.
+        # Unbuffered, so that the file has every request of an engine that was killed.
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         self._file = os.open(file, flags, 0o644) if file else None
         self.requests = 0

@@ -1,11 +1,11 @@
-"""The scripted engine's `GET /metrics`: the few of vLLM's that a gateway reads."""
+"""Writes the scripted engine's `/metrics`: the few metrics of vLLM that Penstock reads."""
 
 from penstock.testing.scripted_engine.inference import Inference
 from penstock.testing.scripted_engine.prefix_blocks import TOKENS_PER_BLOCK
 
 
 def metrics_page(inference: Inference, model: str) -> bytes:
-    """Prometheus text, with vLLM's names, helps and labels."""
+    """Return Prometheus text with vLLM's names and labels."""
     label = f'engine="0",model_name="{model}"'
     blocks = inference.blocks
     page = [

@@ -1,4 +1,4 @@
-"""A scripted engine as a child process, for tests that need real sockets or a real kill."""
+"""Runs a scripted engine as a child process, for tests that need real sockets or a real kill."""
 
 import http.client
 import subprocess
@@ -15,7 +15,7 @@ _CALL_SECONDS = 10.0
 
 
 class EngineState(msgspec.Struct, frozen=True):
-    """What `GET /control/state` says. A request has id, headers, body, outcome and tokens sent."""
+    """The answer of `GET /control/state`. A request has id, headers, body, outcome and tokens."""
 
     running: int
     waiting: int
@@ -55,7 +55,7 @@ class ScriptedEngine:
         command += ["--follow-stdin", *arguments]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe)  # noqa: S603 - ours
-        # A child that never speaks must not hold the test for ever.
+        # A child that never writes its first line must not block the test for ever.
         watch = threading.Timer(_START_SECONDS, self._process.kill)
         watch.start()
         assert self._process.stdout is not None
@@ -70,11 +70,11 @@ class ScriptedEngine:
         return self
 
     def state(self) -> EngineState:
-        """What the engine has received and done so far."""
+        """Return what the engine has received and done so far."""
         return msgspec.json.decode(self._call("GET", "/control/state"), type=EngineState)
 
     def control(self, **keys: object) -> None:
-        """Set the default script, replacing the one before; no keys: behave again."""
+        """Replace the default script; without keys the engine behaves normally again."""
         self._call("POST", "/control", msgspec.json.encode(keys))
 
     def terminate(self) -> None:
@@ -83,13 +83,13 @@ class ScriptedEngine:
             self._process.terminate()
 
     def kill(self) -> None:
-        """End it at once, as by kill -9."""
+        """End the engine with SIGKILL."""
         if self._process is not None:
             self._process.kill()
             self.wait()
 
     def stop(self) -> None:
-        """End it in order, or by force if it does not end."""
+        """End the engine with SIGTERM, or with SIGKILL if it does not end in time."""
         if self._process is None:
             return
         self._process.terminate()
@@ -99,7 +99,7 @@ class ScriptedEngine:
             self.kill()
 
     def wait(self, seconds: float = _STOP_SECONDS) -> int:
-        """Wait for its end; the exit code, negative for a signal."""
+        """Wait for the engine's end, and return its exit code, negative for a signal."""
         assert self._process is not None
         code = self._process.wait(seconds)
         for pipe in (self._process.stdin, self._process.stdout):

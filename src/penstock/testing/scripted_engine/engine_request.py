@@ -1,4 +1,4 @@
-"""One request to the scripted engine, by whichever API it came, and how one is refused."""
+"""A request to the scripted engine in the form shared by all APIs, and refusals of requests."""
 
 import re
 from typing import Any, TypeVar
@@ -35,14 +35,14 @@ class RequestRefusedError(Exception):
 
 
 class MalformedRequestError(RequestRefusedError):
-    """The body was refused while it was read: every API says so in OpenAI's shape."""
+    """The body could not be read; every API reports this error in OpenAI's shape."""
 
     def __init__(self, message: str, param: str) -> None:
         super().__init__(400, message, param, kind="Bad Request")
 
 
 class Served(msgspec.Struct, frozen=True):
-    """What the engine serves, as far as requests are checked against it."""
+    """The engine's model and limits that requests are checked against."""
 
     model: str
     max_model_len: int
@@ -51,15 +51,15 @@ class Served(msgspec.Struct, frozen=True):
 class EngineRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request that may run. `tools` and `tool_choice` are in chat's shape."""
 
-    # One for a chat, one for each text that is to be completed or embedded.
+    # A chat has one prompt; completions and embeddings have one for each text.
     prompts: list[bytes]
     last_user_text: str = ""
-    # Whether results of tools came after the last user message.
+    # Whether tool results follow the last user message.
     has_results: bool = False
     stream: bool = False
     include_usage: bool = False
     continuous_usage: bool = False
-    # Answers for each prompt.
+    # The number of answers for each prompt.
     n: int = 1
     token_limit: int | None = None
     min_tokens: int = 0
@@ -71,9 +71,9 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True):
     wants_json: bool = False
     priority: int = 0
     cache_salt: str = ""
-    # The answer's id, where the body may name it.
+    # The answer's id, in APIs whose body may set it.
     id: str = ""
-    # What the answer repeats of the body.
+    # Fields of the body that the answer repeats.
     echo: dict[str, Any] = {}
 
     @property
@@ -82,7 +82,7 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode(decoder: msgspec.json.Decoder[_Body], payload: bytes) -> _Body:
-    """The body, or the refusal that vLLM gives for a wrong one."""
+    """Decode a body; raises vLLM's refusal for a wrong one."""
     try:
         return decoder.decode(payload)
     except msgspec.ValidationError as error:
@@ -101,7 +101,7 @@ def decode(decoder: msgspec.json.Decoder[_Body], payload: bytes) -> _Body:
 
 
 def missing(name: str) -> MalformedRequestError:
-    """What is raised for a body without a field that it must have."""
+    """Return the error for a body that lacks a required field."""
     where = f"body.{name}"
     message = (
         f"1 validation error:\n  {{'type': 'missing', 'loc': '{where}', "
@@ -146,7 +146,7 @@ def check_prompt(prompt: bytes, served: Served) -> None:
 
 
 def check_least(min_tokens: int, limit: int) -> None:
-    """`limit` is `max_tokens`, or what the prompt leaves of the context."""
+    """Check `min_tokens`; `limit` is `max_tokens`, or what the prompt leaves of the context."""
     if min_tokens < 0:
         message = f"min_tokens must be greater than or equal to 0, got {min_tokens}."
     elif min_tokens > limit:
@@ -157,7 +157,7 @@ def check_least(min_tokens: int, limit: int) -> None:
 
 
 def check_limit(name: str, limit: int | None, served: Served) -> None:
-    """`name` is what the API calls its limit of output tokens."""
+    """Check the output token limit; `name` is its name in the API."""
     if limit is None:
         return
     if limit < 1:

@@ -1,9 +1,9 @@
-"""An engine for tests: it speaks like vLLM 0.32, and stalls, cuts, lies or dies when told to.
+"""Serves as vLLM 0.32 does, for tests, and stalls, cuts, lies or dies as a script directs.
 
 `python -m penstock.testing.scripted_engine --port 0 --model NAME` prints one line of JSON with its
-port and pid, and serves until SIGTERM. `script.py` lists what it can be told, in a prompt's
-`@script {…}` line or by `POST /control`; `GET /control/state` shows what it received.
-It makes no tokens of a model, and has no authentication.
+port and pid, and serves until SIGTERM. `script.py` lists the directives, which a test gives in a
+prompt's `@script {…}` line or by `POST /control`; `GET /control/state` shows what it received.
+It runs no model, and has no authentication.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _BACKLOG = 4096
 
 
 class EngineServer:
-    """The engine's pages; inference itself is in `Inference`."""
+    """Answers the engine's pages, and passes inference requests to `Inference`."""
 
     def __init__(self, options: EngineOptions, clock: Clock) -> None:
         self._options = options
@@ -105,13 +105,13 @@ class EngineServer:
 
 
 async def run(options: EngineOptions) -> None:
-    """Serve until SIGTERM or SIGINT, then let what runs end."""
+    """Serve until SIGTERM or SIGINT, then drain for at most `drain_seconds`."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     if options.follow_stdin:
-        # A parent that was killed cannot end its children; the end of its pipe does.
+        # A killed parent cannot end its children, but the end of its pipe can.
         loop.add_reader(sys.stdin, os._exit, 1)
     engine = EngineServer(options, SystemClock())
     opened: set[HttpConnection] = set()

@@ -1,7 +1,7 @@
-"""One HTTP/1.1 connection of the scripted engine: requests in, any bytes at all out.
+"""Reads HTTP/1.1 requests of the scripted engine's clients, and sends any bytes at all.
 
-A request runs as a task that is cancelled when the client leaves. Unlike a web framework it lets
-its user cut, reset, split and garble what is sent.
+A request runs as a task that is cancelled when the client leaves. Unlike a web framework, this
+class lets the engine cut, reset, split and garble what it sends.
 """
 
 import asyncio
@@ -120,7 +120,7 @@ class HttpConnection(asyncio.Protocol):
         try:
             await self._serve(request, self)
         except Exception:  # noqa: BLE001 - the top of the loop
-            # Fuzzed requests reach this engine; one that it cannot digest must not end it.
+            # Fuzzed requests reach this engine; one that it cannot handle must not end it.
             _log.exception("request failed", extra={"action": "request_failed"})
             self.transport.write(b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n")
             self.transport.close()
@@ -135,12 +135,12 @@ class HttpConnection(asyncio.Protocol):
         self.transport.write(data)
 
     async def drain(self) -> None:
-        """Wait while the client reads more slowly than we write."""
+        """Wait while the client reads more slowly than the engine writes."""
         if not self._may_write.is_set():
             await self._may_write.wait()
 
     async def flush(self) -> None:
-        """Wait until the kernel has all that was written, so that a cut comes after it."""
+        """Wait until the kernel has all written bytes, so that a cut comes after them."""
         waited = 0.0
         while self.transport.get_write_buffer_size() and waited < _FLUSH_SECONDS_MAX:
             await asyncio.sleep(0.001)
@@ -148,7 +148,7 @@ class HttpConnection(asyncio.Protocol):
         await asyncio.sleep(0.005)
 
     async def reset(self) -> None:
-        """Cut the connection: the client sees a reset, after what was written before."""
+        """Cut the connection: the client gets the bytes written so far, then a reset."""
         await self.flush()
         self._task = None
         linger = struct.pack("ii", 1, 0)
@@ -157,7 +157,7 @@ class HttpConnection(asyncio.Protocol):
         self.transport.abort()
 
     async def close(self) -> None:
-        """End the connection in order, though the answer may not be complete."""
+        """Close the connection in order, even if the answer is not complete."""
         await self.flush()
         self._task = None
         self.transport.close()

@@ -1,4 +1,4 @@
-"""One inference request in the scripted engine: from its body to the last byte of its answer."""
+"""Runs inference requests in the scripted engine, from the body to the answer's last byte."""
 
 import asyncio
 from typing import Any
@@ -35,7 +35,7 @@ _PRIORITY_HEADER = "x-vllm-priority"
 
 
 class Inference:
-    """Runs requests in slots and keeps what they leave behind: the log and the prefix cache."""
+    """Runs requests in slots, and keeps the request log and the prefix cache."""
 
     def __init__(self, options: EngineOptions, clock: Clock, heads: ResponseHead) -> None:
         self._options = options
@@ -47,20 +47,20 @@ class Inference:
         self.blocks = PrefixBlocks(options.kv_blocks)
         self.tokens_held = 0
         self.control = EngineControl()
-        # Prompts are read one after the other: they share the engine's arithmetic.
+        # Prefill runs one prompt at a time, because all prompts share the engine's compute.
         self._reading = asyncio.Lock()
         self._defaults: dict[str, Any] = {}
         self._defaults_left: int | None = None
 
     def set_control(self, control: EngineControl, defaults: dict[str, Any]) -> None:
-        """What every later request does, or the next `times` of them."""
+        """Set the control and the script of every later request, or of the next `times`."""
         self.control = control
         self._defaults = defaults
         self._defaults_left = control.times
 
     @property
     def kv_usage(self) -> float:
-        """The share of the cache that running requests hold."""
+        """Return the share of the cache that running requests hold."""
         return min(self.tokens_held / (self.blocks.capacity * TOKENS_PER_BLOCK), 1.0)
 
     async def run(self, http: HttpRequest, connection: HttpConnection, api: EngineApi) -> None:
@@ -169,7 +169,7 @@ class Inference:
         return api.shape(request, head, await self._read_prompt(request, script), _hex_id)
 
     async def _read_prompt(self, request: EngineRequest, script: Script) -> AnswerUsage:
-        """What was cached; whatever was not takes its time."""
+        """Return the usage, after the time that prefilling the uncached tokens takes."""
         rate = self._options.prefill_rate
         if not rate:
             return self._usage(request, script)
@@ -210,7 +210,7 @@ def _composed(request: EngineRequest, script: Script) -> list[ScriptedAnswer]:
 
 
 def _priority(http: HttpRequest, request: EngineRequest) -> int:
-    """A header comes before the body, as in vLLM; what is not a number is not heeded."""
+    """Return the header's priority or else the body's, as vLLM does; ignore a non-number."""
     told = http.headers.get(_PRIORITY_HEADER, "")
     try:
         return int(told) if told else request.priority

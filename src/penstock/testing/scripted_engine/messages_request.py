@@ -1,4 +1,4 @@
-"""What the scripted engine reads of a `/v1/messages` body: blocks become chat messages."""
+"""Reads `/v1/messages` bodies for the scripted engine: blocks become chat messages."""
 
 from typing import Any, Literal
 
@@ -31,7 +31,7 @@ class _Body(msgspec.Struct, frozen=True):
     cache_salt: str | None = None
 
 
-# Templates leave out what a model thought before earlier answers.
+# Chat templates leave out the reasoning of earlier answers.
 _SHOWN = frozenset({"text", "image"})
 _decoder = msgspec.json.Decoder(_Body)
 
@@ -65,7 +65,7 @@ def _chat_messages(body: _Body) -> list[dict[str, Any]]:
 
 
 def _split(role: str, blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A message of results and words is several in a chat: each result one, then the words."""
+    """Split a message into those of a chat: one for each tool result, then one for the rest."""
     results = [block for block in blocks if block.get("type") == "tool_result"]
     calls = [block for block in blocks if block.get("type") == "tool_use"]
     rest = [block for block in blocks if block.get("type") in _SHOWN]

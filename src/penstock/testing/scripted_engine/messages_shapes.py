@@ -1,7 +1,7 @@
-"""A `/v1/messages` answer in Anthropic's shape, streamed and whole, as vLLM 0.32 writes it.
+"""Writes `/v1/messages` answers in Anthropic's shape, streamed and whole, as vLLM 0.32 does.
 
 The stream's first usage counts the whole prompt; its last one, and a whole answer's, leave out
-what the cache had and what was put into it.
+the tokens read from the cache and those written to it.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ _json = msgspec.json.encode
 
 
 class _Block(msgspec.Struct, frozen=True):
-    """A block of content: how it is opened, what its deltas add, and how many tokens it took."""
+    """A block of content: as a stream opens it, its deltas, and as it is in a whole answer."""
 
     start: dict[str, Any]
     deltas: list[dict[str, Any]]
@@ -27,7 +27,7 @@ class _Block(msgspec.Struct, frozen=True):
 
 
 class MessagesShape:
-    """One answer."""
+    """Writes one answer."""
 
     def __init__(
         self,

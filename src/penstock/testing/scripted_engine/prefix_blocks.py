@@ -1,4 +1,4 @@
-"""An imitation of a prefix cache: which blocks of a prompt the engine has seen, by salt.
+"""Imitates a prefix cache: records which blocks of prompts the engine has seen, by salt.
 
 A token is four bytes of the rendered prompt, a block is sixteen tokens, and a block hits only if
 all blocks before it do. The least recently used blocks are forgotten first.
@@ -25,7 +25,7 @@ class PrefixBlocks:
         self._blocks: OrderedDict[int, None] = OrderedDict()
 
     def admit(self, prompt: bytes, salt: str) -> int:
-        """Hold this prompt, and say how many of its leading tokens were held before.
+        """Hold this prompt, and return how many of its leading tokens were held before.
 
         The last token is always computed, as in vLLM, so a whole prompt never hits.
         """
@@ -42,7 +42,7 @@ class PrefixBlocks:
         return hits * TOKENS_PER_BLOCK
 
     def extend(self, prompt: bytes, salt: str) -> None:
-        """Hold a prompt together with its answer, once that is complete."""
+        """Hold a prompt together with its answer, which must be complete."""
         self._hold(_chain(prompt, salt))
 
     def _hold(self, keys: list[int]) -> None:

@@ -1,4 +1,4 @@
-"""The heads of the scripted engine's answers, as uvicorn writes them before vLLM's bodies."""
+"""Writes the heads of the scripted engine's answers, as uvicorn writes them for vLLM."""
 
 from collections.abc import Mapping
 from email.utils import formatdate
@@ -21,7 +21,7 @@ _NONE: Mapping[str, str] = {}
 
 
 class ResponseHead:
-    """Writes heads; the date is made once a second."""
+    """Writes heads; formats the date once a second."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -34,12 +34,12 @@ class ResponseHead:
     def plain(
         self, status: int, length: int, content_type: str | None, extra: Mapping[str, str] = _NONE
     ) -> bytes:
-        """An answer with a content length."""
+        """Return the head of an answer with a content length."""
         kind = "" if content_type is None else f"content-type: {content_type}\r\n"
         return self._head(status, extra, f"content-length: {length}\r\n{kind}")
 
     def stream(self, extra: Mapping[str, str] = _NONE) -> bytes:
-        """An answer of server-sent events, chunked."""
+        """Return the head of a chunked answer of server-sent events."""
         content = "content-type: text/event-stream; charset=utf-8\r\n"
         return self._head(200, extra, content, "transfer-encoding: chunked\r\n")
 

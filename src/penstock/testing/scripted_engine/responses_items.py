@@ -1,4 +1,4 @@
-"""The output items of a `/v1/responses` answer: reasoning, words, and calls of tools."""
+"""The output items of a `/v1/responses` answer: reasoning, text, and tool calls."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,7 +13,7 @@ _PIECE_CHARACTERS = 4
 
 
 class Item(msgspec.Struct, frozen=True):
-    """One item; `pieces` are what its deltas add. Calls have a name and no parts."""
+    """One item; `pieces` are its deltas. Tool calls have a name and no content parts."""
 
     kind: str
     id: str
@@ -31,7 +31,7 @@ class Item(msgspec.Struct, frozen=True):
         return bool(self.call_id)
 
     def opened(self) -> dict[str, Any]:
-        """As it is first told, with nothing in it."""
+        """Return the item as a stream opens it, without content."""
         empty = msgspec.structs.replace(self, pieces=[])
         if self.kind == "message":
             return {**empty.closed(), "content": [], "status": "in_progress"}
@@ -41,7 +41,7 @@ class Item(msgspec.Struct, frozen=True):
         return {**opened, "status": "in_progress"} if "status" in opened else opened
 
     def closed(self, *, is_whole: bool = False) -> dict[str, Any]:
-        """As it is when it is complete; an answer that was not streamed says less of reasoning."""
+        """Return the complete item; reasoning in an answer that is not streamed has no status."""
         if self.kind == "message":
             content = [self.part(is_done=True)]
             start = {"id": self.id, "content": content, "role": "assistant", "status": "completed"}
@@ -59,7 +59,7 @@ class Item(msgspec.Struct, frozen=True):
         return {**start, "type": self.kind, "id": self.id, **rest, "status": "completed"}
 
     def part(self, *, is_done: bool) -> dict[str, Any]:
-        """Its one part of content."""
+        """Return the item's one content part."""
         text = self.text if is_done else ""
         if self.kind == "reasoning":
             return {"text": text, "type": "reasoning_text"}
@@ -70,7 +70,7 @@ class Item(msgspec.Struct, frozen=True):
 def items_of(
     answer: ScriptedAnswer, request: EngineRequest, new_id: Callable[[], str]
 ) -> Iterator[Item]:
-    """In vLLM's order. An answer without a word has none."""
+    """Yield an answer's items in vLLM's order; none for an empty answer."""
     if answer.reasoning:
         yield Item("reasoning", f"rs_{new_id()}", answer.reasoning)
     if any(answer.pieces):

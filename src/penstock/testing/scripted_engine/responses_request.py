@@ -1,6 +1,6 @@
-"""What the scripted engine reads of a `/v1/responses` body: items become chat messages.
+"""Reads `/v1/responses` bodies for the scripted engine: items become chat messages.
 
-Nothing is stored: what asks for stored state is refused as by a vLLM without its store.
+The engine stores nothing, and refuses requests for stored state as a vLLM without its store does.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ _RUN_ELSEWHERE = frozenset({
     "image_generation", "local_shell", "shell", "tool_search", "apply_patch",
 })  # fmt: skip
 _NAMESPACED = "{}__{}"
-# What vLLM repeats, in its order; null where the caller said nothing.
+# Fields that vLLM's answers repeat, in its order; null where the request has none.
 _REASONING = ("context", "effort", "generate_summary", "mode", "summary")
 _TOOL = (
     "name", "parameters", "strict", "type", "allowed_callers", "async", "defer_loading",
@@ -125,7 +125,7 @@ def _messages(body: _Body) -> list[dict[str, Any]]:
 
 
 def _message(item: dict[str, Any]) -> dict[str, Any] | None:
-    """None for reasoning: templates leave out what a model thought before earlier answers."""
+    """Convert an item; None for reasoning, as chat templates leave out that of earlier answers."""
     kind = item.get("type", "message")
     if kind in _CALLS:
         return {"role": "assistant", "tool_calls": [item]}
@@ -143,7 +143,7 @@ def _message(item: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _chat_tools(tool: dict[str, Any]) -> list[dict[str, Any]]:
-    """The functions that a tool stands for; kinds that only other servers run stand for none."""
+    """Return a tool's functions; none for kinds of tools that only other servers run."""
     kind = tool.get("type")
     if kind == "namespace":
         return [
@@ -177,7 +177,7 @@ def _chat_choice(choice: str | dict[str, Any]) -> str | dict[str, Any]:
 
 
 def _response_format(text: dict[str, Any] | None) -> dict[str, Any] | None:
-    """`text.format` has the schema beside its name; chat has both one level down."""
+    """Convert `text.format` to chat's shape, where the schema is one level deeper."""
     wanted = (text or {}).get("format")
     if not wanted:
         return None

@@ -1,7 +1,7 @@
-"""A `/v1/responses` answer, streamed and whole: vLLM 0.32's events and keys in their order.
+"""Writes `/v1/responses` answers, streamed and whole: vLLM 0.32's events and keys in order.
 
-The bytes are those recorded from a model without a reasoning parser; the events of reasoning
-follow vLLM's source. Usage stands in the last event alone.
+The bytes equal those recorded from a model without a reasoning parser; the events of reasoning
+follow vLLM's source. Only the last event has usage.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from penstock.testing.scripted_engine.responses_items import Item, items_of
 from penstock.testing.scripted_engine.scripted_answers import ScriptedAnswer
 
 _json = msgspec.json.encode
-# Of each kind of item: what its deltas are called, and what its whole text is.
+# For each kind of item: the name of its events, and the key of its whole text.
 _EVENTS = {
     "message": ("response.output_text", "text"),
     "reasoning": ("response.reasoning_text", "text"),
@@ -26,7 +26,7 @@ _EVENTS = {
 
 
 class ResponsesShape:
-    """One answer. Its events are numbered from 0."""
+    """Writes one answer. Its events are numbered from 0."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class ResponsesShape:
         return _json(self._ended(answers[0], [item.closed(is_whole=True) for item in items]))
 
     def _item(self, item: Item, index: int) -> Iterator[tuple[int, bytes]]:
-        """Its events, and how many of its tokens were made up to each."""
+        """Yield an item's events, each with the number of the item's tokens made up to it."""
         first = int(item.is_call)
         name, whole_name = _EVENTS[item.kind]
         place: dict[str, Any] = {"item_id": item.id, "output_index": index}
@@ -78,7 +78,7 @@ class ResponsesShape:
         for made, piece in enumerate(item.pieces, first + 1):
             yield made, self._event(f"{name}.delta", {**probed, "delta": piece})
         total = len(item.pieces) + first
-        # One key of one event is out of the alphabet in vLLM's own model.
+        # vLLM sorts the keys by name, except for this one of this event.
         last = {"name": item.name} if item.kind == "function_call" else {}
         yield total, self._event(f"{name}.done", {**probed, whole_name: item.text}, last)
         if not item.is_call:
@@ -96,7 +96,7 @@ class ResponsesShape:
         return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
 
     def _ended(self, answer: ScriptedAnswer, output: list[dict[str, Any]]) -> dict[str, Any]:
-        # vLLM says `response.completed` of an answer that was cut at its limit too.
+        # vLLM sends `response.completed` also for an answer that was cut at its limit.
         status = "incomplete" if answer.finish_reason == "length" else "completed"
         usage = self._usage.of_response(answer) if self._usage.is_told else None
         return self._response(status, output, usage)

@@ -1,7 +1,7 @@
-"""The directives by which a test tells the scripted engine how to behave.
+"""Reads the directives by which a test controls the scripted engine.
 
-They come in the last user message, as a line `@script {"stall_before_head": 2.0}`, so that they
-pass through any gateway, or by `POST /control` as the default of later requests.
+A test puts them into the last user message, as a line `@script {"stall_before_head": 2.0}` that
+passes through any gateway, or sends them by `POST /control` as the default of later requests.
 """
 
 from typing import Any
@@ -12,9 +12,9 @@ _MARK = "@script "
 
 
 class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to do differently. "After n" counts SSE events, or body bytes when not streamed."""
+    """All directives. "After n" counts SSE events, or body bytes if not streamed."""
 
-    # What is answered.
+    # The answer's content.
     text: str | None = None
     reasoning: str | None = None
     tokens: int | None = None
@@ -24,7 +24,7 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     no_done: bool = False
     headers: dict[str, str] = {}
 
-    # How it is timed.
+    # The answer's timing.
     interval: float = 0.0
     stall_before_head: float = 0.0
     stall_before_first: float = 0.0
@@ -33,13 +33,13 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Seconds between the bytes of the head; true means 0.001.
     slow_head: float | bool = False
 
-    # How it is cut into writes. Offsets are in the SSE bytes, without the transfer coding.
+    # The split into writes. Offsets count the SSE bytes, without the transfer coding.
     split: int | None = None
     split_at: list[int] | None = None
     split_pause: float = 0.001
     glue: bool = False
 
-    # How it fails.
+    # Failures.
     status: int | None = None
     message: str | None = None
     cut_before_head: bool = False
@@ -59,11 +59,11 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EngineControl(msgspec.Struct, frozen=True):
-    """What `POST /control` sets, beside a script: it replaces all that an earlier one had set."""
+    """The settings of `POST /control` beside the script; each call replaces all earlier ones."""
 
     healthy: bool = True
     health_delay: float = 0.0
-    # The script holds for the next k inference requests only.
+    # The script applies only to this number of inference requests.
     times: int | None = None
 
 
@@ -71,11 +71,11 @@ _CONTROL_KEYS = frozenset(EngineControl.__struct_fields__)
 
 
 class ScriptError(ValueError):
-    """The directive is not one that the engine knows."""
+    """The directive is unknown, or cannot be read."""
 
 
 def read_control(body: bytes) -> tuple[EngineControl, dict[str, Any]]:
-    """The control settings, and the default script as keys that a request may override."""
+    """Return the control settings, and the default script's keys, which a request may override."""
     try:
         keys = msgspec.json.decode(body or b"{}", type=dict[str, Any])
         script_keys = {name: value for name, value in keys.items() if name not in _CONTROL_KEYS}
@@ -86,7 +86,7 @@ def read_control(body: bytes) -> tuple[EngineControl, dict[str, Any]]:
 
 
 def read_script(defaults: dict[str, Any], prompt: str) -> Script:
-    """The defaults, overridden by the `@script` line of the prompt if there is one."""
+    """Return the defaults, overridden by the prompt's `@script` line, if it has one."""
     keys = defaults
     position = prompt.find(_MARK)
     if position >= 0:

@@ -1,6 +1,6 @@
-"""What the scripted engine says: the same words for the same prompt, tool calls, or JSON.
+"""Composes the scripted engine's answers: the same words for the same prompt, tool calls, or JSON.
 
-Nothing here knows HTTP. A piece of an answer is what one "token" adds to it.
+Nothing here knows HTTP. A piece of an answer is the text of one "token".
 """
 
 import contextlib
@@ -19,7 +19,7 @@ _WORDS = (
     "channel", "level", "日本", "sluice", "wheel", "dam", "“quoted”", "spill", "🌊", "intake",
     "tunnel", "head", "\\path", "\"loss\"",
 )  # fmt: skip
-# Made once: an answer of 100,000 words holds 100,000 references and not as many strings.
+# Made once, so that an answer of 100,000 words holds references and not 100,000 strings.
 _SPACED_WORDS = tuple(f" {word}" for word in _WORDS)
 _PIECES = re.compile(r"\s*\S+|\s+$")
 _CALL = re.compile(r"CALL ([A-Za-z0-9_.:-]+) ?")
@@ -28,21 +28,21 @@ _PIECE_CHARACTERS = 4
 
 
 class ScriptedToolCall(msgspec.Struct, frozen=True):
-    """One call of a tool, its arguments cut as they are streamed."""
+    """One tool call, with its arguments in the pieces that are streamed."""
 
     name: str
     pieces: list[str]
 
 
 class ScriptedAnswer(msgspec.Struct, frozen=True):
-    """One choice. Each piece is a token; an answer that ends by itself has one more, unseen."""
+    """One choice. Each piece is a token; an answer that ends by itself has one more, hidden."""
 
     pieces: list[str]
     finish_reason: str
     reasoning: list[str] = []
     tool_calls: list[ScriptedToolCall] = []
     stop_reason: str | None = None
-    # True if the last piece says the finish reason too, as it does at a limit or a stop word.
+    # True if the finish reason comes with the last piece, as at a limit or a stop word.
     ends_with_piece: bool = False
 
     @property
@@ -53,7 +53,7 @@ class ScriptedAnswer(msgspec.Struct, frozen=True):
 
 
 def compose(request: EngineRequest, script: Script, index: int) -> ScriptedAnswer:
-    """The answer for choice `index`."""
+    """Return the answer for choice `index`."""
     called = _called_tools(request)
     if called:
         calls = [ScriptedToolCall(name=name, pieces=_cut(arguments)) for name, arguments in called]
@@ -78,7 +78,7 @@ def compose(request: EngineRequest, script: Script, index: int) -> ScriptedAnswe
 
 
 def minimal_instance(schema: object, root: object = None) -> Any:  # noqa: ANN401 - any JSON value
-    """The smallest JSON value that keeps to a schema's required parts; enough for tests."""
+    """Return a small JSON value with the schema's required parts; enough for tests."""
     root = schema if root is None else root
     if not isinstance(schema, dict):
         return {}
@@ -116,9 +116,9 @@ def _resolve(root: object, reference: str) -> object:
 
 
 def _called_tools(request: EngineRequest) -> list[tuple[str, str]]:
-    """Names and JSON arguments of the tools to call, in order.
+    """Return names and JSON arguments of the tools to call, in order.
 
-    A result that has come back ends the loop: what is asked in the prompt was called already.
+    If tool results follow the prompt, the calls that it asks for were made already.
     """
     if not request.tools or request.tool_choice == "none":
         return []
@@ -140,9 +140,9 @@ def _called_tools(request: EngineRequest) -> list[tuple[str, str]]:
 
 
 def _asked_calls(text: str) -> list[tuple[str, str | None]]:
-    """The tools of `CALL name {…}`; the arguments may be left out.
+    """Return the tools of `CALL name {…}`; the arguments may be left out.
 
-    A call inside another's arguments is for whoever gets those.
+    A call inside another call's arguments is not one of them.
     """
     calls: list[tuple[str, str | None]] = []
     at = 0
@@ -169,7 +169,7 @@ def _pieces(request: EngineRequest, script: Script, index: int) -> list[str]:
     if request.ignore_eos and request.token_limit is not None and script.tokens is None:
         count = request.token_limit
     count = max(count, request.min_tokens - 1, 0)
-    # What is beyond the limit would be cut again: a script's `tokens` may be any number.
+    # Make no words beyond the limit: a script's `tokens` may be any number.
     return _words(seed, count if request.token_limit is None else min(count, request.token_limit))
 
 
@@ -183,7 +183,7 @@ def _words(seed: int, count: int) -> list[str]:
 
 
 def _stopped(pieces: list[str], stops: list[str]) -> ScriptedAnswer | None:
-    """The answer up to the first stop word in it, or None if there is none."""
+    """Return the answer up to its first stop word, or None if it has none."""
     if not stops:
         return None
     text = "".join(pieces)

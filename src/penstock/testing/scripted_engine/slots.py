@@ -1,11 +1,11 @@
-"""How many requests run at once; the others wait by priority (lower first), then by arrival."""
+"""Limits running requests; the others wait by priority (lower first), then by arrival."""
 
 import asyncio
 import heapq
 
 
 class QueueFullError(Exception):
-    """More requests wait than the engine takes."""
+    """The queue already holds as many requests as the engine lets wait."""
 
 
 class Slots:
@@ -20,7 +20,7 @@ class Slots:
         self.waiting = 0
 
     def check_room(self) -> None:
-        """Refuse at once what could only wait in a queue that is full."""
+        """Raise QueueFullError if a request would have to wait and the queue is full."""
         if self.running < self._limit or self._queue_limit is None:
             return
         if self.waiting >= self._queue_limit:
@@ -45,7 +45,7 @@ class Slots:
             raise
 
     def release(self) -> None:
-        """Give the slot to whoever is first in the queue."""
+        """Give the slot to the first request in the queue."""
         self.running -= 1
         while self._waiting and self.running < self._limit:
             turn = heapq.heappop(self._waiting)[2]

@@ -1,4 +1,4 @@
-"""The events of a streamed answer in vLLM's order: roles, tokens of all choices in turn, usage."""
+"""Writes a streamed answer's events in vLLM's order: roles, tokens of choices in turn, usage."""
 
 from collections.abc import Iterator
 from itertools import zip_longest
@@ -11,7 +11,7 @@ from penstock.testing.scripted_engine.vllm_shapes import ChunkWriter
 
 
 class TokenStream:
-    """What one streamed answer sends. `include_usage` and `continuous` are what the client gets."""
+    """Writes the events of one streamed answer, with usage if request and script allow it."""
 
     def __init__(
         self, request: EngineRequest, chunks: ChunkWriter, usage: AnswerUsage, *, is_chat: bool
@@ -24,7 +24,7 @@ class TokenStream:
         self._continuous = request.continuous_usage and usage.is_told
 
     def events(self, answers: list[ScriptedAnswer], call_ids: list[list[str]]) -> Iterator[bytes]:
-        """Each SSE event but [DONE]. Choices take turns, a token each."""
+        """Yield each SSE event but [DONE]. Choices take turns, one token each."""
         if self._is_chat:
             for index in range(len(answers)):
                 yield self._chunks.role(index, self._running(0, index))
@@ -59,7 +59,7 @@ class TokenStream:
         yield self._chunks.finish(index, last, answer, usage, is_last_chunk=not self._include)
 
     def _running(self, count: int, index: int) -> bytes:
-        """Of this choice alone: its own prompt, where there are several."""
+        """Return the usage of this choice alone, with its own prompt if there are several."""
         if not self._continuous:
             return b""
         prompts, own = self._request.prompts, None

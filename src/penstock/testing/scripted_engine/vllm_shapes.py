@@ -1,4 +1,4 @@
-"""The bytes of vLLM 0.32's answers: the same keys in the same order, recorded from a real one."""
+"""Writes answers as vLLM 0.32 does: the same keys in the same order, recorded from a real one."""
 
 import msgspec
 
@@ -41,7 +41,7 @@ def _error(status: int, message: str | None) -> tuple[str, str]:
 
 
 class ChunkWriter:
-    """The SSE events of one streamed answer."""
+    """Writes the SSE events of one streamed answer."""
 
     def __init__(self, request_id: str, created: int, model: str, *, is_chat: bool) -> None:
         kind = "chat.completion.chunk" if is_chat else "text_completion"
@@ -86,7 +86,7 @@ class ChunkWriter:
         *,
         is_last_chunk: bool,
     ) -> bytes:
-        """The chunk with the finish reason; the fingerprint is on it if no usage chunk follows."""
+        """Return the finishing chunk; it has the fingerprint if no usage chunk follows."""
         reasons = (_json(answer.finish_reason), _json(answer.stop_reason))
         if self._is_chat:
             delta = b'{"content":' + _json(piece) + b"}" if piece is not None else b"{}"
@@ -114,7 +114,7 @@ def _fingerprint() -> bytes:
 def whole_answer(
     request_id: str, created: int, model: str, choices: bytes, usage: bytes, *, is_chat: bool
 ) -> bytes:
-    """The body of an answer that is not streamed; `choices` come from `whole_choice`."""
+    """Return the body of an answer that is not streamed; `whole_choice` makes `choices`."""
     kind = "chat.completion" if is_chat else "text_completion"
     head = _json({"id": request_id, "object": kind, "created": created, "model": model})
     middle = b',"service_tier":null' + _fingerprint()
