@@ -1,4 +1,4 @@
-"""May it run now: limits and budgets, and a bounded wait for a free slot, in order of arrival."""
+"""Decides whether a request may run now: limits, budgets, and a bounded wait for a free slot."""
 
 from penstock.admission.concurrency_slots import ConcurrencySlots
 from penstock.admission.estimate import estimate_nanousd

@@ -1,6 +1,6 @@
-"""Bounded places for what is held for long, such as an upload or a wait: in all, and per account.
+"""Bounds long operations, such as uploads and waits, in total and per account.
 
-Without the second bound one account could take them all, and nobody else would be served.
+Without the second bound one account could take all slots, and no other would be served.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ _RETRY_SECONDS: Final = 5
 
 
 class ConcurrencySlots:
-    """One worker's, of one kind. `what` they are is said to whoever finds none."""
+    """One worker's slots of one kind. `what` names them in the error of a refused caller."""
 
     def __init__(self, what: str, places_max: int, per_account_max: int) -> None:
         self._what = what
@@ -28,7 +28,7 @@ class ConcurrencySlots:
 
     @contextlib.contextmanager
     def take(self, account: AccountId) -> Iterator[None]:
-        """Hold one until the block ends."""
+        """Hold one slot until the block ends."""
         if len(self) >= self._max:
             raise Overloaded(
                 f"This gateway has as many {self._what} as it may.",

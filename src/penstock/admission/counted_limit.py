@@ -1,11 +1,11 @@
-"""One limit as it counts for one value, and the pot that was last used for it."""
+"""One limit that counts for one value, with the balance that was last used for it."""
 
 from penstock.admission.window_balance import WindowBalance
 from penstock.records.limit import Limit
 
 
 class CountedLimit:
-    """Of one table, for one worker's pots: `Pots.find` keeps here what it found."""
+    """An entry of `LimitTable`; `WindowBalances.find` caches in `pot` the balance it found."""
 
     def __init__(self, limit: Limit, value: str, pot: WindowBalance | None = None) -> None:
         self.limit = limit

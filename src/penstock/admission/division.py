@@ -1,7 +1,7 @@
-"""Who of those that wait gets how much of what is free. Pure, but that it reserves in the pots.
+"""Divides the free amount among waiting requests. Pure, except that it reserves in the balances.
 
-In order of arrival; whoever needs more than is free is refused, and those after it may still fit.
-A slice is at most 2 % of what is free, and what is needed when that is more.
+In order of arrival: a request that needs more than is free is refused, and later ones may still
+fit. A grant is 2 % of what is free, or what is needed when that is more.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ _SLICES = 50
 
 
 class Shortage(msgspec.Struct, frozen=True):
-    """Why a request cannot have what it may need: this pot has too little."""
+    """Why a request is refused: this balance has less than the request may need."""
 
     pot: WindowBalance
     needed: int
     left: int
-    # The limit's amount as Postgres has it, which may be newer than the pot's.
+    # The limit's amount in Postgres, which may be newer than the balance's copy.
     amount: int
-    # Other requests hold the rest without having used it: it may come back at any moment.
+    # Whether other requests hold the rest unused, so that it may become free at any moment.
     is_held: bool
 
 
@@ -35,7 +35,7 @@ class Demand(msgspec.Struct, frozen=True):
     """A request that waits for its claims to be granted."""
 
     claims: Claims
-    # None when they are: they are reserved then.
+    # The result is None when the claims are granted; they are then reserved.
     answer: asyncio.Future[Answer]
 
     def release(self) -> None:
@@ -44,17 +44,17 @@ class Demand(msgspec.Struct, frozen=True):
 
 
 class Division(msgspec.Struct):
-    """What was decided. `grants` is what each worker's lease in Postgres must become."""
+    """The decisions. `grants` has the new size of this worker's lease on each balance."""
 
     accepted: list[Demand] = msgspec.field(default_factory=list)
     refused: list[tuple[Demand, Shortage]] = msgspec.field(default_factory=list)
-    # Pots that were not asked for have been used up meanwhile.
+    # Demands on balances that were not read and have been used up meanwhile.
     again: list[Demand] = msgspec.field(default_factory=list)
     grants: list[tuple[WindowBalance, int]] = msgspec.field(default_factory=list)
 
 
 def lacking(demands: Sequence[Demand]) -> list[WindowBalance]:
-    """The hard pots without room for all that is demanded of them."""
+    """Return the hard limits' balances without room for all that is demanded of them."""
     needed: dict[PotKey, int] = {}
     pots: dict[PotKey, WindowBalance] = {}
     for demand in demands:
@@ -69,7 +69,7 @@ def lacking(demands: Sequence[Demand]) -> list[WindowBalance]:
 def divide(
     demands: Sequence[Demand], asked: Sequence[WindowBalance], readings: Mapping[PotKey, Reading]
 ) -> Division:
-    """Decide on every demand; what is accepted is reserved when this returns."""
+    """Decide on every demand, and reserve for those that are accepted."""
     division = Division()
     for pot in asked:
         pot.take_in(readings[pot.key])
@@ -93,7 +93,7 @@ def divide(
 
 
 def slice_of(free: int, want: int) -> int:
-    """How much to grant when `want` more is needed. Nothing when nothing is, or it cannot be."""
+    """Return how much to grant when `want` more is needed; 0 if none is, or less is free."""
     if want <= 0 or want > free:
         return 0
     return max(want, free // _SLICES)
@@ -102,7 +102,7 @@ def slice_of(free: int, want: int) -> int:
 def _first_shortage(
     demand: Demand, readings: Mapping[PotKey, Reading]
 ) -> tuple[Shortage | None, bool]:
-    """What lacks, if anything; and whether that is unsure, because Postgres was not asked."""
+    """Return the shortage, if any; and whether it is unsure, because Postgres was not asked."""
     for claim in demand.claims:
         pot, amount = claim.pot, claim.amount
         reading = readings.get(pot.key)

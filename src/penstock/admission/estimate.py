@@ -1,4 +1,4 @@
-"""The most that a request may use, before it runs: what limits and budgets reserve for it. Pure."""
+"""Estimates the most that a request may use, for limits and budgets to reserve. Pure."""
 
 from penstock.records.limit import Measure
 from penstock.records.price import cost_nanousd
@@ -7,7 +7,7 @@ from penstock.records.usage import Usage
 
 
 def estimate(request: InferenceRequest, measure: Measure) -> int:
-    """One request; all its tokens; or their price, with nothing cached."""
+    """Return 1 for requests, all its tokens, or their price with nothing cached."""
     if measure is Measure.REQUESTS:
         return 1
     if measure is Measure.TOKENS:
@@ -16,6 +16,6 @@ def estimate(request: InferenceRequest, measure: Measure) -> int:
 
 
 def estimate_nanousd(request: InferenceRequest) -> int:
-    """What a request may cost at most, at the price of its start."""
+    """Return what a request may cost at most, at the price of its start."""
     usage = Usage(request.terms.prompt_tokens_estimate, request.terms.output_tokens_max, 0)
     return cost_nanousd(usage, request.terms.price)

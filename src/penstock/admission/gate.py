@@ -1,7 +1,7 @@
 """The wait queue of each model. *Busy* means every eligible replica has its live slots in flight.
 
-Whoever leaves lets the longest-waiting one in. Nothing here is durable: a request that waits is
-held open by its client.
+A request that ends admits the longest-waiting one. Nothing here is durable: the client of a waiting
+request keeps its connection open.
 """
 
 import asyncio
@@ -17,16 +17,16 @@ from penstock.records.model import ModelId
 
 
 class Capacity(Protocol):
-    """The port that routing satisfies."""
+    """The port that routing implements."""
 
     def free(self, model: ModelId) -> bool: ...
 
 
 class Gate:
-    """`has_room` or `wait` before a replica is picked, `let_next` whenever a slot may be free.
+    """Call `has_room` or `wait` before picking a replica, `let_next` when a slot may be free.
 
-    `note_end` is called for each request that ends and `measure` now and then beside the path: what
-    ends in a second tells those who are refused when to come again.
+    Call `note_end` for each request that ends, and `measure` now and then beside the path: the rate
+    of ends gives the retry time of refused requests.
     """
 
     def __init__(self, capacity: Capacity, settings: AdmissionSettings, wheel: TimerWheel) -> None:
@@ -34,12 +34,12 @@ class Gate:
         self._settings = settings
         self._wheel = wheel
         self._waiting: dict[ModelId, deque[asyncio.Future[None]]] = {}
-        # Models of which one was let in and has not come yet: its slot does not count as taken.
+        # Models with a request that was let in and has not taken its slot yet.
         self._coming: set[ModelId] = set()
         self._drains: dict[ModelId, DrainRate] = {}
 
     def has_room(self, model: ModelId) -> bool:
-        """Whether a request may go on at once: a slot is free and nobody waits before it."""
+        """Return whether a request may go on at once: a slot is free and no other request waits."""
         return model not in self._waiting and self._capacity.free(model)
 
     async def wait(self, model: ModelId, *, reject_if_busy: bool) -> None:
@@ -47,20 +47,20 @@ class Gate:
         waiting = self._waiting.setdefault(model, deque())
         settings = self._settings
         if reject_if_busy or len(waiting) >= settings.waiting_max:
-            # Those who wait are served before whoever comes again.
+            # Requests that wait are served before a client that retries.
             seconds = self._retry_after(model, ahead=len(waiting))
             self._drop_if_empty(model)
             raise OutOfCapacity(retry_after_seconds=seconds)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting.append(turn)
         timer = self._wheel.after(settings.wait_seconds_max, lambda: self._give_up(model, turn))
-        # A slot may have come free while those before were leaving, with nobody left to tell.
+        # A slot may have become free while earlier waiters were leaving, with none to notify.
         self._let_in(model)
         try:
             await turn
             self._coming.discard(model)
         except BaseException:
-            # Left, or gave up. If the turn had come just before, it goes to the next in line.
+            # The client left, or the wait timed out. If its turn had just come, the next gets it.
             if turn.done() and not turn.cancelled() and turn.exception() is None:
                 self._coming.discard(model)
                 self._let_in(model)
@@ -72,26 +72,26 @@ class Gate:
             self._drop_if_empty(model)
 
     def let_next(self, model: ModelId) -> None:
-        """A slot may be free: a request ended, or one that was let in has come."""
+        """Admit the next when a slot may be free: one has ended, or has taken its slot."""
         if model in self._waiting:
             self._let_in(model)
 
     def note_end(self, model: ModelId) -> None:
-        """A request ended. One addition: every request comes by here."""
+        """Count a request that ended: only one addition, because every request does it."""
         drain = self._drains.get(model)
         if drain is None:
             drain = self._drains[model] = DrainRate(self._settings.drain_memory_seconds)
         drain.note()
 
     def measure(self, now: float) -> None:
-        """Take into the averages what has ended since the last time."""
+        """Add the requests that have ended since the last call to the averages."""
         for model, drain in self._drains.items():
-            # What ends while slots are free tells how much was asked, not how fast they drain.
+            # While slots are free the rate of ends shows the demand, not the capacity.
             is_busy = model in self._waiting or not self._capacity.free(model)
             drain.measure(now, is_busy=is_busy)
 
     def capacity_changed(self) -> None:
-        """Replicas came or went: let in as many as fit now."""
+        """Admit waiting requests after replicas came or went."""
         for model in list(self._waiting):
             self._let_in(model)
 
@@ -100,7 +100,7 @@ class Gate:
 
     def _let_in(self, model: ModelId) -> None:
         if model in self._coming:
-            # One at a time, or two would be let in for one slot: the one that comes calls let_next.
+            # One at a time, or two would get one slot: the request let in calls let_next itself.
             return
         waiting = self._waiting.get(model)
         while waiting and self._capacity.free(model):

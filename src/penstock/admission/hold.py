@@ -1,6 +1,6 @@
 """What one request holds of its limits while it runs, and how it is settled.
 
-A hold is settled exactly once, with what was truly used. Settling is synchronous and asks nobody.
+A hold is settled exactly once, with what was really used. Settling is synchronous and local.
 """
 
 from penstock.admission.window_balance import WindowBalance, used_of
@@ -8,7 +8,7 @@ from penstock.records.limit import Standing
 
 
 class HeldAmount:
-    """What a request may need of one pot."""
+    """The amount of one balance that a request may need."""
 
     def __init__(self, pot: WindowBalance, amount: int) -> None:
         self.pot = pot
@@ -16,7 +16,7 @@ class HeldAmount:
 
     @property
     def is_within_lease(self) -> bool:
-        """Whether it can be reserved without asking; what only warns always can."""
+        """Whether it can be reserved without asking Postgres; on a soft limit it always can."""
         pot = self.pot
         return not self.amount or not pot.limit.is_hard or pot.room >= self.amount
 
@@ -25,10 +25,10 @@ Claims = tuple[HeldAmount, ...]
 
 
 class Hold:
-    """What a request has reserved: made after the claims were, for hard and soft limits alike."""
+    """What a request has reserved, of hard and soft limits; made after the reservation."""
 
     def __init__(self, claims: Claims = ()) -> None:
-        # Goes into the journal: the drain books the use on these limits.
+        # The journal records these ids: the drain books the use on these limits.
         self.limits = tuple(claim.pot.limit.id for claim in claims)
         self._claims = claims
         self._is_settled = False
@@ -37,17 +37,17 @@ class Hold:
     def standings(self) -> tuple[Standing, ...]:
         """What is left of each hard limit that counts this request, where Postgres was asked.
 
-        A request that needs nothing of a limit, such as a free one of a budget, asks nobody.
+        It is not asked about a limit of which a request needs nothing, such as a free one of money.
         """
         return tuple(claim.pot.standing() for claim in self._claims if claim.pot.is_known)
 
     @property
     def warnings(self) -> tuple[Standing, ...]:
-        """The soft limits that are passed."""
+        """The standings of the soft limits that are exceeded."""
         return tuple(claim.pot.standing() for claim in self._claims if claim.pot.is_passed)
 
     def settle(self, *, requests: int, tokens: int, nanousd: int) -> None:
-        """Free what was reserved and book what was used; zeros when nothing ran."""
+        """Release the reservation and count what was used; zeros when nothing ran."""
         if not self._claims:
             return
         assert not self._is_settled, "a hold is settled once"
@@ -58,5 +58,5 @@ class Hold:
             claim.pot.settle(claim.amount, used)
 
 
-# For accounts without limits, which are most: one for all, and settling it changes nothing.
+# Shared by all accounts without limits, which are most; settling it changes nothing.
 NO_HOLD = Hold()

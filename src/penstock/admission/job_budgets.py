@@ -1,9 +1,9 @@
-"""Money that jobs hold of their account's limits, from their submission to their end.
+"""Holds money for jobs from their account's limits, from submission to the job's end.
 
-All of it stands in one lease for each pot, under one holder that is no process: a job is submitted
-by one and finished by another. `hold_jobs` asks under the pots' locks, as gateways do, so jobs and
-requests together never pass a hard limit. Rates do not apply to jobs: only limits on money do.
-Called last in a transaction, after the queue's part, so that all wait in the same order.
+Each balance has one lease for all jobs, under one holder that is no process: one process submits a
+job and another finishes it. `hold_jobs` locks the balances, as gateways do, so jobs and requests
+together never exceed a hard limit. Rates do not apply to jobs: only limits on money do. Callers use
+this last in a transaction, after the queue's part, so that all take locks in the same order.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ _HOLD: Final = """
     on conflict (limit_id, value, window_start, holder) do update set
         granted = e.granted + excluded.granted
 """
-# Without the pots' locks: this makes more free, or counts what was spent already. A lease of a
+# Without the balances' locks: this makes more free, or counts what was already spent. A lease of a
 # window that ended long ago may be gone, and is not made again.
 _CHANGE: Final = """
     with wanted as (
@@ -72,19 +72,19 @@ class Settlement(msgspec.Struct, frozen=True):
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """When money is asked for, and how soon what gateways hold may come back."""
+    """The time of a request for money, and how soon gateways return unused leases."""
 
     now: float
     lease_return_seconds: float
 
 
 async def find_money_limits(transaction: Transaction, account: AccountId) -> tuple[Limit, ...]:
-    """An account's limits on money, hard and soft, as they are now."""
+    """Return an account's current limits on money, hard and soft."""
     return tuple(limit_from(row) for row in await transaction.fetch(_MONEY_LIMITS, (account,)))
 
 
 def limits_counting(limits: Iterable[Limit], key: KeyId, ticket: Ticket) -> tuple[int, ...]:
-    """Which of an account's limits count a job, by their ids. Pure; as `LimitTable.counting`."""
+    """Return the ids of the limits that count a job. Pure; same rule as `LimitTable.counting`."""
     labels = {Scope.KEY: key, Scope.WORKFLOW: ticket.workflow, Scope.SESSION: ticket.session}
     return tuple(
         limit.id
@@ -97,7 +97,7 @@ def limits_counting(limits: Iterable[Limit], key: KeyId, ticket: Ticket) -> tupl
 async def hold_jobs(
     transaction: Transaction, limits: Sequence[Limit], jobs: Sequence[Released], moment: Moment
 ) -> None:
-    """Hold what these jobs may cost; BudgetSpent when a hard limit leaves too little for all."""
+    """Hold what these jobs may cost; raise BudgetSpent if a hard limit leaves too little."""
     wanted = _pots(limits, jobs)
     if not wanted:
         return
@@ -115,14 +115,14 @@ async def hold_jobs(
 
 
 async def settle_jobs(transaction: Transaction, settlements: Sequence[Settlement]) -> None:
-    """Finished jobs hold what they cost from now on; what was spent is booked by their charge."""
+    """Set finished jobs' holds to what they cost; their charge books what was spent."""
     await _change(
         transaction, [(each.held, each.charge_nanousd - each.held.nanousd) for each in settlements]
     )
 
 
 async def release_jobs(transaction: Transaction, jobs: Sequence[Released]) -> None:
-    """Jobs that ended without a charge hold nothing any more."""
+    """Release the holds of jobs that ended without a charge."""
     await _change(transaction, [(each, -each.nanousd) for each in jobs])
 
 
@@ -138,7 +138,7 @@ async def _change(transaction: Transaction, changes: Sequence[tuple[Released, in
 
 
 def _pots(limits: Sequence[Limit], jobs: Sequence[Released]) -> list[tuple[WindowBalance, int]]:
-    """The pots that these jobs hold of, and how much all together. Pure."""
+    """Return the balances that these jobs hold from, and the total of each. Pure."""
     by_id = {limit.id: limit for limit in limits}
     pots: dict[PotKey, WindowBalance] = {}
     needed: dict[PotKey, int] = {}

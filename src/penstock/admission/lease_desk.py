@@ -1,7 +1,7 @@
-"""What a worker does about its leases in Postgres: ask, give back, renew, read what was spent.
+"""A worker's operations on its leases in Postgres: ask, return, renew, read what was spent.
 
-One thing at a time, called by one loop: no two transactions of a worker write the same lease. Each
-call is one short transaction, of `pots_batch_max` rows at most; it says whether that was all.
+One loop calls them one by one, so no two transactions of a worker write the same lease. Each call
+is one short transaction of at most `pots_batch_max` rows, and returns whether that was all.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from penstock.store import Store
 
 
 class LeaseDesk:
-    """Keeps `pots` and the table `leases` in step. Raises StoreUnavailable; nothing is lost then.
+    """Keeps `pots` and the table `leases` consistent, also when it raises StoreUnavailable.
 
     `round_trips` counts the transactions that asked for leases.
     """
@@ -41,13 +41,13 @@ class LeaseDesk:
 
     @property
     def is_surveyed(self) -> bool:
-        """Whether `find_passed` is through with all pots that it found when it began."""
+        """Whether `find_passed` has read all balances that it found when it began."""
         return not self._to_survey
 
     async def serve(self, demands: Sequence[Demand]) -> list[Demand]:
-        """Answer demands; returns those that must be asked for again."""
+        """Answer demands; return those that must be asked for again."""
         waiting = [each for each in demands if not each.answer.done()]
-        # Whoever waits may leave meanwhile; what is granted must still find its pot.
+        # A waiting client may leave meanwhile; a grant must still find its balance.
         for demand in waiting:
             self._pots.open(demand.claims)
         try:
@@ -60,7 +60,7 @@ class LeaseDesk:
                 self._pots.close(demand.claims)
 
     async def give_back(self) -> bool:
-        """Return what nobody needed for a while, and tell of what was used beyond the grant."""
+        """Return what was not needed for a while, and record what was used beyond the grant."""
         settings = self._settings
         now = self._clock.monotonic()
         due = self._pots.due(now, settings.lease_return_seconds, settings.pots_batch_max)
@@ -76,17 +76,17 @@ class LeaseDesk:
         return len(due) < settings.pots_batch_max
 
     async def renew(self) -> bool:
-        """Say that this worker lives, and learn of leases that were taken from it."""
+        """Extend this worker's leases, and detect that they were taken away."""
         async with self._store.transaction() as transaction:
             if not await self._leases.renew(transaction):
-                # Before the commit: whether we hear of it or not, we count on no lease then.
+                # Before the commit: even if its answer is lost, no lease is relied on.
                 self._pots.lose_all()
         return True
 
     async def sweep(self) -> bool:
-        """Delete leases of ours that add nothing: of windows that are over, or wholly spent."""
+        """Delete our leases that count for nothing: those of past windows, or wholly spent."""
         settings = self._settings
-        # A request that was asked just before the end may come a little later.
+        # A request that arrived just before a window's end may be counted a little later.
         at = self._clock.now() - settings.lease_seconds
         async with self._store.transaction() as transaction:
             swept = await self._leases.sweep(transaction, self._swept, at, settings.pots_batch_max)
@@ -94,7 +94,7 @@ class LeaseDesk:
         return swept is None
 
     async def find_passed(self) -> list[WindowBalance]:
-        """The balances of soft limits that were exceeded."""
+        """Return the balances of soft limits that were exceeded."""
         found, most = self._to_survey or self._pots.to_survey(), self._settings.pots_batch_max
         pots, self._to_survey = found[:most], found[most:]
         if not pots:
@@ -115,7 +115,7 @@ class LeaseDesk:
             pot.take_grant(granted, now)
         for demand in division.accepted:
             if demand.answer.done():
-                # Whoever waited has left meanwhile.
+                # The waiting client has left meanwhile.
                 demand.release()
             else:
                 demand.answer.set_result(None)
@@ -141,7 +141,7 @@ class LeaseDesk:
             for demand in division.accepted:
                 demand.release()
             for pot, granted in division.grants:
-                # It may have been committed. As it is not what we count on, it will be given back.
+                # It may have been committed; as `granted` differs from it, it will be returned.
                 pot.recorded = granted
             raise
         return division

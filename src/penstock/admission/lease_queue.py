@@ -1,7 +1,7 @@
-"""Requests that wait for leases, and the loop that asks for them, between its chores.
+"""Queues requests that wait for leases; its loop asks Postgres for them, between its chores.
 
-Postgres counts as away when it says so (StoreUnavailable), or has not answered for
-`lease_wait_seconds`. That chores take long, or that many wait, never means that it is.
+Postgres counts as away after StoreUnavailable, or when it has not answered for
+`lease_wait_seconds`. Slow chores or a long queue never count as an outage.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from penstock.clock import Clock
 
 logger = logging.getLogger(__name__)
 
-# The part of `lease_wait_seconds` after which a piece of a chore gives way to those that wait: they
-# are asked for before they have waited too long.
+# The part of `lease_wait_seconds` after which a piece of a chore is stopped, so that requests are
+# served before they have waited too long.
 _PIECE_PART: Final = 0.8
 _CROWDED: Final = "Too many requests wait for a part of their limits."
 
 
 class LeaseQueue:
-    """`ask` waits for an answer; whoever has this calls `work` for ever, and `end` after that."""
+    """`ask` waits for an answer; the owner calls `work` in a loop, and `end` after the loop."""
 
     def __init__(
         self,
@@ -44,13 +44,13 @@ class LeaseQueue:
         self._clock = clock
         self._settings = settings
         self._waiting: deque[Demand] = deque()
-        # Those that Postgres is being asked about.
+        # The demands of the current transaction.
         self._asked: list[Demand] = []
         self._wanted = asyncio.Event()
         self._pause = min(chore.every for chore in chores)
 
     async def ask(self, claims: Claims) -> Answer:
-        """Wait for the next transaction, but not for ever; then for its answer."""
+        """Wait for the next transaction, up to `lease_wait_seconds`; then for its answer."""
         if self.is_away:
             return errors.StoreUnavailable()
         if len(self._waiting) >= self._settings.lease_waiting_max:
@@ -62,7 +62,7 @@ class LeaseQueue:
         try:
             await asyncio.wait((answer,), timeout=self._settings.lease_wait_seconds)
             if not answer.done() and demand not in self._asked:
-                # Its turn never came. That says nothing of Postgres: nobody goes on without it.
+                # Its turn never came. That is no outage, so it may not go on without a lease.
                 answer.cancel()
                 raise errors.Overloaded(_CROWDED)
             return await answer
@@ -73,9 +73,9 @@ class LeaseQueue:
             raise
 
     async def work(self) -> None:
-        """Wait for something to do, and do one piece of all that is due.
+        """Wait for something to do, and do one piece of each chore that is due.
 
-        After each piece come those that wait, so nobody waits for more than one.
+        Waiting requests are served after each piece, so none waits for more than one.
         """
         await self._wait_for_turn()
         is_heard = True
@@ -89,7 +89,7 @@ class LeaseQueue:
             self._fail()
             logger.warning("limits not kept up", extra={"action": "limits_not_kept_up"})
         except Exception:
-            # The loop's top: whatever this is, requests must find an answer.
+            # The top of the loop: whatever the error, waiting requests must get an answer.
             self._fail()
             logger.exception("limits not kept up", extra={"action": "limits_not_kept_up"})
         else:
@@ -97,7 +97,7 @@ class LeaseQueue:
                 self.is_away = False
 
     def end(self) -> None:
-        """Answer all that wait: go without Postgres."""
+        """Answer all waiting requests: go on without Postgres."""
         self.is_away = True
         _turn_away(self._asked)
         _turn_away(self._waiting)
@@ -115,7 +115,7 @@ class LeaseQueue:
             return
 
     async def _do_piece(self, chore: PeriodicStep) -> bool:
-        """Whether Postgres answered in time."""
+        """Do one piece of a chore; return whether Postgres answered in time."""
         now = self._clock.monotonic()
         seconds = None if self.is_away else self._settings.lease_wait_seconds * _PIECE_PART
         try:
@@ -130,14 +130,14 @@ class LeaseQueue:
             logger.warning("limits not kept up in time", extra={"action": "limits_kept_up_late"})
             return False
         except Exception:
-            # A bug in this chore does not mean that nobody can have a lease.
+            # A bug in this chore must not keep requests from getting leases.
             self.failures += 1
             chore.put_off(now)
             logger.exception("limits not kept up", extra={"action": "limits_not_kept_up"})
         return True
 
     async def _serve(self) -> None:
-        """Ask for those that have waited longest."""
+        """Ask Postgres for the requests that have waited longest."""
         count = min(len(self._waiting), self._settings.lease_batch_max)
         if not count:
             return
@@ -149,7 +149,7 @@ class LeaseQueue:
 
     @contextmanager
     def _watching(self) -> Iterator[None]:
-        """If the block is not done in time, Postgres counts as away."""
+        """Count Postgres as away if the block does not end in time."""
         loop = asyncio.get_running_loop()
         timer = loop.call_later(self._settings.lease_wait_seconds, self.end)
         try:

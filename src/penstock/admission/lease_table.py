@@ -1,8 +1,8 @@
-"""One worker's rows of the table `leases`, and what else Postgres says of its pots.
+"""Reads and writes one worker's rows of the table `leases`, and reads its balances' figures.
 
-Whoever grants holds the pot's lock from reading until commit, so grants are given one after the
-other. Giving back needs none: it can only make more free than a reader saw. No statement touches
-more rows than it is told to.
+A worker that grants holds the balance's lock from reading until commit, so grants are serialized.
+Returning needs no lock: it can only make more free than a reader saw. Every statement's number of
+rows is bounded.
 """
 
 import hashlib
@@ -79,20 +79,20 @@ _SWEEP = """
     select count(*) over (), limit_id, value, extract(epoch from window_start)::bigint
     from mine order by limit_id desc, value desc, window_start desc limit 1
 """
-# Before all there are: limits are numbered from 1.
+# Sorts before all keys: limits are numbered from 1.
 FIRST: Final[PotKey] = (0, "", 0)
 
 
 class LeaseTable:
-    """Reads pots and writes this holder's leases, inside a transaction of the caller's."""
+    """Reads balances and writes this holder's leases, inside a transaction of the caller's."""
 
     def __init__(self, holder: str, lease_seconds: float) -> None:
         self._holder = holder
         self._lease_seconds = lease_seconds
 
     async def lock(self, transaction: Transaction, pots: Sequence[WindowBalance]) -> None:
-        """Wait until nobody else grants from these pots. Always in the same order."""
-        # A statement of its own: what comes after it sees what others committed while it waited.
+        """Lock these balances against other grants. Always in the same order."""
+        # A separate statement: the next one sees what others committed during the wait.
         await transaction.execute(_LOCK, (sorted(_lock_of(pot.key) for pot in pots),))
 
     async def read(
@@ -106,14 +106,14 @@ class LeaseTable:
     async def write(
         self, transaction: Transaction, grants: Sequence[tuple[WindowBalance, int]]
     ) -> None:
-        """Set what is granted; Superseded when our leases were taken away, see `renew`."""
+        """Write grants; raise Superseded when our leases were taken away, see `renew`."""
         columns = _columns([pot for pot, _ in grants])
         granted = [amount for _, amount in grants]
         if not await transaction.execute(_WRITE, (self._holder, *columns, granted)):
             raise Superseded("This worker's leases were taken away.")
 
     async def renew(self, transaction: Transaction) -> bool:
-        """Say that this worker lives. False when it had no leases, or not any more."""
+        """Extend this worker's registration. Returns False when it had none, and registers it."""
         facts = (self._lease_seconds, self._holder)
         if await transaction.execute(_RENEW, facts):
             return True
@@ -124,10 +124,10 @@ class LeaseTable:
     async def sweep(
         self, transaction: Transaction, after: PotKey, at: float, most: int
     ) -> PotKey | None:
-        """Look at some of our leases, and delete those that add nothing to what is charged.
+        """Check some of our leases, and delete those that add nothing to what is charged.
 
         That is: all of it is spent and booked, or the window was over `at` this time, or the limit
-        is gone. Returns where to go on, None at the end.
+        is gone. Returns where the next call continues, None at the end.
         """
         row = await transaction.fetch_one(_SWEEP, (self._holder, *after, most, at))
         return (row[1], row[2], row[3]) if row and row[0] >= most else None

@@ -1,7 +1,7 @@
-"""The limits there are, in Postgres. The only writer of the table `limits`.
+"""Stores limits in Postgres; the only writer of the table `limits`.
 
-What was used in the present window before a limit was set counts as its base, as far as the hourly
-sums can say: for days and months, of the account, of one key or of one workflow.
+What was used in the current window before a limit was set counts as its base, where the hourly sums
+show it: for days and months, of the account, of one key or of one workflow.
 """
 
 from typing import Final
@@ -39,14 +39,14 @@ _BASE: Final = """
 
 
 class LimitBook:
-    """Sets, lists and removes limits. Gateways heed a change in `limits_refresh_seconds`."""
+    """Sets, lists and removes limits. Gateways apply a change in `limits_refresh_seconds`."""
 
     def __init__(self, store: Store, settings: AdmissionSettings) -> None:
         self._store = store
         self._limits_max = settings.limits_max
 
     async def create(self, wanted: Limit) -> Limit:
-        """Set a limit, whatever id it was given: one that is there on the same is changed."""
+        """Set a limit, ignoring its id: an existing one on the same scope and value is changed."""
         _check(wanted)
         facts = (wanted.amount, wanted.is_hard)
         place = (wanted.account, wanted.scope.value, wanted.value, wanted.measure.value)
@@ -66,12 +66,12 @@ class LimitBook:
     async def list(
         self, account: str | None = None, *, limit: int = 10_000
     ) -> tuple[LimitState, ...]:
-        """One account's limits or all there are, with how they stand; the oldest first."""
+        """Return the states of one account's limits, or of all limits, the oldest first."""
         async with self._store.transaction() as transaction:
             return await read_states(transaction, account, limit)
 
     async def remove(self, id: int) -> None:
-        """End a limit. What it had counted is not taken over by a new one on the same."""
+        """Remove a limit. A new limit on the same scope does not take over its counts."""
         async with self._store.transaction() as transaction:
             revision = await _next_revision(transaction)
             found = await transaction.execute(
@@ -91,7 +91,7 @@ class LimitBook:
 
 
 async def _next_revision(transaction: Transaction) -> int:
-    """Take the next number; writers wait for each other here, as in policy (migrations/0001)."""
+    """Take the next revision; writers wait for each other here, as in policy (migrations/0001)."""
     row = await transaction.fetch_one(
         "update limits_revision set revision = revision + 1 returning revision"
     )

@@ -1,4 +1,4 @@
-"""A worker's own copy of all limits, brought up to date by asking for what changed."""
+"""A worker's own copy of all limits, kept up to date by reading the changed rows."""
 
 import asyncio
 import logging
@@ -16,9 +16,9 @@ _RETRY_SECONDS_MAX = 5.0
 
 
 class LimitMirror:
-    """`load` once, `refresh` now and then; `table` is what is known.
+    """Keeps `table` up to date: `load` once, then `refresh` now and then.
 
-    `is_current` says whether that was all when Postgres was last asked: changes come in pages.
+    `is_current` is false while pages of changes are still to be read.
     """
 
     def __init__(self, store: Store, settings: AdmissionSettings) -> None:
@@ -26,14 +26,14 @@ class LimitMirror:
         self.is_current = False
         self._store = store
         self._settings = settings
-        # All up to this revision is known; between pages, all up to this place.
+        # The table has all changes up to this revision; between pages, up to this place.
         self._revision = 0
         self._after: Place | None = None
-        # Another table than `table` while one is read afresh: half of it would be no limits.
+        # A separate table while all limits are read again: a partial one would lack limits.
         self._next = self.table
 
     async def load(self) -> None:
-        """Read all limits, trying for a while; refuse to start with more than may be held."""
+        """Read all limits, retrying for a while; raise Overloaded if they exceed `limits_max`."""
         pause = _RETRY_SECONDS_FIRST
         for _ in range(self._settings.limits_load_attempts_max - 1):
             try:
@@ -52,10 +52,10 @@ class LimitMirror:
             )
 
     async def refresh(self) -> bool:
-        """Take in a page of what changed since the last time; whether anything did.
+        """Apply a page of the changes since the last call; return whether there were any.
 
-        Limits beyond `limits_max` that appear later are held all the same: one that is not here
-        would be no limit.
+        Limits beyond `limits_max` that appear later are still kept: a limit that is missing here
+        would not be applied.
         """
         if self.is_current:
             async with self._store.statement() as statement:
@@ -64,13 +64,13 @@ class LimitMirror:
         after, table = self._after or (self._revision + 1, 0), self._next
         known = self._after[0] if self._after else self._revision
         async with self._store.transaction() as transaction:
-            # Whatever is numbered up to it is visible by then: see migrations/0001.
+            # All rows with numbers up to this revision are visible: see migrations/0001.
             revision = await read_revision(transaction)
             if revision == self._revision and self._after is None:
                 self.is_current = True
                 return False
             if revision < known:
-                # The database was put back to an earlier state: begin afresh.
+                # The database was restored to an earlier state: read all limits again.
                 logger.warning("limits went back in time", extra={"action": "limits_went_back"})
                 after, table = (1, 0), LimitTable()
             rows, next_page = await read_page(transaction, after)

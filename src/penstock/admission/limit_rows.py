@@ -1,4 +1,4 @@
-"""What a worker reads of the table `limits`: its revision, and what changed since one."""
+"""Reads the table `limits`: its revision, and the rows that changed since a revision."""
 
 from penstock.admission.limit_table import LimitRow
 from penstock.records.limit import Limit, Measure, Period, Scope
@@ -18,9 +18,9 @@ async def read_revision(transaction: Transaction) -> int:
 
 
 async def read_page(transaction: Transaction, after: Place) -> tuple[list[LimitRow], Place | None]:
-    """Limits that were changed after one was, oldest change first; and where the next page begins.
+    """Return limits changed after a place, oldest change first, and where the next page begins.
 
-    Whatever changes while pages are read comes in one that is still to come.
+    A row that changes while pages are read appears in a later page.
     """
     rows = await transaction.fetch(
         "select revision, is_removed, id, account, scope, value, measure, period, amount, is_hard"
@@ -32,7 +32,7 @@ async def read_page(transaction: Transaction, after: Place) -> tuple[list[LimitR
 
 
 def limit_from(row: Row) -> Limit:
-    """A record out of a row, in the order of the record's fields."""
+    """Return the record of a row, whose columns are in the order of the record's fields."""
     id, account, scope, value, measure, period, amount, is_hard = row
     return Limit(
         id, account, Scope(scope), value, Measure(measure), Period(period), amount, is_hard

@@ -1,4 +1,4 @@
-"""How limits stand in the present window: what is booked, what gateways hold, what is free."""
+"""Reads each limit's state in the current window: what is booked, leased and free."""
 
 from typing import Final
 
@@ -38,9 +38,9 @@ _LIST: Final = """
 
 
 class LimitState(msgspec.Struct, frozen=True):
-    """A limit in the present window. `value` is the one that has used the most of it.
+    """A limit in the current window. `value` is the one that has used the most of it.
 
-    `spent` is what is booked; `leased` is what gateways hold beyond that.
+    `spent` is what is booked; `leased` is what is leased or held for jobs beyond that.
     """
 
     limit: Limit
@@ -57,7 +57,7 @@ class LimitState(msgspec.Struct, frozen=True):
 async def read_states(
     transaction: Transaction, account: str | None, limit: int
 ) -> tuple[LimitState, ...]:
-    """One account's limits or all there are, the oldest first."""
+    """Return the states of one account's limits, or of all limits, the oldest first."""
     rows = await transaction.fetch(_LIST, (account, account, limit))
     return tuple(
         LimitState(limit_from(row[:_FIELDS]), row[8], row[9], int(row[10]), int(row[11]))

@@ -1,7 +1,7 @@
-"""Limits in memory, as one worker knows them. Pure: it is told of changes and asks nobody.
+"""One worker's limits in memory. Pure: changes are passed in.
 
-`counting` finds the limits that a request counts for. For an account without limits it costs one
-lookup, for a caller that asked before two.
+`counting` finds the limits that a request counts for. It costs one lookup for an account without
+limits, and two for a caller that was looked up before.
 """
 
 from collections.abc import Iterable
@@ -13,14 +13,14 @@ from penstock.records.limit import Limit, Measure, Scope
 from penstock.records.request import InferenceRequest
 
 EACH: Final = "*"
-# For how many callers it is kept which limits count them. Callers name sessions as they like.
+# How many callers' limits are cached. A bound, because callers name sessions as they like.
 CALLERS_MAX: Final = 4096
 
 _ACCOUNT: Final = Scope.ACCOUNT.value
 _KEY: Final = Scope.KEY.value
 _WORKFLOW: Final = Scope.WORKFLOW.value
 _SESSION: Final = Scope.SESSION.value
-# By account, key, workflow and session; the last two only where the account has limits on such.
+# Account, key, workflow and session; the last two only where the account has limits on them.
 _Caller = tuple[str, str, str, str]
 
 
@@ -49,12 +49,12 @@ _Accounts = dict[AccountId, _AccountLimits]
 
 
 class LimitTable:
-    """All limits, by account and by whom they are for."""
+    """All limits, by account, scope and value."""
 
     def __init__(self) -> None:
         self._by_id: dict[int, Limit] = {}
         self._by_account: _Accounts = {}
-        # What was found for callers, until any limit changes.
+        # The results of `counting` by caller, until any limit changes.
         self._known: dict[_Caller, tuple[CountedLimit, ...]] = {}
 
     def __len__(self) -> int:
@@ -64,9 +64,9 @@ class LimitTable:
         return self._by_id.get(id)
 
     def counting(self, request: InferenceRequest) -> tuple[CountedLimit, ...]:
-        """The limits that count this request, each with the value that it counts for.
+        """Return the limits that count this request, each with the value that it counts for.
 
-        All that fit do: one for every key and one for this key hold both. A request without a
+        All that match count: one for every key and one for this key both apply. A request without a
         workflow or session counts for no limit on workflows or sessions.
         """
         account = request.account
@@ -84,7 +84,7 @@ class LimitTable:
         return known
 
     def counting_refused(self, account: AccountId, key: str) -> list[CountedLimit]:
-        """The limits on requests that count one of this key which was refused unread.
+        """Return the limits on requests that count a request of this key that was refused unread.
 
         Its workflow and session are not known.
         """
@@ -99,7 +99,7 @@ class LimitTable:
         return [counted for counted in found if counted.limit.measure is Measure.REQUESTS]
 
     def apply(self, rows: Iterable[LimitRow]) -> None:
-        """Take in what was set, changed or removed."""
+        """Apply limits that were set, changed or removed."""
         self._known.clear()
         for row in rows:
             self._drop(row.limit)
@@ -116,7 +116,7 @@ class LimitTable:
         limits.note_scopes()
 
     def _drop(self, limit: Limit) -> None:
-        # A limit's amount and hardness may change, what it is on never does.
+        # A limit's amount and hardness may change, its account, scope and value never do.
         if self._by_id.pop(limit.id, None) is None:
             return
         limits = self._by_account[limit.account]
@@ -151,7 +151,7 @@ def _label(request: InferenceRequest, scope: str) -> str:
 
 
 def as_stored(label: str) -> str:
-    """A caller's label as it stands in the ledger: Postgres takes no NUL and no half characters."""
+    """Return a caller's label as stored in the ledger: Postgres takes no NUL or lone surrogates."""
     if label.isascii() and "\0" not in label:
         return label
     return label.replace("\0", "").encode("utf-8", "replace").decode()

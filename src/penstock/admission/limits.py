@@ -1,8 +1,8 @@
-"""Limits and budgets on the path: reserve from what is leased, lease more when it is used up.
+"""Applies limits and budgets to requests: reserves from this worker's leases, and leases more.
 
-Promises: while use stays within its estimate, all workers together never pass a hard limit; while
-Postgres answers, nobody is refused before it was asked in that very call; an account without limits
-costs one lookup, and a slice that lasts costs no round trip. It writes only its own leases.
+Promises: while use stays within its estimate, all workers together never exceed a hard limit; while
+Postgres answers, no request is refused over a limit before that call has asked it; an account with
+no limits costs one lookup, and a sufficient lease no round trip. It writes only its own leases.
 """
 
 import logging
@@ -34,9 +34,9 @@ LimitKind = tuple[Scope, Measure, Period]
 
 
 class Limits:
-    """One per gateway worker. `load`, keep `run` running, `close` when the journal is drained.
+    """One gateway worker's limits. `load`, keep `run` running, `close` when the journal is drained.
 
-    `holder` names the worker as its journal is named, so that the drain's books match its leases.
+    `holder` is also the name of the worker's journal, so that the drain's books match its leases.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Limits:
         self._pots = WindowBalances()
         self._desk = LeaseDesk(store, clock, settings, holder, self._pots)
         chores = (
-            # First, for without it no lease can be written.
+            # First, because without it no lease can be written.
             PeriodicStep(self._desk.renew, settings.lease_seconds / 3),
             PeriodicStep(self._refresh, settings.limits_refresh_seconds),
             PeriodicStep(self._desk.give_back, settings.lease_return_seconds / 2),
@@ -76,7 +76,7 @@ class Limits:
         return self._desk.round_trips
 
     def reserve(self, request: InferenceRequest) -> Hold | None:
-        """Reserve what the request may use. None when Postgres must be asked: see `lease`."""
+        """Reserve what the request may use. Returns None when `lease` must ask Postgres."""
         counted = self._mirror.table.counting(request)
         if not counted:
             return NO_HOLD
@@ -87,9 +87,9 @@ class Limits:
         return _reserved(claims)
 
     async def lease(self, request: InferenceRequest) -> Hold:
-        """Reserve, asking Postgres for more; OverLimit when there is not enough.
+        """Reserve after asking Postgres for more; raise OverLimit when there is not enough.
 
-        While Postgres is away the account decides: go on and record, or StoreUnavailable.
+        While Postgres is away the account's setting decides: go on and record, or StoreUnavailable.
         """
         hold = self.reserve(request)
         if hold is not None:
@@ -108,34 +108,34 @@ class Limits:
             self._pots.close(claims)
 
     def count_refused(self, account: AccountId, key: KeyId) -> None:
-        """Count a request that was refused for what it is, on the limits of requests.
+        """Count an invalid request that was refused, on the limits of requests.
 
-        To read it has cost us as much as to read a good one. The ledger has no row of it, so it
+        Reading it has cost as much as reading a valid one. The ledger has no row of it, so it
         counts as long as this worker's lease lasts, which is at least as long as its minute.
         """
         for counted in self._mirror.table.counting_refused(account, key):
             self._pots.use(counted, self._clock.now())
 
     async def load(self) -> None:
-        """Read all limits, waiting for Postgres a while if need be."""
+        """Read all limits, waiting a while for Postgres if necessary."""
         await self._mirror.load()
 
     async def run(self) -> None:
-        """Answer those that wait for leases and keep everything up to date, for ever.
+        """Answer requests that wait for leases and keep everything up to date, for ever.
 
-        All that is asked of Postgres after `load` is asked here, one transaction at a time.
+        After `load`, only this loop queries Postgres, one transaction at a time.
         """
         try:
             while True:
                 await self._queue.work()
                 if self._queue.is_away:
-                    # Requests that go on without Postgres make pots, and nothing else bounds them.
+                    # Requests that go on without Postgres add balances; only this bounds them.
                     self._pots.forget_unused(self._settings.pots_max)
         finally:
             self._queue.end()
 
     async def close(self) -> None:
-        """Give everything back. The journal is drained by now, so what was spent is booked."""
+        """Return all leases. The journal is drained by now, so what was spent is booked."""
         try:
             async with self._store.transaction() as transaction:
                 await release_holder(transaction, self._holder)
@@ -166,7 +166,7 @@ class Limits:
         return self._mirror.is_current
 
     async def _survey(self) -> bool:
-        """Warn of limits that are passed, then forget pots that nobody needs."""
+        """Warn of soft limits that are exceeded, then drop balances that are not needed."""
         for pot in await self._desk.find_passed():
             limit = pot.limit
             self.warnings[_kind(limit)] += 1
@@ -176,7 +176,7 @@ class Limits:
             )
         if not self._desk.is_surveyed:
             return False
-        # A request that was asked just before a window's end may come a little later.
+        # A request that arrived just before a window's end may be counted a little later.
         ended = self._clock.now() - self._settings.lease_seconds
         self._pots.forget_ended(ended, self._mirror.table)
         self._pots.forget_unused(self._settings.pots_max)

@@ -1,8 +1,8 @@
-"""Leases whose worker is gone: what it did not use is free again once its journal is drained.
+"""Releases the leases of lost workers: their unused part is free once the journal is drained.
 
-An expired lease stays charged, for its worker may have used all of it. A journal that is drained
-says what was; a host that never returns is given up after a day, or by command. Workers that live
-tidy up their own leases: see lease_table.py.
+An expired lease stays charged, because its worker may have used all of it. A drained journal shows
+what was used; a host that never returns is given up after a day, or by command. Live workers clean
+up their own leases: see lease_table.py.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ _LIST = """
 
 
 class LeaseHolder(msgspec.Struct, frozen=True):
-    """A gateway worker, as its leases show it."""
+    """A gateway worker that holds leases."""
 
     id: str
     leases: int
@@ -60,7 +60,7 @@ class LeaseHolder(msgspec.Struct, frozen=True):
 
 
 class LostLeases:
-    """A loop in the leading control process: leases whose worker never came back are given up."""
+    """The leading control process' loop that releases leases of workers that never came back."""
 
     def __init__(self, store: Store, settings: AdmissionSettings) -> None:
         self._store = store
@@ -73,20 +73,20 @@ class LostLeases:
             except StoreUnavailable:
                 logger.warning("lost leases not given up", extra={"action": "lost_leases_wait"})
             except Exception:
-                # The loop's top: control has other work than this.
+                # The top of the loop: the control process' other loops must go on.
                 logger.exception("lost leases not given up", extra={"action": "lost_leases_fail"})
             await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def release_holder(transaction: Transaction, holder: str) -> int:
     """Drop a worker's leases: its journal is drained, so what it spent is booked."""
-    # First, so that it writes none meanwhile.
+    # First, so that the worker writes no lease meanwhile.
     await transaction.execute("delete from lease_holders where holder = %s::uuid", (holder,))
     return await transaction.execute("delete from leases where holder = %s::uuid", (holder,))
 
 
 async def is_alive(transaction: Transaction, holder: str) -> bool:
-    """Whether a worker has renewed its leases: it goes on using them. It cannot before the end."""
+    """Return whether a worker's leases are unexpired; locks its row until the transaction ends."""
     row = await transaction.fetch_one(
         "select expires_at >= now() from lease_holders where holder = %s::uuid for update",
         (holder,),
@@ -95,7 +95,7 @@ async def is_alive(transaction: Transaction, holder: str) -> bool:
 
 
 async def release_lost(store: Store, lost_host_hours: float) -> int:
-    """Give up leases that expired long ago, and drop those of windows that ended long ago."""
+    """Release leases that expired long ago, and delete those of windows that ended long ago."""
     while await _drop_ended(store) >= _ROWS_MAX:
         pass
     seconds = lost_host_hours * 3600
@@ -105,7 +105,7 @@ async def release_lost(store: Store, lost_host_hours: float) -> int:
     for holder in lost:
         async with store.transaction() as transaction:
             if not await transaction.execute(_TAKE_LOST, (holder, seconds)):
-                # It has come back meanwhile.
+                # The worker has come back meanwhile.
                 continue
             released = await release_holder(transaction, holder)
         if released:
@@ -118,7 +118,7 @@ async def release_lost(store: Store, lost_host_hours: float) -> int:
 
 
 async def list_holders(store: Store, *, limit: int = 10_000) -> tuple[LeaseHolder, ...]:
-    """Who holds leases; those that were renewed last come first."""
+    """Return the holders of leases, the most recently renewed first."""
     async with store.transaction() as transaction:
         rows = await transaction.fetch(_LIST, (limit,))
     return tuple(LeaseHolder(*row) for row in rows)

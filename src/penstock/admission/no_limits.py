@@ -1,4 +1,4 @@
-"""No limits at all: what stands in for them where jobs run. Theirs were heeded at submission."""
+"""Replaces limits where jobs run: the limits of jobs were applied at submission."""
 
 from penstock.admission.hold import NO_HOLD, Hold
 from penstock.records.account import AccountId, KeyId
@@ -6,7 +6,7 @@ from penstock.records.request import InferenceRequest
 
 
 class NoLimits:
-    """Reserves nothing, and asks nobody."""
+    """Reserves nothing, and never asks Postgres."""
 
     def reserve(self, request: InferenceRequest) -> Hold:
         return NO_HOLD

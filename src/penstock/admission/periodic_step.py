@@ -1,13 +1,13 @@
-"""What a worker's loop does now and then beside answering, piece by piece. Asks nobody the time."""
+"""A periodic chore of a worker's loop, done in short pieces. Time is passed in."""
 
 from collections.abc import Awaitable, Callable
 
-# Does one short piece; whether that was all for now.
+# Does one short piece; returns whether the chore is done for now.
 Piece = Callable[[], Awaitable[bool]]
 
 
 class PeriodicStep:
-    """Due at once when it is new, and as long as there is more of it; else every so often."""
+    """Due at once when new, and while pieces are left; otherwise `every` so many seconds."""
 
     __slots__ = ("_due_at", "_piece", "every")
 
@@ -24,5 +24,5 @@ class PeriodicStep:
             self.put_off(now)
 
     def put_off(self, now: float) -> None:
-        """It comes again after its time, whatever is left of it."""
+        """Make it due again after `every` seconds, even if pieces are left."""
         self._due_at = now + self.every

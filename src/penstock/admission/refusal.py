@@ -1,4 +1,4 @@
-"""What a request is told that is over a limit: which one, what is left, until when, what to do."""
+"""Writes the error of a request over a limit: which limit, what is left, until when, what to do."""
 
 import math
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from penstock.records.limit import Limit, Measure, Period, Scope
 
 
 def refusal(shortage: Shortage, now: float, lease_return_seconds: float) -> errors.OverLimit:
-    """The error for a shortage, with the time after which it may help to come again."""
+    """Return the error for a shortage, with the time after which a retry may succeed."""
     limit, value, window = shortage.pot.limit, shortage.pot.value, shortage.pot.window
     measure = limit.measure
     text = (

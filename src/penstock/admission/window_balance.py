@@ -1,4 +1,4 @@
-"""One limit's amount for one value in one window, as far as this worker holds a part of it. Pure.
+"""A worker's part of one limit for one value in one window; called a pot in names. Pure.
 
 What is granted to a worker stays granted when it is used: in Postgres the larger of granted and
 spent counts, so that use which is not booked yet is never free for others.
@@ -11,15 +11,15 @@ from penstock.records.limit import Limit, Measure, Standing
 
 PotKey = tuple[int, str, int]
 
-# A busy pot keeps what it uses in so many times of its watch: given back to the last, it would have
-# to be asked for again at once, and all requests of that moment would wait.
+# A busy balance keeps what it uses in this many watch intervals: if it returned all, it would have
+# to ask again at once, and all requests would wait meanwhile.
 _KEPT_WATCHES: Final = 8
-# But only as long as so many times that much is free for others: the same 2 % as a slice is.
+# But only while this many times that amount is free for others: the same 2 % as a grant's.
 _PLENTY: Final = 50
 
 
 class Reading(NamedTuple):
-    """What Postgres says of a pot. All amounts are of its window."""
+    """Postgres' figures for one balance. All amounts are of its window."""
 
     amount: int
     # What had been used in this window before the limit was set.
@@ -29,9 +29,9 @@ class Reading(NamedTuple):
     spent: int
     own_granted: int
     own_spent: int
-    # What jobs hold without having used it: it comes back when they have ended, not soon.
+    # What jobs hold unused: it becomes free when the jobs have ended, not soon.
     jobs_held: int = 0
-    # Whether it is still there and still a hard one.
+    # Whether the limit still exists and is still hard.
     is_binding: bool = True
 
     @property
@@ -39,11 +39,11 @@ class Reading(NamedTuple):
         return self.amount - self.base - self.charged
 
     def may_come_back(self, used: int) -> int:
-        """What is left if all that requests hold comes back, which they do soon."""
+        """Return what is left once requests release all that they hold, which is soon."""
         return self.unspent(used) - self.jobs_held
 
     def unspent(self, used: int) -> int:
-        """What is left if all that is held comes back. Our own use may not be booked yet."""
+        """Return what is left if all holds are released. Our own use may not be booked yet."""
         return self.amount - self.base - self.spent - max(0, used - self.own_spent)
 
 
@@ -58,63 +58,63 @@ class WindowBalance:
         # The window's bounds, as times are compared with them.
         self.starts_at = float(window.start)
         self.ends_at = float(window.end)
-        # Whether another pot may have taken its place: whoever kept this one must look again.
+        # Whether another balance may have replaced it: code that cached this one must look again.
         self.is_forgotten = False
         self.granted = 0
         self.used = 0
         self.reserved = 0
-        # Requests that wait for a lease on it: they hold this very pot.
+        # The number of requests that wait for a lease on it and refer to this object.
         self.waiting = 0
-        # What Postgres charges us with: another figure than `granted` until it is written.
+        # Our lease in Postgres, which differs from `granted` until that is written.
         self.recorded = 0
-        # Whether Postgres was asked: a part may have been used before this pot was made here.
+        # Whether Postgres was read: a part may have been used before this object was made.
         self.is_read = False
-        # What was free in Postgres when it was last asked.
+        # What was free in Postgres when it was last read.
         self.elsewhere = 0
-        # The least room there was since the watch began: what nobody needed meanwhile.
+        # The least room since the watch began: no request needed it meanwhile.
         self.lowest_room = 0
         self.watched_since = 0.0
-        # What had been used when it began.
+        # What had been used when the watch began.
         self.used_before = 0
-        # The limit was changed: what is not used goes back at once, to be asked for anew.
+        # Whether the limit was changed: the unused part is then returned at once.
         self.is_changed = False
-        # For limits that only warn: more was spent than they say; and what we had used when that
-        # was last looked up.
+        # For soft limits: whether more was spent than the limit, and what we had used when that was
+        # last looked up.
         self.is_over = False
         self.surveyed = 0
 
     def is_of(self, asked_at: float) -> bool:
-        """Whether a request of this time counts in its window."""
+        """Return whether a request of this time counts in its window."""
         return self.starts_at <= asked_at < self.ends_at
 
     @property
     def room(self) -> int:
-        """What may be reserved without asking. Below 0 when more is used than was granted."""
+        """What may be reserved without asking Postgres. Below 0 when use exceeds the grant."""
         return self.granted - self.used - self.reserved
 
     @property
     def is_known(self) -> bool:
-        """A hard one of which Postgres has told what is left."""
+        """Whether the limit is hard and Postgres was read."""
         return self.limit.is_hard and self.is_read
 
     @property
     def is_passed(self) -> bool:
-        """A soft one of which more was used than it says."""
+        """Whether the limit is soft and was exceeded."""
         return self.is_over and not self.limit.is_hard
 
     @property
     def is_square(self) -> bool:
-        """Nothing runs, and Postgres has exactly what was used."""
+        """Whether nothing runs, and the lease in Postgres is exactly what was used."""
         return not self.is_busy and self.granted == self.used == self.recorded
 
     @property
     def is_busy(self) -> bool:
-        """Somebody has a part of it, or is about to."""
+        """Whether a request has reserved a part of it, or waits to."""
         return bool(self.reserved or self.waiting)
 
     @property
     def is_empty(self) -> bool:
-        """A new one would be just the same."""
+        """Whether a new balance would be the same."""
         return not (self.is_busy or self.granted or self.recorded or self.used)
 
     def reserve(self, amount: int) -> None:
@@ -122,7 +122,7 @@ class WindowBalance:
         self.lowest_room = min(self.lowest_room, self.room)
 
     def release(self, amount: int) -> None:
-        """Undo a reservation that came to nothing."""
+        """Undo a reservation that was not used."""
         self.reserved -= amount
 
     def settle(self, amount: int, used: int) -> None:
@@ -130,17 +130,17 @@ class WindowBalance:
         self.used += used
 
     def take_in(self, reading: Reading) -> None:
-        """Learn what Postgres has of us. It may have more than we knew: an answer may get lost."""
+        """Take over our lease as read from Postgres: a lost answer may have made it larger."""
         if not self.is_read:
             self.is_read = True
             self.used += reading.own_granted
-        # More may be booked than we know of, if this pot was made anew meanwhile. What is booked of
-        # requests that still run is reserved.
+        # More may be booked than we know of, if this object was made anew meanwhile. What is booked
+        # of requests that still run is reserved.
         self.used = max(self.used, reading.own_spent - self.reserved)
         self.granted = self.recorded = max(reading.own_granted, reading.own_spent)
 
     def take_grant(self, granted: int, now: float) -> None:
-        """Postgres has committed this grant."""
+        """Record a grant that Postgres has committed."""
         self.granted = self.recorded = granted
         self.watch(now)
 
@@ -150,14 +150,14 @@ class WindowBalance:
         self.watched_since = now
 
     def lose(self) -> None:
-        """Somebody else took our lease away: ask anew before anything more is reserved."""
+        """Drop a lease that was taken away: Postgres must be asked before the next reservation."""
         self.granted = self.recorded = 0
         self.is_read = False
 
     def unneeded(self) -> int:
-        """What of the grant nobody needed since the watch began; below 0, what lacks.
+        """Return the part of the grant not needed since the watch began; below 0, what is missing.
 
-        While plenty is free elsewhere, what will be needed soon at the present pace is kept.
+        While plenty is free elsewhere, it keeps what the current pace will need soon.
         """
         if self.is_changed:
             return self.room
@@ -173,7 +173,7 @@ class WindowBalance:
 
 
 def used_of(measure: Measure, *, requests: int, tokens: int, nanousd: int) -> int:
-    """The figure that a measure counts."""
+    """Return the figure that a measure counts."""
     if measure is Measure.REQUESTS:
         return requests
     return tokens if measure is Measure.TOKENS else nanousd

@@ -1,7 +1,7 @@
-"""The pots that one worker knows, and which of them need attention. Pure: it takes the time.
+"""One worker's balances (pots), and which of them need attention. Pure: time is passed in.
 
-A pot that is *open* has something reserved, or more granted than was used: only those are looked at
-every second. The others are kept so that their next lease knows what was used.
+An *open* balance has something reserved, or more granted than used: only those are checked every
+second. The others are kept so that their next lease includes what was used.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from penstock.records.limit import Limit
 
 
 class WindowBalances:
-    """All pots by limit, value and window."""
+    """All balances by limit, value and window."""
 
     def __init__(self) -> None:
         self._all: dict[PotKey, WindowBalance] = {}
@@ -30,7 +30,7 @@ class WindowBalances:
         return sum(pot.recorded > 0 for pot in self._all.values())
 
     def find(self, counted: CountedLimit, asked_at: float) -> WindowBalance:
-        """The pot of a limit and a value for a request of this time, made if need be."""
+        """Return the balance of a limit and value for a request of this time; create it if new."""
         pot = counted.pot
         if pot is None or pot.is_forgotten or not pot.is_of(asked_at):
             pot = counted.pot = self._look_up(counted.limit, counted.value, asked_at)
@@ -45,7 +45,7 @@ class WindowBalances:
         return pot
 
     def use(self, counted: CountedLimit, at: float) -> None:
-        """Count one that was not reserved before. Postgres hears of it with the next lease."""
+        """Count a use that was not reserved. The next lease that is written includes it."""
         pot = self.find(counted, at)
         pot.reserve(1)
         pot.settle(1, 1)
@@ -53,7 +53,7 @@ class WindowBalances:
             self._open[pot.key] = pot
 
     def open(self, claims: Claims) -> None:
-        """Keep an eye on these: a lease is about to be asked for them."""
+        """Mark these as waiting for a lease, so that they are not dropped."""
         for claim in claims:
             pot = claim.pot
             pot.waiting += 1
@@ -61,7 +61,7 @@ class WindowBalances:
                 self._open[pot.key] = pot
 
     def close(self, claims: Claims) -> None:
-        """There is an answer. If it was no, nothing is left of pots that were made for it."""
+        """Undo `open` after the answer, and drop balances that are still empty."""
         for claim in claims:
             claim.pot.waiting -= 1
         self.forget([claim.pot for claim in claims if claim.pot.is_empty])
@@ -69,10 +69,10 @@ class WindowBalances:
     def due(
         self, now: float, lease_return_seconds: float, most: int
     ) -> list[tuple[WindowBalance, int]]:
-        """Balances whose lease must be written, and what it becomes. Their room is cut at once.
+        """Return balances whose lease must be written, and its new size. Their room is cut at once.
 
-        What nobody needed for a while goes back. What was used beyond the grant is told. When there
-        are more than asked for, the next call has the others.
+        What was not needed for a while is returned, what was used beyond the grant is added. When
+        there are more than `most`, the next call returns the others.
         """
         found: list[tuple[WindowBalance, int]] = []
         for key, pot in list(self._open.items()):
@@ -92,7 +92,7 @@ class WindowBalances:
         return found
 
     def to_survey(self) -> list[WindowBalance]:
-        """Balances of soft limits that have not warned yet and were used since the last call."""
+        """Return soft limits' balances that have not warned yet and were used since the survey."""
         return [
             pot
             for pot in self._all.values()
@@ -107,7 +107,7 @@ class WindowBalances:
                 self._open.pop(pot.key, None)
 
     def forget_ended(self, at: float, table: LimitTable) -> None:
-        """Drop those that nobody will use again: their window is over, or their limit is gone."""
+        """Drop balances that are no longer needed: their window is over, or their limit is gone."""
         self.forget(
             [
                 pot
@@ -117,9 +117,9 @@ class WindowBalances:
         )
 
     def forget_unused(self, pots_max: int) -> None:
-        """Drop the oldest that can be made again without loss, down to a number.
+        """Drop the oldest balances that can be recreated without loss, down to `pots_max`.
 
-        Those are pots that Postgres knows all about, or was never asked about: what was used of the
+        Those are balances that Postgres has in full, or was never asked about: what was used of the
         latter, while it was away, is in the journal.
         """
         excess = len(self._all) - pots_max
@@ -132,7 +132,7 @@ class WindowBalances:
             self.forget(list(islice(unused, excess)))
 
     def limits_changed(self, table: LimitTable) -> None:
-        """Give every pot its limit as it is now."""
+        """Update every balance to its limit's current settings."""
         for key, pot in self._all.items():
             limit = table.find(pot.limit.id)
             if limit is None or limit == pot.limit:
@@ -143,7 +143,7 @@ class WindowBalances:
                 self._open[key] = pot
 
     def lose_all(self) -> None:
-        """Postgres has no lease of ours any more."""
+        """Drop all leases: Postgres has none of this worker any more."""
         for pot in self._all.values():
             if pot.recorded > 0:
                 pot.lose()

@@ -1,6 +1,6 @@
 """The windows in which limits count: whole minutes, days and months, in UTC. Pure.
 
-They are those of Postgres' `date_trunc(period, asked_at, 'UTC')`, by which use is booked.
+They equal Postgres' `date_trunc(period, asked_at, 'UTC')`, by which use is booked.
 """
 
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ class Window(NamedTuple):
 
 
 def window_of(period: Period, at: float) -> Window:
-    """The window that a moment belongs to."""
+    """Return the window that contains a point in time."""
     if period is Period.MINUTE:
         start = int(at // _MINUTE) * _MINUTE
         return Window(start, start + _MINUTE)

@@ -1,4 +1,4 @@
-"""Time and ids: what a simulation must own. Nothing else asks the machine for either."""
+"""Clock, timers and ids: other code takes time from here, so that a simulation can control it."""
 
 from penstock.clock.ids import new_id, timestamp_of
 from penstock.clock.system import Clock, SystemClock

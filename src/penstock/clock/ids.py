@@ -4,13 +4,13 @@ import random
 import time
 from typing import Final
 
-# Ids name things and protect nothing: asking the kernel for randomness would be a system call each.
+# Ids are not secrets, so they need no randomness from the kernel, which costs a system call per id.
 _random: Final = random.Random(random.SystemRandom().getrandbits(128))  # noqa: S311 - see above
 _NANOS: Final = 1_000_000
 
 
 def new_id() -> str:
-    """A new UUIDv7 as text: 48 bits of milliseconds, 12 of the time within one, 62 random ones."""
+    """Return a new UUIDv7: 48 bits of milliseconds, 12 bits of sub-millisecond time, 62 random."""
     millis, nanos = divmod(time.time_ns(), _NANOS)
     first = millis << 16 | 7 << 12 | nanos * 4096 // _NANOS
     last = 2 << 62 | _random.getrandbits(62)
@@ -22,5 +22,5 @@ def new_id() -> str:
 
 
 def timestamp_of(uuid7: str) -> float:
-    """Seconds since 1970 at which this id was made."""
+    """Return the time at which this id was made, in seconds since 1970."""
     return int(uuid7[:8] + uuid7[9:13], 16) / 1000

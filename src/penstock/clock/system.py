@@ -15,6 +15,6 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's own clock."""
 
-    # The path asks ten times a request: the C functions themselves, without a frame around them.
+    # The C functions themselves, without a Python frame: each request reads the clock ten times.
     now = staticmethod(time.time)  # noqa: TID251 - the one place that asks
     monotonic = staticmethod(time.monotonic)

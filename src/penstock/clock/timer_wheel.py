@@ -2,9 +2,9 @@
 
 `asyncio.timeout` costs 4.4 µs a request and `call_later` an allocation and a heap push for each
 chunk that moves a deadline. Here a deadline is a number: moving it is one comparison, and the wheel
-looks at each armed timer when its old deadline comes, or every three seconds. Precision is one
-tick, which is enough for timeouts of seconds and costs nothing per chunk. The wheel is short, so
-that the many timers of requests that ended in time are soon forgotten.
+checks each armed timer when its old deadline comes, or every three seconds. Precision is one tick,
+which is enough for timeouts of seconds and costs nothing per chunk. The wheel is short, so that it
+soon drops the many timers of requests that ended in time.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 class Timer:
     """A deadline that may be moved freely; `fire` is called once, at the first tick after it."""
 
-    # Where the wheel has it: in this slot, whose tick is right for deadlines from here on.
+    # The slot that holds this timer, and the earliest deadline for which that slot is soon enough.
     slot: int
     looked_at_from: float
 
@@ -41,12 +41,12 @@ class Timer:
 
     def cancel(self) -> None:
         self.is_armed = False
-        # Its slot may be seconds away: a finished answer must not be kept in memory until then.
+        # The wheel may hold this timer for seconds; it must not keep a finished answer in memory.
         self.fire = _nothing
 
 
 class TimerWheel:
-    """Slots of one tick each; a timer whose deadline has moved is put back when its slot comes."""
+    """Slots of one tick each; a timer whose deadline moved is put back when its slot comes."""
 
     def __init__(self, clock: Clock, *, tick_seconds: float = 0.1, slots: int = 32) -> None:
         self._monotonic = clock.monotonic
@@ -58,13 +58,13 @@ class TimerWheel:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def after(self, seconds: float, fire: Callable[[], None]) -> Timer:
-        """Arm a timer. Cancel it, or move `deadline` (monotonic seconds), whenever you like."""
+        """Arm a timer. The caller may cancel it or move `deadline` (monotonic seconds) later."""
         timer = Timer(self, fire, self._monotonic() + seconds)
         self.place(timer)
         return timer
 
     def start(self) -> None:
-        """Begin to turn, on the running loop."""
+        """Start the ticks, on the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._handle = self._loop.call_later(self._tick, self._turn)
 
@@ -74,24 +74,24 @@ class TimerWheel:
             self._handle = None
 
     def advance(self) -> None:
-        """Fire what is due. Called by the loop; a simulation calls it after moving its clock."""
+        """Fire due timers. The loop calls this; a simulation calls it after moving its clock."""
         now = self._monotonic()
         target = int(now / self._tick)
         # After a long pause every slot is visited at most once.
         steps = min(target - self._position, self._count)
-        # First, so that what is armed or put back meanwhile finds its place counted from now.
+        # Set before timers fire: those armed or re-placed meanwhile are placed relative to now.
         self._position = max(target, self._position)
         for tick in range(target - steps + 1, target + 1):
             slot = tick % self._count
             due, self._slots[slot] = self._slots[slot], []
             for timer in due:
-                # One whose deadline was moved sooner has its place elsewhere by now.
+                # A timer whose deadline was moved earlier is in another slot by now.
                 if timer.is_armed and timer.slot == slot:
                     self._look_at(timer, now)
 
     def place(self, timer: Timer) -> None:
-        """Put a timer where its deadline is seen. Only the wheel and its timers call this."""
-        # A deadline further away than the wheel is long is looked at once per turn and put back.
+        """Put a timer into the slot for its deadline. Only the wheel and its timers call this."""
+        # A deadline beyond the wheel's length is checked once per turn of the wheel and re-placed.
         before, first = int(timer.deadline / self._tick), self._position
         if before < first:
             before = first
@@ -109,7 +109,7 @@ class TimerWheel:
         try:
             timer.fire()
         except Exception:
-            # The loop's top: one caller's bug must not cost the others their timeouts.
+            # Nothing above catches it; one caller's bug must not stop the timeouts of the others.
             logger.exception("timer crashed", extra={"action": "timer_crashed"})
 
     def _turn(self) -> None:
@@ -119,4 +119,4 @@ class TimerWheel:
 
 
 def _nothing() -> None:
-    """What a cancelled timer would call."""
+    """Do nothing: the `fire` of a cancelled timer."""

@@ -1,1 +1,1 @@
-"""Running a request on one replica: connection, timeouts, and the engine's dialect."""
+"""Runs a request on one replica: connection, timeouts, and the engine's dialect."""

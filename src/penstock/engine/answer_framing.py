@@ -1,12 +1,12 @@
-"""The framing of an engine's answers: bytes in, heads and bodies out. It knows no transport.
+"""Parses the framing of an engine's answers: bytes in, heads and bodies out, no transport.
 
 The states of one answer:
 
     HEAD ──► SIZED or UNTIL_CLOSE ──────────► COMPLETE
       └────► CHUNK_START ◄──► CHUNK ────────────┘
 
-and STOPPED from each of them, when nobody wants the rest. llhttp reads what must be parsed. Two
-things go past it: a whole answer with a known head, and whole chunks as engines usually write them.
+and STOPPED from each of them, when the rest is not wanted. llhttp parses all but two cases, which
+bypass it: a whole answer with a known head, and whole chunks as engines usually write them.
 """
 
 import enum
@@ -24,8 +24,8 @@ _AROUND_HEADER: Final = 4
 _OK: Final = 200
 _OK_LINE: Final = b"HTTP/1.1 200 "
 _BAD_FRAMING: Final = (httptools.HttpParserError, httptools.HttpParserUpgrade)
-# The parser of a closed connection. Its own one refers to it by its callbacks: the two would wait
-# for a collection of garbage, which here comes late, and take 3 KB each time until then.
+# The parser of a closed connection. Its own parser and the framing refer to each other: both would
+# take 3 KB until a garbage collection, which here comes late.
 _NO_PARSER: Final = httptools.HttpResponseParser(object())
 
 
@@ -43,11 +43,11 @@ class FramingState(enum.Enum):
     CHUNK = "chunk"
     # The answer has ended, or none is awaited.
     COMPLETE = "complete"
-    # The answer is wrong, or its receiver dropped the connection.
+    # The answer is invalid, or its receiver dropped the connection.
     STOPPED = "stopped"
 
 
-# Bound once: compiled code looks a member up in its class each time, for every chunk.
+# Bound once, because compiled code would look up each member in its class for every chunk.
 _HEAD: Final = FramingState.HEAD
 _SIZED: Final = FramingState.SIZED
 _UNTIL_CLOSE: Final = FramingState.UNTIL_CLOSE
@@ -60,7 +60,7 @@ _STOPPED: Final = FramingState.STOPPED
 class Receiver:
     """Takes one answer as it comes. `on_read_end` follows the last callback of each read.
 
-    A class and not a Protocol: so compiled code calls it directly, for every chunk.
+    A class, not a Protocol, so that compiled code calls it directly, for every chunk.
     """
 
     def on_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
@@ -80,14 +80,14 @@ class Receiver:
 
 
 class AnswerFraming:
-    """Reads the answers of one connection, one after the other. `begin` each, then `feed` it.
+    """Parses the answers of one connection, one after the other. `begin` each, then `feed` it.
 
-    A receiver is told heads and bodies here; the connection tells it the ends of reads and answers.
+    It passes heads and bodies to a receiver; the connection reports the ends of reads and answers.
     """
 
     def __init__(self, head_bytes_max: int) -> None:
         self._parser = httptools.HttpResponseParser(self)
-        # None when nobody wants more: the answer is complete, or was stopped.
+        # None when no more is wanted: the answer is complete, or was stopped.
         self._receiver: Receiver | None = None
         self._state = _COMPLETE
         self._headers: Headers = []
@@ -119,7 +119,7 @@ class AnswerFraming:
         self.has_begun = False
 
     def feed(self, data: bytes) -> None:
-        """Take what came. Raises EngineFailed if it is not HTTP, or its head is too large."""
+        """Parse received bytes. Raises EngineFailed if not HTTP, or if the head is too large."""
         is_first, self.has_begun = not self.has_begun, True
         if is_first and self._take_known(data):
             return
@@ -129,18 +129,18 @@ class AnswerFraming:
             return
         self._parse(data)
         if self._state is _CHUNK_START and not data.endswith(_LINE_END):
-            # Behind the chunk came a part of the next one's line, which no callback tells.
+            # After the chunk came a part of the next one's line, which no callback reports.
             self._state = _CHUNK
         if is_first and self._state is _COMPLETE and self.is_reusable:
             self._known.learn(data, self._headers, _OK_LINE)
 
     def stop(self) -> None:
-        """Hand nothing more on."""
+        """Pass nothing more to the receiver."""
         self._state = _STOPPED
         self._receiver = None
 
     def close(self) -> None:
-        """The connection has ended: let go of what refers to this framing."""
+        """Drop the parser of an ended connection, which refers to this framing."""
         self.stop()
         self._parser = _NO_PARSER
 
@@ -148,11 +148,11 @@ class AnswerFraming:
 
     def on_message_begin(self) -> None:
         if self._state is _COMPLETE:
-            # A second answer behind the first would be taken for that of the next request.
+            # A second answer after the first would be taken for that of the next request.
             self.is_reusable = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # Trailers come the same way, and are left out.
+        # Trailers come through this callback too, and are ignored.
         if self._state is _HEAD:
             self._headers.append((name if name.islower() else name.lower(), value))
 
@@ -160,7 +160,7 @@ class AnswerFraming:
         if self._state is not _HEAD:
             return
         if self._head_bytes > self._head_bytes_max and self._headers_size() > self._head_bytes_max:
-            # `_parse` says why: the count stays as it is.
+            # `_parse` raises the error, because `_head_bytes` stays too large.
             self._state = _STOPPED
             return
         status = self._parser.get_status_code()
@@ -186,7 +186,7 @@ class AnswerFraming:
             self.is_reusable = self._parser.should_keep_alive()
             self._complete()
         elif self._state is _HEAD:
-            # An interim answer: its headers are not those of the one that follows.
+            # An interim answer: its headers do not belong to the answer that follows.
             self._headers = []
 
     def _is_in_body(self) -> bool:
@@ -198,10 +198,10 @@ class AnswerFraming:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserCallbackError:
-            # A fault of the receiver's own.
+            # A callback failed, not the parser.
             raise
         except _BAD_FRAMING:
-            # What is wrong behind an answer does not make that wrong.
+            # Invalid bytes after an answer do not make the answer invalid.
             self.is_reusable = False
             if self._receiver is not None:
                 raise EngineFailed("The engine's answer is not HTTP.") from None
@@ -209,10 +209,10 @@ class AnswerFraming:
             raise EngineFailed("The answer's head is larger than `engine.head_bytes_max`.")
 
     def _take_known(self, data: bytes) -> bool:
-        """Hand on a whole answer with a head like the last one's; False if this is another one.
+        """Pass on a whole answer with a head like the last one's; return False for any other.
 
-        All of the answer must be there: the parser stands between two answers, and cannot tell
-        that it did not see this one.
+        All of the answer must be there: the parser's state, between two answers, is then the same
+        as if it had parsed this one.
         """
         known, receiver = self._known, self._receiver
         start = known.body_at(data)
@@ -227,11 +227,10 @@ class AnswerFraming:
         return True
 
     def _take_chunks(self, data: bytes) -> bytes:
-        """Hand on the whole chunks that data begins with; what is left is for the parser.
+        """Pass on the whole chunks that data begins with; return the rest, for the parser.
 
-        To find the two ends of a chunk costs a quarter of what the parser and its callbacks do. The
-        parser stands at the same place of a later chunk then, and cannot tell that it did not see
-        those between.
+        Finding the two ends of a chunk costs a quarter of the parser and its callbacks. The state
+        of the parser is the same before every chunk, so it need not see these.
         """
         receiver = self._receiver
         if receiver is None:
@@ -252,7 +251,7 @@ class AnswerFraming:
 
     def _complete(self) -> None:
         self._state = _COMPLETE
-        # An idle connection must not hold the request that it served last.
+        # An idle connection must not keep the request that it served last in memory.
         self._receiver = None
 
     def _headers_size(self) -> int:

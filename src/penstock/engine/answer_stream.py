@@ -1,27 +1,27 @@
-"""A streamed answer on its way through, whichever API it is written in."""
+"""The base of streamed answers, whichever API they are written in."""
 
 from penstock.records.usage import Usage
 
 
 class AnswerStream:
-    """Fed the answer's bytes in any pieces; gives back whole events, and knows what was counted.
+    """Takes an answer's bytes in any pieces, returns whole events, and keeps the usage.
 
-    A class and not a Protocol: so compiled code calls it directly, for every chunk.
+    A class, not a Protocol, so that compiled code calls it directly, for every chunk.
     """
 
     def __init__(self) -> None:
-        # The engine said that this is the end; or that it failed, in the stream itself.
+        # Whether the stream has had the engine's end mark, or an error of the engine's.
         self.is_done = False
         self.has_error = False
 
     def feed(self, data: bytes) -> bytes:
-        """Whole events that may go to the caller now; b"" when none is complete."""
+        """Return the whole events that may go to the caller now; b"" when there are none."""
         raise NotImplementedError
 
     def usage(self) -> Usage | None:
-        """The last counts seen, or an estimate until there are any; None before the first token."""
+        """Return the last counts, or an estimate until there are any; None before a token."""
         raise NotImplementedError
 
     def latest(self) -> bytes | None:
-        """The raw usage of what has come so far, for whoever must know it if we die now."""
+        """Return the raw usage so far, to be charged if this process dies now."""
         raise NotImplementedError

@@ -1,7 +1,7 @@
-"""One try at one replica, from the request's last byte out to the answer's last byte in.
+"""One attempt at one replica, from sending the request to the last byte of the answer.
 
-It owns the timeouts and says, by the class of the error it ends with, whether another replica may
-be tried: ReplicaUnreachable (nothing was answered), or an Interrupted one (work began).
+It applies the timeouts. The class of its error decides whether another replica may be tried:
+ReplicaUnreachable (nothing was answered), or an Interrupted one (work began).
 """
 
 import asyncio
@@ -39,14 +39,14 @@ class AttemptLimits:
         self.answer_bytes_max = settings.answer_bytes_max
         self.wheel = wheel
         self.monotonic: Callable[[], float] = clock.monotonic
-        # Grows with everything that comes: standing still while requests wait, it is silent.
+        # Counts reads: while it does not grow and requests wait, the replica is silent.
         self.reads = 0
 
 
 class Attempt(Receiver):
-    """The receiving side of one try. It ends once, with None or with an error."""
+    """Receives the answer of one attempt. It ends once, with None or with an error."""
 
-    # Both are made by `start`: a connection that never opens must leave no timer behind.
+    # `start` makes both, so that a connection that never opens leaves no timer behind.
     _timer: Timer
     _done: "asyncio.Future[None]"
 
@@ -69,16 +69,16 @@ class Attempt(Receiver):
         self._connection: Connection | None = None
         self._status = 0
         self._is_event_stream = False
-        # A stream's head has come, and the sink has not heard of it.
+        # Whether a stream's head has come that the sink was not notified of.
         self._begins = False
         self._body: list[bytes] = []
         self._size = 0
-        # Events that this read has brought: the first, and all if there are more, which is rare.
+        # Events of the current read: the first, and all if there are more, which is rare.
         self._ready = b""
         self._all: list[bytes] | None = None
         self._error: Error | None = None
         self._ends_at = line.monotonic() + line.total_seconds
-        # Not to be told by `_done`: cancelling whoever waits for it cancels it too.
+        # `_done` does not show this: cancelling the task that awaits it cancels it too.
         self.is_over = False
         self.was_answered = False
         self.first_data_at: float | None = None
@@ -98,7 +98,7 @@ class Attempt(Receiver):
         return self._stream is not None and self._stream.has_error
 
     def start(self, connection: Connection, pieces: list[bytes | Raw]) -> "asyncio.Future[None]":
-        """Send. Await what is given back, then call `stop` whatever came, and then `check`."""
+        """Send. Await the returned future, then call `stop` in any case, and then `check`."""
         self._done = asyncio.get_running_loop().create_future()
         self._connection = connection
         self._timer = self._first_timer()
@@ -106,7 +106,7 @@ class Attempt(Receiver):
         return self._done
 
     def stop(self) -> None:
-        """Before its end: the connection is dropped, and the engine stops."""
+        """Cancel the timer; before the answer's end, drop the connection: the engine stops."""
         self._timer.cancel()
         if self._connection is not None and not self.is_over:
             self._connection.abort()
@@ -114,18 +114,18 @@ class Attempt(Receiver):
             self.usage = self._stream.usage()
 
     def check(self) -> None:
-        """Raise the error that it ended with, if it did."""
+        """Raise the error that the attempt ended with, if any."""
         error, self._error = self._error, None
         if error is not None:
             try:
                 raise error
             finally:
-                # Its traceback holds this frame: if the frame held it too, all of a large body
-                # would stay until a collection, which here comes late.
+                # Its traceback refers to this frame: a reference back would keep a large body
+                # until a garbage collection, which here comes late.
                 del error
 
     def restart(self) -> bool:
-        """Be ready for a second connection, if nothing was answered on the first."""
+        """Prepare for a second connection if nothing was answered; return whether that is so."""
         if self.was_answered or not isinstance(self._error, ReplicaUnreachable):
             return False
         self._error = None
@@ -144,7 +144,7 @@ class Attempt(Receiver):
             elif name == b"endpoint-load-metrics":
                 self.load = value
         if status == 200 and self._stream is not None and self._is_event_stream:
-            # The sink hears of it at the end of this read, with its events: in one write.
+            # The sink is notified at the end of this read, with its events: in one write.
             self._begins = True
 
     def on_body(self, data: bytes) -> None:
@@ -191,7 +191,7 @@ class Attempt(Receiver):
         if is_first and self.on_first_data is not None:
             self.on_first_data(now)
         if self._sink.is_full and self._connection is not None:
-            # The caller is slow, not the engine: while reading is paused only the total runs on.
+            # The caller is slow, not the engine: while paused only the total timeout applies.
             self._timer.deadline = self._ends_at
             self._connection.pause_reading()
             self._sink.when_drained(self._resume)
@@ -209,7 +209,7 @@ class Attempt(Receiver):
     def on_lost(self, error: Error, *, answered: bool) -> None:
         self.was_answered = answered
         if self._stream is not None and self._stream.is_done:
-            # Lost after the stream's end mark: the caller has all there is, or gets it now.
+            # Lost after the stream's end mark: the caller has the whole answer, or gets it now.
             if self._ready:
                 self.on_read_end()
             self._finish(None)
@@ -219,7 +219,7 @@ class Attempt(Receiver):
         self._finish(error)
 
     def _first_timer(self) -> Timer:
-        # What is not streamed says nothing before its end: its first byte may take the total.
+        # An unstreamed answer sends nothing before its end: its first byte may take the total.
         line = self._line
         left = self._ends_at - line.monotonic()
         wait = left if self._stream is None else min(line.first_byte_seconds, left)
@@ -256,7 +256,7 @@ class Attempt(Receiver):
             self._sink.begin()
 
     def _count(self) -> None:
-        """Say what was made, before the caller gets it: we may be killed in between."""
+        """Record the usage before the caller gets the events: we may be killed in between."""
         stream = self._stream
         if stream is None:
             return
@@ -276,7 +276,7 @@ class Attempt(Receiver):
 
     def _on_deadline(self) -> None:
         if self._stream is not None and self._stream.is_done:
-            # The caller has all there is; only the connection was not ended.
+            # The caller has the whole answer; only the connection did not end.
             if self._connection is not None:
                 self._connection.abort()
             self._finish(None)
@@ -285,14 +285,14 @@ class Attempt(Receiver):
         self._fail(DeadlinePassed(f"The engine did not answer {waited}: a timeout passed."))
 
     def _fail(self, error: Error) -> None:
-        """End with an error of our own finding; the connection is not to be used again."""
+        """End with an error that was found here, and drop the connection."""
         if self._connection is not None:
             self._connection.abort()
         self._finish(error)
 
     def _finish(self, error: Error | None) -> None:
         if not self.is_over:
-            # Where one read brought a head and what it fails by: the caller's stream has begun.
+            # One read may bring both the head and the failure: the caller's stream begins first.
             self._begin()
             self._error = error
             self.is_over = True

@@ -1,8 +1,8 @@
 """One HTTP/1.1 connection to an engine: uvloop transport, httptools parser, callbacks, no tasks.
 
-Why our own: httpx costs 16 times the CPU of this per request and aiohttp's client 2 to 2.5 times
-(docs/decisions/0003-upstream-connection.md). It speaks only what an engine needs: one request at
-a time, content-length bodies up, any framing down (`answer_framing.py`).
+Our own, because httpx costs 16 times the CPU of this per request and aiohttp's client 2 to 2.5
+times (docs/decisions/0003-upstream-connection.md). It supports only what an engine needs: one
+request at a time, content-length bodies up, any framing down (`answer_framing.py`).
 """
 
 import asyncio
@@ -18,9 +18,9 @@ logger = logging.getLogger(__name__)
 
 
 class IdleCallback:
-    """The pool's ear: a connection fell idle, or is closed.
+    """The pool's callbacks, for a connection that became idle or was closed.
 
-    A class and not a Protocol: so compiled code calls it directly.
+    A class, not a Protocol, so that compiled code calls it directly.
     """
 
     def idle(self, connection: "Connection") -> None:
@@ -31,13 +31,13 @@ class IdleCallback:
 
 
 class Connection(asyncio.Protocol):
-    """`is_usable` is false once the peer or we closed it; a usable idle one may be pooled."""
+    """A connection, pooled while idle. `is_usable` is false once either side has closed it."""
 
     def __init__(self, on_idle: IdleCallback, head_bytes_max: int) -> None:
         self._on_idle = on_idle
         self._framing = AnswerFraming(head_bytes_max)
         self._transport: asyncio.Transport | None = None
-        # Whoever awaits an answer; None on an idle connection.
+        # The receiver that awaits an answer; None on an idle connection.
         self._receiver: Receiver | None = None
         self._is_paused = False
         self.is_usable = False
@@ -53,8 +53,8 @@ class Connection(asyncio.Protocol):
         if len(pieces) == 1 and isinstance(first, bytes):
             self._transport.write(first)
         else:
-            # In one system call. The kernel would send each write at once, and on the same host
-            # take it in for the engine, too, on our time.
+            # In one system call: the kernel would send each write at once, and on the same host
+            # also do the engine's receiving, on our time.
             self._transport.writelines([memoryview(piece) for piece in pieces])
 
     def abort(self) -> None:
@@ -85,22 +85,22 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         receiver = self._receiver
         if receiver is None:
-            # Nobody asked: an engine that speaks out of turn is not trusted with the next request.
+            # No request is in flight: an engine that sends unasked must not get the next request.
             self.abort()
             return
         try:
             self._framing.feed(data)
-            # Not if the receiver has dropped the connection meanwhile.
+            # Skipped if the receiver has dropped the connection meanwhile.
             if self._receiver is receiver:
                 receiver.on_read_end()
                 if self._framing.is_complete:
                     self._complete(receiver)
         except EngineFailed as failure:
-            # Without its traceback: that holds the receiver, which is to keep the failure.
+            # Without its traceback, which refers to the receiver, which refers to the failure.
             self._fail(receiver, failure.with_traceback(None))
         except Exception:
             logger.exception("receiver crashed", extra={"action": "crash"})
-            # Also when it has had its last callback: if that one failed, nobody else would tell it.
+            # Also after the receiver's last callback: if that one failed, nothing else ends it.
             self._fail(receiver, EngineFailed("The engine's answer could not be read."))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -117,7 +117,7 @@ class Connection(asyncio.Protocol):
         self._framing.close()
 
     def _complete(self, receiver: Receiver) -> None:
-        """The answer has ended. If nothing came behind it the next request may come here."""
+        """End the answer, and return the connection to the pool if it can be reused."""
         self._receiver = None
         receiver.on_complete()
         if not self.is_usable or not self._framing.is_reusable:

@@ -1,9 +1,9 @@
-"""vLLM's server-sent events on their way through: counted, and cut to what the caller asked for.
+"""Relays vLLM's server-sent events: counts usage, and removes what the caller did not ask for.
 
 We always ask the engine for usage in every chunk, so that a stream cut at any moment has an exact
-count. What the caller did not ask for is taken out again, so that the caller's stream equals, byte
+count. What the caller did not ask for is removed again, so that the caller's stream equals, byte
 for byte, what the engine would have sent for the caller's own body. All searches below look for
-unescaped quotes; inside a JSON string every quote is escaped, so they cannot match a model's words.
+unescaped quotes; inside a JSON string every quote is escaped, so they cannot match a model's text.
 """
 
 import json
@@ -21,7 +21,7 @@ _USAGE: Final = b',"usage":{'
 _USAGE_KEY: Final = len(b',"usage":')
 _NESTED_USAGE: Final = re.compile(rb',"usage":\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}')
 _CHOICES: Final = b'"choices":['
-# As numbers: to ask whether bytes hold other bytes, Python first fails to read those as a number.
+# As numbers: for `bytes in bytes` Python first tries, and fails, to read the left as a number.
 _CLOSED: Final = ord("]")
 _LINE_END: Final = ord("\n")
 _OPENING_BRACE: Final = ord("{")
@@ -34,7 +34,7 @@ _INDEX: Final = re.compile(rb'"choices":\[\{"index":(\d{1,3})')
 _DONE: Final = b"data: [DONE]\n\n"
 _ERROR: Final = b'data: {"error":'
 _CHUNK: Final = b"data: {"
-# What is behind the counts where usage is the last in its event; and what is left without it.
+# The end of an event whose last field is usage, from the counts on; and the end without usage.
 _BEHIND_COUNTS: Final = b"}}\n\n"
 _BEHIND_USAGE: Final = b"}\n\n"
 
@@ -47,8 +47,8 @@ def _end_of_usage(event: bytes, start: int) -> int:
     inner = event.find(b"{", start + len(_USAGE), end)
     if inner < 0:
         return end
-    # One object in it, vLLM's details, is what all streams end with: to find its end takes two
-    # thirds of what the pattern does.
+    # All streams end with a usage that has one nested object, vLLM's details: finding its end here
+    # takes two thirds of the pattern's time.
     outer = event.find(b"}", end) + 1
     if outer and event.find(b"{", inner + 1, outer) < 0:
         return outer
@@ -57,9 +57,9 @@ def _end_of_usage(event: bytes, start: int) -> int:
 
 
 def _end_of_object(event: bytes, start: int) -> int:
-    """Where a JSON object ends that is nested deeper than any engine's usage is today."""
+    """Return the end of a JSON object that is nested deeper than any engine's usage is today."""
     try:
-        # One character for each byte, so that places in the text are places in the bytes.
+        # Latin-1 has one character for each byte, so offsets in the text are offsets in the bytes.
         _, length = _scanner.raw_decode(event[start:].decode("latin-1"))
     except (ValueError, RecursionError):
         raise EngineFailed("The engine's usage is not a JSON object.") from None
@@ -79,7 +79,7 @@ class Fingerprint:
 
 
 class EventStream(AnswerStream):
-    """Feed it the answer's bytes in any pieces; it gives back whole events, cut as asked."""
+    """Relays whole events of an answer fed in any pieces, without usage that nobody asked for."""
 
     def __init__(
         self,
@@ -101,17 +101,17 @@ class EventStream(AnswerStream):
         self._event_bytes_max = event_bytes_max
         self._tail = b""
         self._held: list[bytes] = []
-        # The last usage of the only choice, or of each of several; and the engine's whole count.
+        # The last usage of the only choice, or of each of several; and the engine's final count.
         self._only: bytes | None = None
         self._by_choice: dict[int, bytes] = {}
         self._total: bytes | None = None
-        # An engine writes all events of a stream alike. Of the last one: all up to its first
-        # choice, and how many bytes there were from its usage on.
+        # An engine writes all events of a stream alike. Of the last event: the bytes up to its
+        # first choice, and the number of bytes from its usage on.
         self._before_choices = b""
         self._usage_bytes = 0
 
     def feed(self, data: bytes) -> bytes:
-        """Whole events that may go to the caller now; b"" when none is complete."""
+        """Return the whole events that may go to the caller now; b"" when there are none."""
         if self._tail:
             data = self._tail + data
             self._tail = b""
@@ -124,24 +124,24 @@ class EventStream(AnswerStream):
         return b"".join([self._event(event + END) for event in data[:-2].split(END)])
 
     def usage(self) -> Usage | None:
-        """The last counts seen: the engine's total, or the sum over choices of a cut stream.
+        """Return the last counts seen: the engine's total, or a cut stream's sum over choices.
 
         An estimate where the engine has reported none; None before the first token.
         """
         raw = self._total or self._only
         if raw is not None:
-            # Where the engine's count is nonsense, at least the prompt is counted.
+            # Where the engine's count cannot be read, the prompt's estimate still counts.
             return read_usage(raw) or self._estimate.whole(0)
         counts = [u for raw in self._by_choice.values() if (u := read_usage(raw)) is not None]
         if not counts:
             return self._estimate.usage()
-        # All choices share one prompt; what of it was cached, the first one that knows says.
+        # All choices share one prompt; its cached tokens are those of the first that has them.
         cached = next((u.cached_tokens for u in counts if u.cached_tokens is not None), None)
         completion = sum(u.completion_tokens for u in counts)
         return Usage(counts[0].prompt_tokens, completion, cached)
 
     def latest(self) -> bytes | None:
-        """The raw usage of what has come so far, for whoever must know it if we die now."""
+        """Return the raw usage so far, to be charged if this process dies now."""
         raw = self._total or self._only
         if raw is not None and self._choices == 1:
             return raw
@@ -154,7 +154,7 @@ class EventStream(AnswerStream):
         if start > 0:
             end = len(event) - len(_BEHIND_USAGE)
         else:
-            # vLLM writes it last, with nothing nested behind it: so a token's text is not searched.
+            # vLLM writes usage last, so that a search from the end does not read a token's text.
             start = event.rfind(_USAGE)
             if start < 0:
                 return self._without_usage(event)
@@ -172,12 +172,11 @@ class EventStream(AnswerStream):
         return self._finish(event[:start] + behind)
 
     def _usage_as_before(self, event: bytes) -> int:
-        """Where the usage of this event begins, if it is written like the last one's; else 0.
+        """Return where the usage of this event begins if it is written like the last one's; else 0.
 
-        To search for it would cost more than all the rest of a token's way. What a search would
-        find is found: the same bytes are before the first choice, so that this is the first; and
-        there is one; the usage begins at this place; no brace is in it, so that none begins later
-        and it is all there is.
+        A search would cost more than all other work on a token. These checks find the same: the
+        bytes up to the first choice are equal, there is a choice, the usage begins at this offset,
+        and no brace is in it, so that no other usage begins later and nothing is nested in it.
         """
         start = len(event) - self._usage_bytes
         before = self._before_choices
@@ -210,7 +209,7 @@ class EventStream(AnswerStream):
         return self._finish(event)
 
     def _whole_count(self, event: bytes, raw: bytes) -> bytes:
-        """The engine's last chunk: the whole count, and no choice."""
+        """Handle the engine's last chunk, which has the final count and no choice."""
         self._total = raw
         if self._fingerprint.raw is None:
             match = _FINGERPRINT.search(event)
@@ -218,7 +217,7 @@ class EventStream(AnswerStream):
         return event if self._wants_usage else self._release()
 
     def _finish(self, event: bytes) -> bytes:
-        """vLLM puts its fingerprint on a choice's last chunk only when no usage chunk follows."""
+        """Stamp a choice's last chunk, as vLLM does only when no usage chunk follows."""
         if self._wants_usage:
             return event
         if event.find(_FINISHED) < 0 and not self._held:

@@ -1,4 +1,4 @@
-"""The `endpoint-load-metrics` header, as vLLM writes it on answers that are not streamed."""
+"""Reads the `endpoint-load-metrics` header that vLLM sets on answers that are not streamed."""
 
 import math
 
@@ -24,7 +24,7 @@ _decoder = msgspec.json.Decoder(_Report)
 
 
 def read_load(value: bytes) -> EngineLoad | None:
-    """None when it is not what we asked for."""
+    """Return the load in a header; None when it is not in the format we asked for."""
     if not value.startswith(_PREFIX) or len(value) > _BYTES_MAX:
         return None
     try:

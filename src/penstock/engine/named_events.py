@@ -1,8 +1,8 @@
-"""Streams whose events have names: Responses and Messages. They pass byte for byte.
+"""Relays streams whose events have names, Responses and Messages, byte for byte.
 
 These APIs have no `stream_options`: the engine reports usage in one of the last events. Until then
-the usage is an estimate, from the events that passed. An event's name stands on a line of its own,
-and JSON has no line breaks inside a string: no model's words can be taken for one.
+the usage is an estimate from the relayed events. An event's name is on a line of its own, and JSON
+has no line breaks inside a string, so a model's text cannot be taken for a name.
 """
 
 from typing import ClassVar, Final
@@ -24,19 +24,19 @@ _START: Final = b"event: message_start\n"
 _DELTA: Final = b"event: message_delta\n"
 _STOP: Final = b"event: message_stop\n"
 _DATA: Final = b"\ndata:"
-# How the names of events end that add to the answer, in both APIs.
+# The last part of the names of events that add to the answer, in both APIs.
 _ADDING: Final = b"delta"
-# So many may be held back together; each repeats the caller's instructions and tools.
+# How many events may be held back together; each repeats the caller's instructions and tools.
 _OPENING_EVENTS: Final = 3
 
 
 class NamedEvents(AnswerStream):
-    """Feed it the answer's bytes in any pieces; it gives back whole events as they came."""
+    """Relays whole events, unchanged, of an answer that is fed in any pieces."""
 
-    # What the engine says before it has read the prompt, with the line that each begins with. It
-    # is held back: until the model itself is heard another replica may be tried.
+    # The first lines of events that the engine sends before it has read the prompt. They are held
+    # back: until the model's own output comes another replica may be tried.
     _opening: ClassVar[tuple[bytes, ...]] = ()
-    # Events about usage, the end and errors.
+    # The first lines of events about usage, the end and errors.
     _telling: ClassVar[tuple[bytes, ...]] = ()
 
     def __init__(self, event_bytes_max: int, estimate: OutputEstimate) -> None:
@@ -48,7 +48,7 @@ class NamedEvents(AnswerStream):
         self._usage: Usage | None = None
 
     def feed(self, data: bytes) -> bytes:
-        """Whole events that may go to the caller now; b"" when none is complete."""
+        """Return the whole events that may go to the caller now; b"" when there are none."""
         if self._tail:
             data = self._tail + data
             self._tail = b""
@@ -72,16 +72,16 @@ class NamedEvents(AnswerStream):
         return data
 
     def usage(self) -> Usage | None:
-        """The engine's count, or the estimate until it comes; None before the first token."""
+        """Return the engine's count, or an estimate until it comes; None before the first token."""
         return self._estimate.usage() if self._usage is None else self._usage
 
     def latest(self) -> bytes | None:
-        """The raw usage of what has come so far, for whoever must know it if we die now."""
+        """Return the raw usage so far, to be charged if this process dies now."""
         usage = self.usage()
         return None if usage is None else write_usage(usage)
 
     def _note(self, event: bytes) -> None:
-        """One of the telling events: what it says of the usage, and whether it is the last."""
+        """Read one of the `_telling` events: its usage, and whether it ends the stream."""
         raise NotImplementedError
 
 
@@ -122,5 +122,5 @@ class MessagesEvents(NamedEvents):
 
 
 def _data(event: bytes) -> bytes:
-    """The JSON of an event, which is on one line."""
+    """Return the JSON of an event, which is on one line."""
     return event.partition(_DATA)[2].partition(b"\n")[0]

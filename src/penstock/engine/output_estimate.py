@@ -1,4 +1,4 @@
-"""Estimates what an answer used, from what passed of it, while its engine has not reported it."""
+"""Estimates an answer's usage from the events relayed so far, until its engine reports it."""
 
 from typing import Final
 
@@ -32,16 +32,16 @@ class OutputEstimate:
         self._prompt_tokens, self._cached_tokens = prompt, min(cached, prompt)
 
     def add(self, characters: int) -> None:
-        """An event with so much text has passed."""
+        """Count an event with this many characters of text."""
         self._events += 1
         self._characters += characters
 
     def usage(self) -> Usage | None:
-        """The usage so far; None before the first event."""
+        """Return the usage so far; None before the first event."""
         return self._usage(self._events) if self._events else None
 
     def whole(self, characters: int) -> Usage:
-        """The usage of a whole answer of this length."""
+        """Return the usage of a whole answer of this length."""
         self._characters = characters
         return self._usage(0)
 

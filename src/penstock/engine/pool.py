@@ -1,4 +1,4 @@
-"""Keep-alive connections to one replica. The newest idle one is used first, old ones are let go."""
+"""Pools keep-alive connections to one replica: uses the newest idle one first, closes old ones."""
 
 import asyncio
 import ssl
@@ -11,7 +11,7 @@ from penstock.errors import ReplicaUnreachable
 
 
 class ConnectionPool(IdleCallback):
-    """Bounded by `idle_connections_max`; how many are in use is bounded by admission."""
+    """One replica's connections: at most `idle_connections_max` idle; admission bounds the rest."""
 
     def __init__(self, url: str, settings: EngineSettings, clock: Clock) -> None:
         parts = urlsplit(url)
@@ -34,7 +34,7 @@ class ConnectionPool(IdleCallback):
         return len(self._open)
 
     def take_idle(self) -> Connection | None:
-        """An idle connection, without waiting; None when there is none fresh enough."""
+        """Return an idle connection without waiting; None when none is fresh enough."""
         oldest = self._monotonic() - self._idle_seconds
         while self._idle:
             connection = self._idle.pop()
@@ -42,13 +42,13 @@ class ConnectionPool(IdleCallback):
                 continue
             if connection.idle_since >= oldest:
                 return connection
-            # The list is sorted by age, so all below are older still.
+            # The list is sorted by age, so all that remain are older still.
             connection.abort()
             self.close_idle()
         return None
 
     async def connect(self) -> Connection:
-        """A new connection, within the connect timeout."""
+        """Open a new connection within the connect timeout."""
         loop = asyncio.get_running_loop()
         try:
             # Not wait_for: before Python 3.12 it can swallow a cancel, and the engine would run on.
@@ -64,7 +64,7 @@ class ConnectionPool(IdleCallback):
             raise ReplicaUnreachable("No connection to the engine.") from failure
         if not connection.is_usable:
             raise ReplicaUnreachable("The engine closed the connection at once.")
-        # Not counted in connection_made: uvloop tells of no loss when opening was cancelled.
+        # Not in connection_made: uvloop calls no connection_lost when opening was cancelled.
         self._open.add(connection)
         return connection
 
@@ -77,12 +77,12 @@ class ConnectionPool(IdleCallback):
 
     def closed(self, connection: Connection) -> None:
         self._open.discard(connection)
-        # take_idle drops dead ones too; removing here keeps the list short while nothing is asked.
+        # take_idle drops dead connections too; this keeps the list short while no request comes.
         if connection in self._idle:
             self._idle.remove(connection)
 
     def close(self) -> None:
-        """Let go of all that is idle; what is in use is closed when its answer is complete."""
+        """Close idle connections; those in use are closed when their answer is complete."""
         self._is_closed = True
         self.close_idle()
 

@@ -1,11 +1,11 @@
-"""What an engine's own error answers mean to us: whose fault, and may another replica try."""
+"""Maps an engine's error answers to ours: whose fault it is, and may another replica try."""
 
 import msgspec
 
 from penstock.errors import EngineFailed, Error, InvalidRequest, OutOfCapacity, PromptTooLong
 
 _MESSAGE_CHARS_MAX = 2000
-# How vLLM names what is too long; other engines have its sentence without the name.
+# How vLLM reports a prompt that is too long; other engines send its sentence without the name.
 _TOO_LONG_PARAM = "input_tokens"
 _TOO_LONG_WORDS = "maximum context length"
 
@@ -24,13 +24,13 @@ _decoder = msgspec.json.Decoder(_EngineAnswer)
 
 
 def error_for(status: int, body: bytes) -> Error:
-    """The error for an engine's answer that is not 200."""
+    """Return the error for an engine's answer that is not 200."""
     message, param = _read(body)
     if status == 503:
         # "engine is currently busy": nothing ran, and another replica may have room.
         return OutOfCapacity(retry_after_seconds=1)
     if status == 400 and (param == _TOO_LONG_PARAM or _TOO_LONG_WORDS in message):
-        # Some clients know it by these words alone: the SDKs below them do not hand on the code.
+        # Some clients recognise this error by its words alone: their SDKs do not expose the code.
         return PromptTooLong(f"The prompt is too long. {message}", param=param)
     if status in (400, 404, 413, 422):
         return InvalidRequest(message or f"The engine refused the request ({status}).", param=param)

@@ -1,4 +1,4 @@
-"""One replica as the path sees it: stream a request, cancel it, ask for health and load."""
+"""The client of one replica: streams a request, cancels it, reads health and load."""
 
 import asyncio
 import math
@@ -29,7 +29,7 @@ from penstock.records.tally import Tally
 
 _CHAT: Final = Api.CHAT
 _ONE_WRITE_BYTES: Final = 16 * 1024
-# An engine's word on its load is read at most so often, and is worth nothing when it is older.
+# How often an engine's load report is read at most, and the age at which it is dropped.
 _LOAD_EVERY_SECONDS: Final = 0.1
 _LOAD_KEPT_SECONDS: Final = 0.5
 _NAMED_EVENTS: dict[Api, type[NamedEvents]] = {
@@ -61,7 +61,7 @@ class ReplicaClient:
             api: f"POST {self._pool.path}{call.path}{self._headers}".encode()
             for api, call in CALLS.items()
         }
-        # By itself: the hash of an enum's member is a call into the interpreter.
+        # Kept apart, because hashing an enum's member calls the interpreter.
         self._chat_start = self._starts[Api.CHAT]
         self._line = AttemptLimits(settings, wheel, clock)
         self._in_flight = 0
@@ -76,13 +76,13 @@ class ReplicaClient:
 
     @property
     def reads(self) -> int:
-        """Grows with everything that comes from it, but for answers to probes."""
+        """The number of reads from the replica, without those of probes."""
         return self._line.reads
 
     def is_silent(self, now: float) -> bool:
-        """Whether requests are under way and nothing has come for `silent_seconds`; ask often.
+        """Return whether requests run and nothing came for `silent_seconds`; call it often.
 
-        That may be a long prompt, or callers that read slowly: only a probe tells.
+        The cause may be a long prompt, or callers that read slowly: only a probe shows.
         """
         if not self._in_flight or self._line.reads != self._reads_seen:
             self._reads_seen, self._silent_since = self._line.reads, now
@@ -90,9 +90,9 @@ class ReplicaClient:
         return now - self._silent_since >= self._settings.silent_seconds
 
     def take_load(self, now: float) -> EngineLoad | None:
-        """What the engine said of its load with its last answers; nothing, once, when that is old.
+        """Return the load of the engine's last report; once it is old, an empty load, one time.
 
-        None: there is no news.
+        None means that there is no report.
         """
         load = self._load
         if load is not None and now - self._load_at > _LOAD_KEPT_SECONDS:
@@ -103,7 +103,7 @@ class ReplicaClient:
     def attempt(
         self, request: InferenceRequest, sink: Sink, tally: Tally, cached_estimate: int = 0
     ) -> Attempt:
-        """A new try; hand it to `run`, and read its usage when that ends, however it ends.
+        """Return a new attempt for `run`; its usage is known when that ends, however it ends.
 
         `cached_estimate` is the part of the prompt's estimate that may be cached here.
         """
@@ -155,7 +155,7 @@ class ReplicaClient:
             attempt.stop()
 
     def _pieces(self, request: InferenceRequest) -> list[bytes | Raw]:
-        """Small requests in one write; in large ones the prompt stays where it is."""
+        """Return head and body: one piece if small; the prompt of a large request is not copied."""
         pieces = vllm.request_body(request, self._served_name)
         length = 0
         for piece in pieces:
@@ -180,7 +180,7 @@ class ReplicaClient:
             try:
                 return await self._ask(connection, path)
             except ReplicaUnreachable:
-                # Closed by the engine just as we wrote to it: that says nothing of its health.
+                # The engine closed it just as we wrote to it: that does not show its health.
                 pass
         return await self._ask(await self._pool.connect(), path)
 
@@ -202,7 +202,7 @@ class ReplicaClient:
         self._load = read_load(header) or self._load
 
     def close(self) -> None:
-        """Begin nothing new; what runs here runs to its end."""
+        """Close idle connections; requests in flight run to their end."""
         self._pool.close()
 
 

@@ -1,7 +1,7 @@
-"""Where an answer goes. Pushed to, not iterated: ingress passes a writer.
+"""The port that an answer is pushed to; ingress passes a writer.
 
-Back-pressure is a flag and a callback, because an `await` for each of 50,000 chunks a second is
-what the hot path cannot afford: while `is_full` the engine's connection is not read.
+Back-pressure is a flag and a callback, because the hot path cannot afford an `await` for each of
+50,000 chunks a second: while `is_full` the engine's connection is not read.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from penstock.records.usage import Usage
 
 
 class Sink:
-    """One answer's way out. A class and not a Protocol: so compiled code calls it directly."""
+    """Takes one answer. A class, not a Protocol, so that compiled code calls it directly."""
 
     @property
     def is_full(self) -> bool:
@@ -19,7 +19,7 @@ class Sink:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the reader has gone away: nobody will have what is pushed."""
+        """Whether the reader has gone away, so that what is pushed is lost."""
         raise NotImplementedError
 
     def when_drained(self, resume: Callable[[], None]) -> None:
@@ -27,20 +27,20 @@ class Sink:
         raise NotImplementedError
 
     def begin(self) -> None:
-        """The engine took the request and will stream; nothing of the answer is known yet.
+        """Note that the engine took the request and will stream; no event has come yet.
 
-        Not told where events came with that: the first `push` says so, too.
+        Not called where events came in the same read: the first `push` implies it.
         """
         raise NotImplementedError
 
     def push(self, events: bytes) -> None:
-        """One or more whole events of a stream."""
+        """Take one or more whole events of a stream."""
         raise NotImplementedError
 
     def shape(self, answer: bytes) -> bytes:
-        """A whole answer as the caller wants it; EngineFailed if it has no known shape."""
+        """Return a whole answer as the caller wants it; EngineFailed if its shape is unknown."""
         raise NotImplementedError
 
     def whole(self, shaped: bytes, usage: Usage | None) -> None:
-        """The whole answer of a request that is not streamed, and what the engine counted."""
+        """Take the whole answer of a request that is not streamed, and its usage."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Where the whole events of a stream end, in whatever pieces its bytes come."""
+"""Splits a stream's bytes, which come in any pieces, after the last whole event."""
 
 from typing import Final
 
@@ -8,9 +8,9 @@ END: Final = b"\n\n"
 
 
 def cut_whole(data: bytes, event_bytes_max: int) -> tuple[bytes, bytes]:
-    """The whole events at the start of `data`, and what is left: the beginning of another."""
+    """Return the whole events at the start of `data`, and the rest: the beginning of another."""
     end = data.rfind(END) + len(END)
-    # rfind gives -1 when no event is complete, so `end` is 1 then: all of it is left.
+    # rfind returns -1 when no event is complete, so `end` is 1 then: all of `data` is the rest.
     if end == 1:
         end = 0
     rest = data[end:]

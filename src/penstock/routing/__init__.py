@@ -1,4 +1,4 @@
-"""Which replica: pure decisions over what is known. Time is passed in. Open router.py first."""
+"""Chooses a replica from what is known; pure, with time passed in. Open router.py first."""
 
 from penstock.routing.choice import Weighed
 from penstock.routing.route import Route

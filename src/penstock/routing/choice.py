@@ -1,4 +1,4 @@
-"""The choice of one replica for one request, with everything it was weighed by."""
+"""Chooses one replica for one request, by the cost of each candidate."""
 
 from collections.abc import Collection
 from typing import Final, NamedTuple
@@ -15,12 +15,12 @@ from penstock.routing.pick import Terms, Weighing, choose, costs, terms
 from penstock.routing.prefix.index import PrefixMatch
 from penstock.routing.settings import RoutingSettings
 
-# An earlier turn counts as known at the session's home when so much of it is.
+# No guess is made where the index already shows this share of the earlier turns at the home.
 _KNOWN_SHARE: Final = 0.9
 
 
 class ReplicaChoice:
-    """Where to, and what is expected of it."""
+    """The chosen replica, and the cached tokens expected there."""
 
     def __init__(
         self, known: KnownReplica, prompt_tokens: int, cached: int, *, is_guess: bool = False
@@ -28,12 +28,12 @@ class ReplicaChoice:
         self.known = known
         self.prompt_tokens = prompt_tokens
         self.cached = cached
-        # Whether `cached` is only what the session's home may hold.
+        # Whether `cached` is a guess: the part of earlier turns that the session's home may hold.
         self.is_guess = is_guess
 
 
 class Weighed(NamedTuple):
-    """A replica that could take the request, and what that would cost."""
+    """A candidate replica, and the cost of sending the request there."""
 
     known: KnownReplica
     cached: int
@@ -59,9 +59,9 @@ class Question:
         self.session_key = request.placement.session_key
         self.model = model
         self.fleet = fleet
-        # Where its session was last, if that may take it.
+        # The replica that last served the session, if it may take this request.
         self.last = last
-        # Replicas that it is not to be sent to.
+        # Replicas that must not get this request.
         self.barred = barred
         self.peers = peers
         self.now = now
@@ -69,7 +69,7 @@ class Question:
     def among(
         self, fleet: ModelFleet, last: KnownReplica | None, barred: Collection[ReplicaId]
     ) -> "Question":
-        """The same about other replicas."""
+        """Return the same question about other replicas."""
         return Question(
             self.request,
             self.model,
@@ -82,7 +82,7 @@ class Question:
 
 
 class Chooser:
-    """Reads what is known, and changes none of it."""
+    """Chooses by cost. Learns nothing; only refreshes the loads of this host's other workers."""
 
     def __init__(
         self, knowledge: Knowledge, settings: RoutingSettings, table: HostTable | None = None
@@ -97,7 +97,7 @@ class Chooser:
         self._weighed_max = settings.weighed_replicas_max
 
     def choose(self, question: Question) -> ReplicaChoice | None:
-        """The best replica, or None when all are barred."""
+        """Return the best replica, or None when all are barred."""
         chain, last = question.chain, question.last
         match = self._knowledge.index.look(chain.links, chain.sizes)
         tokens = self._prompt_tokens(question, match)
@@ -125,7 +125,7 @@ class Chooser:
         )
 
     def weigh(self, question: Question) -> list[Weighed]:
-        """Every candidate with the parts of its cost, cheapest first: why `choose` chose."""
+        """Return every candidate with the parts of its cost, cheapest first: explains `choose`."""
         chain = question.chain
         match = self._knowledge.index.look(chain.links, chain.sizes)
         tokens = self._prompt_tokens(question, match)
@@ -154,7 +154,7 @@ class Chooser:
         limit = min(weights) * (1.0 + margin)
         last = question.last
         if last is not None and not is_silent:
-            # `choose` would say the same, but its candidates must be in order first.
+            # A shortcut: `choose` returns the same, but needs its candidates sorted by cost.
             for at in range(len(candidates)):
                 if candidates[at] is last and weights[at] <= limit:
                     return at
@@ -169,7 +169,7 @@ class Chooser:
         return near[tied.index(chosen)]
 
     def _stays(self, request: InferenceRequest, last: KnownReplica, tokens: int) -> bool:
-        """Whether its session keeps the request where it is, whatever that costs."""
+        """Return whether the request stays at its session's last replica, whatever the cost."""
         if request.placement.is_affinity_strict:
             return True
         if tokens >= self._block_tokens or not request.labels.session:
@@ -187,9 +187,9 @@ class Chooser:
     def _home(
         self, question: Question, match: PrefixMatch, tokens: int
     ) -> tuple[KnownReplica | None, int]:
-        """The session's home, and how much of its earlier turns that may hold unknown to us."""
+        """Return the session's home, and a guess of its cached tokens; 0 where none is needed."""
         if question.peers is not PeerState.SILENT or not question.session_key:
-            # Who is heard has told us what it sent: what is not known is not there.
+            # Peers that are heard report every prompt they send: the index needs no guess.
             return None, 0
         chain = question.chain
         home = question.fleet.home(question.session_key)
@@ -203,7 +203,7 @@ class Chooser:
     def _candidates(
         self, question: Question, match: PrefixMatch, home: KnownReplica | None
     ) -> list[KnownReplica]:
-        """Those worth weighing: of a large fleet the holders, the least loaded, home and last."""
+        """Return the replicas to weigh: all, or the holders, the least loaded, home and last."""
         fleet, barred = question.fleet, question.barred
         members = fleet.members
         if len(members) > self._weighed_max:
@@ -220,7 +220,7 @@ class Chooser:
     def _open(
         self, members: list[KnownReplica], barred: Collection[ReplicaId]
     ) -> list[KnownReplica]:
-        """Those that have a slot, with what other workers of this host have there as of now."""
+        """Return members with a free slot, after reading the loads of this host's other workers."""
         table = self._table
         is_any_barred = bool(barred)
         found = []

@@ -1,13 +1,13 @@
-"""Replicas that this worker found dead by its own connections, until a probe finds them alive.
+"""Leaves out replicas that this worker's own connections found dead, until a probe succeeds.
 
-Never by the age of a heartbeat: when Postgres comes back after a minute, nothing is ejected.
+An old heartbeat never ejects: when Postgres comes back after a minute, nothing is ejected.
 """
 
 from penstock.records.replica import ReplicaId
 
 
 class Ejections:
-    """`due` says whom to probe; only `restore` brings a replica back."""
+    """The ejected replicas. `due` lists those to probe; only `restore` brings one back."""
 
     def __init__(self, *, first_wait_seconds: float, interval_seconds: float) -> None:
         self._first_wait = first_wait_seconds
@@ -24,7 +24,7 @@ class Ejections:
         return replica in self._next_probe
 
     def eject(self, replica: ReplicaId, now: float) -> bool:
-        """Leave this replica out; say whether that is news."""
+        """Eject this replica; return whether it was not ejected before."""
         if replica in self._next_probe:
             return False
         self._next_probe[replica] = now + self._first_wait
@@ -36,13 +36,13 @@ class Ejections:
             self.version += 1
 
     def due(self, now: float) -> list[ReplicaId]:
-        """Those whose probe is due; each is due again one interval later."""
+        """Return the replicas whose probe is due; each is due again one interval later."""
         ready = [replica for replica, at in self._next_probe.items() if at <= now]
         for replica in ready:
             self._next_probe[replica] = now + self.interval
         return ready
 
     def forget_all_but(self, known: frozenset[ReplicaId]) -> None:
-        """Drop those that have left the roster: ids are never reused."""
+        """Drop the replicas that have left the roster: ids are never reused."""
         for replica in [r for r in self._next_probe if r not in known]:
             self.restore(replica)

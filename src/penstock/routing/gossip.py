@@ -1,4 +1,4 @@
-"""What this worker tells the others, and what it believes of what they tell."""
+"""Collects what this worker publishes to the others, and applies what they publish."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -10,22 +10,22 @@ from penstock.routing.known_replica import KnownReplica
 from penstock.routing.prefix.index import LINK_MAX
 from penstock.routing.route import Route
 
-# Prompts that are kept for the next message; more are not told.
+# Prompts that are kept for the next message; more are not published.
 _SENT_MAX: Final = 2000
-# An engine that is said to have a smaller KV cache is not believed to.
+# A smaller KV cache that a keeper reports is raised to this.
 _KV_TOKENS_MIN: Final = 1024
 _AGE_MAX: Final = 1e6
 
 
 class Gossip:
-    """Reads and writes `Knowledge`; the transport is another room's."""
+    """Reads and writes `Knowledge`; the `signals` room has the transport."""
 
     def __init__(self, knowledge: Knowledge, host: str) -> None:
         self._knowledge = knowledge
         self._host = host
         self._sent: list[SentPrompt] = []
         self._named_by: dict[int, frozenset[str]] = {}
-        # Replicas that a keeper found sick, for a probe of our own to judge.
+        # Replicas that a keeper reports as unhealthy, for this worker to probe itself.
         self.suspects: set[ReplicaId] = set()
 
     def note_sent(self, route: Route, known: KnownReplica) -> None:
@@ -57,11 +57,11 @@ class Gossip:
         return sent
 
     def loads(self, now: float) -> list[LoadClaim]:
-        """Where this worker has something under way."""
+        """Return a claim for each replica where this worker has requests in flight."""
         return [_claim(known, now) for known in self._knowledge.all() if known.own.in_flight]
 
     def hear(self, signal: Signal, sent: Sequence[SentPrompt], now: float) -> None:
-        # Workers of this host are read from their table, at every decision.
+        # The loads of this host's workers are read from their shared table instead.
         loads = signal.loads if signal.host != self._host else ()
         named = frozenset(claim.replica for claim in (*loads, *signal.engines))
         self._forget(signal.sender, self._named_by.get(signal.sender, frozenset()) - named)
@@ -80,7 +80,7 @@ class Gossip:
         self._forget(sender, self._named_by.pop(sender, frozenset()))
 
     def _forget(self, sender: int, replicas: Iterable[str]) -> None:
-        """It says nothing of these any more."""
+        """Remove the sender's claims about these replicas."""
         for replica in replicas:
             known = self._knowledge.find(ReplicaId(replica))
             if known is not None:
@@ -114,14 +114,14 @@ class Gossip:
         known.tell_rate(claim.prefill_rate)
         known.keeper = keeper
         if claim.is_healthy and claim.kv_tokens:
-            # An engine that does not answer, or has no metrics, is not idle for that.
+            # An engine that does not answer, or has no metrics, need not be idle.
             self._knowledge.hear_engine(known, claim, now)
         known.keeper_work = (claim.own_requests, min(claim.own_tokens, known.kv_tokens))
         self._knowledge.review(known, now)
 
 
 def _is_whole(links: list[int], tokens: list[int]) -> bool:
-    """Whether links are digests, none is 0, and none stands for two places in one chain."""
+    """Return whether links are valid digests, none repeats, and each has its tokens."""
     are_digests = all(0 < link <= LINK_MAX for link in links)
     return are_digests and len(links) == len(tokens) == len(set(links))
 

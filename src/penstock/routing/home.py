@@ -1,7 +1,7 @@
-"""The replica that all gateways agree on for a session, without a word between them.
+"""Gives each session one home replica, the same on every gateway, without messages.
 
-Each replica stands at many points of a ring; a session's home is the next point after its key. When
-a replica comes or goes, only the sessions next to its points change their home.
+Consistent hashing: each replica has many points on a ring; a session's home owns the next point
+after its key. When a replica comes or goes, only sessions next to its points change their home.
 """
 
 from bisect import bisect
@@ -15,10 +15,10 @@ _POINTS: Final = 32
 
 
 class HomeRing:
-    """Rebuilt when the replicas of a model change; a look costs one bisection."""
+    """The hash ring of a model's replicas, rebuilt when they change; a lookup is one bisection."""
 
     def __init__(self, replicas: Iterable[ReplicaId]) -> None:
-        # The number is in what is hashed: as a seed it would give short names the same points.
+        # The number is part of the hashed text: as a seed it gives short names the same points.
         owners = {
             digest(f"{number} {replica}"): replica
             for replica in sorted(replicas)
@@ -34,5 +34,5 @@ class HomeRing:
 
 
 def rank(session: int, replica: ReplicaId) -> int:
-    """A replica's place for a session (rendezvous): the same on every gateway."""
+    """Return a replica's rank for a session (rendezvous hashing): the same on every gateway."""
     return digest(replica, session)

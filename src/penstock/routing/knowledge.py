@@ -1,4 +1,4 @@
-"""What routing has learned: who holds which prefix, what is under way, how fast it goes."""
+"""What routing has learned: the prefixes that replicas hold, their load and their speed."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -15,16 +15,16 @@ from penstock.routing.route import Route
 from penstock.routing.sessions import Sessions
 from penstock.routing.settings import RoutingSettings
 
-# Replicas are numbered in sixteen bits; 0 is nobody.
+# Replicas are numbered in sixteen bits; 0 means no replica.
 _NUMBERS_MAX: Final = 2**16 - 1
 _HOME_RATE: Final = 0.05
 _MEAN_RATE: Final = 0.02
-# Uncached tokens of a prompt, until answers have taught it.
+# The assumed mean of uncached tokens of a prompt, until answers show it.
 _FIRST_UNCACHED: Final = 2000.0
 
 
 class Knowledge:
-    """Every step of a request teaches it; nothing here decides."""
+    """Learns from every step of a request; decides nothing."""
 
     def __init__(self, settings: RoutingSettings) -> None:
         self._settings = settings
@@ -34,18 +34,18 @@ class Knowledge:
         self.sizes = PromptSizes(settings.bytes_per_token)
         self.sessions = Sessions(settings.sessions_max)
         self._trials = Trials(settings.claim_seconds / 2)
-        # How much of a session's earlier turns its home has held when we could only guess.
+        # The learned share of a session's earlier turns that its home holds, used for guesses.
         self.home_share = 0.5
         self._claim_seconds = settings.claim_seconds
         self._mean_uncached = _FIRST_UNCACHED
-        # While peers are silent, what they sent is told by the engines alone.
+        # While peers are silent, only the engines' figures show what the peers sent.
         self.are_peers_silent = False
-        # Tokens that were expected in a cache, and those that were, for the metrics.
+        # Prompt tokens expected in a cache, and those found in it, for the metrics.
         self.cached_expected = 0
         self.cached_real = 0
 
     def replica(self, replica: Replica) -> KnownReplica:
-        """What is known of it; nothing yet when it is new."""
+        """Return what is known of a replica; create the record when the replica is new."""
         known = self._replicas.get(replica.id)
         if known is None:
             number = self._free_numbers.pop() if self._free_numbers else len(self._replicas) + 1
@@ -65,13 +65,13 @@ class Knowledge:
         return self._replicas.values()
 
     def in_flight(self) -> int:
-        """Requests that this worker has under way, everywhere."""
+        """Return how many requests this worker has in flight, at all replicas."""
         return sum(known.own.in_flight for known in self._replicas.values())
 
     def keep_only(self, replicas: Iterable[Replica]) -> None:
-        """Forget those that have left the roster: ids are never reused.
+        """Forget replicas that have left the roster: ids are never reused.
 
-        Those that are new to it are known from now on: peers may speak of them before we do.
+        New replicas get a record at once: peers may send claims before this worker sends requests.
         """
         kept = {replica.id: replica for replica in replicas}
         for gone in [id_ for id_ in self._replicas if id_ not in kept]:
@@ -86,25 +86,25 @@ class Knowledge:
             self.replica(replica)
 
     def review(self, known: KnownReplica, now: float) -> None:
-        """After others have said something of it."""
+        """Decide whether others' claims about a replica count, after each new claim."""
         known.review(now, self._claim_seconds, self._trials)
 
     def hear_engine(self, known: KnownReplica, claim: EngineClaim, now: float) -> None:
-        """An engine's own figures. While peers are silent they alone tell what others sent."""
+        """Store an engine's own figures. While peers are silent, only these show their requests."""
         unheard = NOTHING_UNHEARD
         if self.are_peers_silent:
             unheard = known.count_unheard(claim, self._mean_uncached)
         known.hear_engine(claim, now, unheard)
 
     def hear_answer(self, replica: ReplicaId, load: EngineLoad, now: float) -> None:
-        """What an engine says with an answer; where its keeper is heard, that knows more."""
+        """Apply the load that an engine reports with an answer, if no keeper reports on it."""
         known = self._replicas.get(replica)
         if known is not None and not known.keeper:
             known.note_load(load)
             self.review(known, now)
 
     def sent(self, route: Route, now: float) -> KnownReplica:
-        """It goes out."""
+        """Record that the request goes out, and that the replica will hold its prompt."""
         known = self._replicas.get(route.replica_id)
         if known is None or known.replica is not route.replica:
             known = self.replica(route.replica)
@@ -131,10 +131,10 @@ class Knowledge:
         return known
 
     def uncached_of(self, route: Route, tokens: int) -> int:
-        """The part of a prompt's estimate that the route's replica is not known to have cached.
+        """Return the part of a prompt's estimate that the route's replica is not known to cache.
 
-        Only what an earlier answer has shown to be there counts as cached. Prompts that were sent
-        and left before their first token teach nothing: their prefill may never have run.
+        Only links that an earlier answer has counted are cached for certain. A prompt whose request
+        ended before its first token is not: its prefill may never have run.
         """
         known = self._replicas.get(route.replica_id)
         cached = 0
@@ -163,7 +163,7 @@ class Knowledge:
             tokens = self.index.teach(known.prefixes, chain.links, new_from, prompt_tokens)
             self.sizes.teach(known.model, tokens, size)
         elif chain.links and self.index.counted(known.prefixes, chain.links[-1]) is None:
-            # Sent before by a request that ended without a count: this answer is the first.
+            # An earlier request sent this prompt and ended without a count: this is the first.
             self.index.correct(known.prefixes, chain.links[-1], prompt_tokens)
 
     def _judge(self, route: Route, known: KnownReplica, cached: int) -> None:
@@ -177,5 +177,5 @@ class Knowledge:
 
 
 def tokens_per_byte(route: Route) -> float:
-    """By which a prompt's links are counted until its engine has."""
+    """Return the rate that estimates the tokens of links until an engine has counted them."""
     return route.prompt_tokens / (route.chain.size or 1)

@@ -1,4 +1,4 @@
-"""All that is known of one replica: what was sent there, what others say, and how fast it is."""
+"""What is known of one replica: this worker's requests there, others' claims, and its speed."""
 
 from typing import Final
 
@@ -12,19 +12,19 @@ from penstock.routing.prefix.index import ReplicaPrefixes
 from penstock.routing.route import Route
 
 _KEEP: Final = 0.97
-# The first guess of a replica's rate weighs as much as so many tokens.
+# The weight of the first guess of a replica's rate, in tokens.
 _FIRST_TOKENS: Final = 20_000.0
-# Below this a wait tells of latency and batching, not of the rate of prefill.
+# Below this a wait shows latency and batching, not the rate of prefill.
 _TELLING_TOKENS: Final = 256
-# An engine that is said to be slower than this is not believed to be.
+# A lower rate that a keeper reports is raised to this.
 _RATE_MIN: Final = 10.0
-# Others' claims keep requests away when they fill so much of the KV cache.
+# Claims count as keeping requests away when this share of the KV cache is in use with them.
 _KV_KEEPS_AWAY: Final = 0.9
 NO_LOAD: Final = HostLoad()
 
 
 class Unheard:
-    """What an engine has from gateways that do not tell: requests, and what is known of them."""
+    """An engine's load from silent gateways: requests, and what is known of them."""
 
     def __init__(
         self, requests: int = 0, decoding: int = 0, tokens: int = 0, waiting_tokens: float = 0.0
@@ -32,12 +32,12 @@ class Unheard:
         self.requests = requests
         self.decoding = decoding
         self.tokens = tokens
-        # Uncached prompt tokens that wait, if those prompts are like ours.
+        # Uncached prompt tokens that wait, assuming this worker's mean for each prompt.
         self.waiting_tokens = waiting_tokens
 
 
 class EngineFigures:
-    """An engine's own word, and when it was heard."""
+    """An engine's own figures, and when they were received."""
 
     def __init__(self, at: float, requests: int, unheard: Unheard) -> None:
         self.at = at
@@ -50,7 +50,7 @@ _NO_FIGURES: Final = EngineFigures(float("-inf"), 0, NOTHING_UNHEARD)
 
 
 class KnownReplica:
-    """Times are monotonic seconds, passed in. Read for every candidate of every request."""
+    """One replica's load and speed, read for every candidate. Times are monotonic seconds."""
 
     def __init__(
         self, replica: Replica, prefixes: ReplicaPrefixes, kv_tokens: int, rate: float
@@ -60,18 +60,18 @@ class KnownReplica:
         self.kv_tokens = kv_tokens
         self.own = Outstanding()
         self.claims = PeerLoads()
-        # What the other workers of this host have there, as of the last look at their table.
+        # The load of this host's other workers there, as of the last read of their table.
         self.host_load = NO_LOAD
-        # Requests and prompt tokens that no gateway sent, such as flex work, by its keeper.
+        # Requests and prompt tokens that no gateway sent, such as flex work.
         self.keeper_work = (0, 0)
         self.keeper = 0
-        # How much of `in_flight` is flex work, by its keeper: it takes no live slot.
+        # How many of `in_flight` are flex work, as the keeper reports: they take no live slot.
         self.flex_in_flight = 0
-        # What its engine says of itself, and how much of that nobody else tells us.
+        # The engine's own figures, and the part of them that no gateway reports.
         self.engine = _NO_FIGURES
-        # Whether what others claim does not count now: see `review`.
+        # Whether others' claims are ignored now: see `review`.
         self.is_doubted = False
-        # Of all others that are heard: requests, those that decode, and prompt tokens.
+        # Sums over all known others: requests, decoding requests, and prompt tokens.
         self.others_in_flight = 0
         self.others_decoding = 0
         self.others_tokens = 0
@@ -85,7 +85,7 @@ class KnownReplica:
         self._is_on_trial = False
 
     def renew(self, replica: Replica) -> None:
-        """The roster says something new of it. What every choice reads is taken out once."""
+        """Take a new record from the roster, and copy the fields that every choice reads."""
         self.replica = replica
         self.id = replica.id
         self.model = replica.model
@@ -93,16 +93,16 @@ class KnownReplica:
 
     @property
     def in_flight(self) -> int:
-        """Requests there, by all that are heard."""
+        """Requests in flight there, of all known senders."""
         return self.own.in_flight + self.others_in_flight
 
     @property
     def live_in_flight(self) -> int:
-        """The same without flex work, which makes room: only what is wanted now takes slots."""
+        """Requests in flight without flex work, which yields: only live requests take slots."""
         return self.own.in_flight + self.others_in_flight - self.flex_in_flight
 
     def note_host(self, load: HostLoad | None) -> None:
-        """What the other workers of this host have there now."""
+        """Store the current load of this host's other workers there."""
         if load is None:
             load = NO_LOAD
         if load is not self.host_load:
@@ -110,7 +110,7 @@ class KnownReplica:
             self.add_up()
 
     def add_up(self) -> None:
-        """What others have there, after any of it has changed."""
+        """Recompute the sums over all others, after any of their loads has changed."""
         host, claims = self.host_load, self.claims
         if self.is_doubted:
             self.others_in_flight = int(host.in_flight)
@@ -119,7 +119,7 @@ class KnownReplica:
             self.flex_in_flight = 0
             return
         requests, tokens = self.keeper_work
-        # Without a keeper it is what an engine has beyond what is known, whosever that is.
+        # Without a keeper `requests` is the engine's load beyond all claims, of any kind.
         self.flex_in_flight = requests if self.keeper else 0
         unheard = self.engine.unheard
         if unheard.requests:
@@ -129,7 +129,7 @@ class KnownReplica:
         self.others_tokens = int(host.prompt_tokens) + claims.prompt_tokens + tokens
 
     def own_load(self) -> HostLoad:
-        """What this worker has there, as its host's other workers see it."""
+        """Return this worker's load there, for its host's other workers."""
         own = self.own
         return HostLoad(
             float(own.queued_tokens),
@@ -142,10 +142,10 @@ class KnownReplica:
         )
 
     def queue(self, now: float) -> float:
-        """Uncached prompt tokens that wait there before a new request could begin.
+        """Return the uncached prompt tokens that wait there ahead of a new request.
 
-        Work done since the last first token is taken off once, whoever sent it. What this host sent
-        is exact; what others claim is as old as their last message and has shrunk since.
+        Work done since the last first token is subtracted once for all senders. This host's figures
+        are exact; other hosts' claims are as old as their last message and have shrunk since.
         """
         own, host = self.own, self.host_load
         if own.unstreamed:
@@ -168,10 +168,10 @@ class KnownReplica:
         return waiting
 
     def review(self, now: float, claim_seconds: float, trials: Trials) -> None:
-        """Whether others' claims count, after each of them.
+        """Decide whether others' claims count, after each new claim.
 
-        They do not where our own first tokens have just disproved them. Claims that would keep us
-        away for long are tried by a request of our own now and then.
+        They do not where the engine or our own first tokens have just disproved them. Claims that
+        would keep requests away for long are tested now and then by a request of our own.
         """
         if not self._keeps_away(claim_seconds):
             self._claimed_at = 0.0
@@ -179,12 +179,12 @@ class KnownReplica:
         elif not self._claimed_at:
             self._claimed_at = now
         elif now - self.engine.at < claim_seconds:
-            # Its engine speaks for itself: no need to try.
+            # The engine's own recent figures check the claims: no trial is needed.
             waited = self.engine.at - self._claimed_at
             is_denied = waited >= claim_seconds / 4 and self._is_denied_by_engine()
             self._trusted_again_at = now + claim_seconds / 4 if is_denied else 0.0
         elif not self._is_on_trial and not self.own.queued_tokens:
-            # Half the time is for us to wait, the other half for others' trials before ours.
+            # Half the time is for waiting, the other half for trials of other replicas first.
             waited = now - max(self._claimed_at, self._sent_at)
             self._is_on_trial = waited >= claim_seconds / 2 and trials.take(now)
         self.is_doubted = self._is_on_trial or now < self._trusted_again_at
@@ -195,7 +195,7 @@ class KnownReplica:
         self.engine = EngineFigures(now, requests, unheard)
 
     def count_unheard(self, claim: EngineClaim, mean_tokens: float) -> Unheard:
-        """What runs there that neither this host sent nor anybody told: of gateways not heard."""
+        """Return the load that neither this host nor a keeper sent: that of silent gateways."""
         own, host = self.own, self.host_load
         requests = claim.running + claim.waiting - claim.own_requests
         requests -= own.in_flight + int(host.in_flight)
@@ -208,12 +208,12 @@ class KnownReplica:
         return Unheard(requests, requests - waiting, max(0, tokens), waiting * mean_tokens)
 
     def _is_denied_by_engine(self) -> bool:
-        """Whether its engine has far fewer requests than others claim to have there."""
+        """Return whether the engine has far fewer requests than others claim to have there."""
         sent = self.own.in_flight + int(self.host_load.in_flight)
         return self.engine.requests <= sent + self.claims.in_flight // 2
 
     def _keeps_away(self, claim_seconds: float) -> bool:
-        """Whether others claim so much that hardly a request would be sent there."""
+        """Return whether others claim so much that hardly a request would be sent there."""
         claims, own, host = self.claims, self.own, self.host_load
         requests, tokens = self.keeper_work
         in_flight = own.in_flight + host.in_flight + claims.in_flight + requests
@@ -229,24 +229,24 @@ class KnownReplica:
     def note_sent(self, route: Route, now: float) -> None:
         route.sent_at = now
         if not route.is_stream:
-            # Nothing will tell when its prompt has been read.
+            # Nothing will show when its prefill ends, so that is estimated.
             route.expected_seconds = (self.queue(now) + route.uncached) * self.seconds_per_token
         self._sent_at = now
         self.own.add(route, now)
         if self._is_on_trial:
-            # One request is enough: its first token tells.
+            # One request is enough: its first token shows whether the claims are true.
             self._is_on_trial = False
             self.is_doubted = now < self._trusted_again_at
             self.add_up()
 
     def note_first(self, route: Route, now: float, claim_seconds: float) -> None:
-        """A first token: learn the rate, and whether what others claim can be true."""
+        """Learn from a first token: the rate, and whether others' claims can be true."""
         if not route.is_waiting:
             return
         since = max(route.sent_at, self.own.progress_at)
         self.own.note_first(route, now)
         tokens = route.uncached
-        # An answer that comes whole has been decoded too: it says nothing of prefill.
+        # The time of an unstreamed answer includes decoding, so it does not show the rate.
         is_telling = route.is_stream and tokens >= _TELLING_TOKENS
         if is_telling:
             self._work = self._work * _KEEP + max(0.0, now - since)
@@ -261,13 +261,13 @@ class KnownReplica:
             self.add_up()
 
     def tell_rate(self, rate: float) -> None:
-        """A keeper has measured it at the engine: better than what single answers show."""
+        """Use the rate that a keeper measured at the engine: better than from single answers."""
         self._is_rate_told = rate > 0
         if rate > 0:
             self.seconds_per_token = 1.0 / max(rate, _RATE_MIN)
 
     def note_load(self, load: EngineLoad) -> None:
-        """What its engine has beyond what all gateways tell is not theirs, and takes room too."""
+        """Count the engine's load beyond all gateways' claims as work that no gateway sent."""
         host, claims, own = self.host_load, self.claims, self.own
         requests = load.waiting - own.in_flight - int(host.in_flight) - claims.in_flight
         tokens = int(load.kv_use * self.kv_tokens)
@@ -275,7 +275,7 @@ class KnownReplica:
         self.keeper_work = (max(0, requests), max(0, tokens))
 
     def forget_keeper(self) -> None:
-        """It is silent: its engine still has the cache it had, but who knows what runs there."""
+        """Drop a silent keeper's figures, except the size of the KV cache, which stays true."""
         self.keeper, self.keeper_work, self.engine = 0, (0, 0), _NO_FIGURES
         self._is_rate_told = False
         self.seconds_per_token = max(self._work, 1e-9) / self._tokens
@@ -283,7 +283,7 @@ class KnownReplica:
     def _with_claims(
         self, sent: float, head_tokens: float, head_at: float, progress_at: float, now: float
     ) -> float:
-        """The queue by what was sent from here and what others claim."""
+        """Return the queue of what this host sent and what others claim."""
         claims, pace = self.claims, self.seconds_per_token
         at = claims.at
         if claims.head_tokens and (not head_at or claims.head_at < head_at):
@@ -291,6 +291,6 @@ class KnownReplica:
         progress_at = max(progress_at, claims.progress_at)
         done = min(head_tokens, max(0.0, at - progress_at) / pace)
         total = sent + claims.outstanding
-        # Since then the replica has worked on what others sent as much as on what we did.
+        # Since then the replica has worked on others' and on our requests in proportion.
         share = claims.outstanding / total
         return total - done - share * max(0.0, now - at) / pace

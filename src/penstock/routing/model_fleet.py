@@ -1,4 +1,4 @@
-"""The replicas of one model that may take requests, in the forms in which a choice needs them."""
+"""The replicas of one model that may take requests, indexed for the choice among them."""
 
 from typing import Final
 
@@ -10,13 +10,13 @@ _LEAST_LOADED: Final = 4
 
 
 class ModelFleet:
-    """Rebuilt when the roster or the ejections change; `tick` keeps the least loaded in order."""
+    """One model's replicas, rebuilt when the roster or the ejections change."""
 
     def __init__(
         self, ready: tuple[Replica, ...], members: list[KnownReplica], version: int
     ) -> None:
         self.ready = ready
-        # Of the ejections by which the members were chosen.
+        # The version of the ejections that the members were filtered by.
         self.version = version
         self.members = members
         self.by_id: dict[ReplicaId, KnownReplica] = {m.id: m for m in members}
@@ -28,14 +28,14 @@ class ModelFleet:
         self.tick(0.0)
 
     def home(self, session: int) -> KnownReplica | None:
-        """The replica that every gateway would name for this session."""
+        """Return the session's home: the same replica on every gateway."""
         if self._ring is None:
             self._ring = HomeRing(self.by_id)
         home = self._ring.of(session)
         return None if home is None else self.by_id[home]
 
     def tick(self, now: float) -> None:
-        """The mean pace, and the replicas with the shortest wait."""
+        """Update the mean pace, and the replicas with the shortest wait."""
         self.ticked_at = now
         members = self.members
         if not members:

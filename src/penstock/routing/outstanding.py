@@ -1,33 +1,33 @@
-"""What this worker has sent to one replica and not yet seen answered."""
+"""Counts the requests that this worker has in flight at one replica."""
 
 import math
 from typing import Final
 
 from penstock.routing.route import Route
 
-# What is not streamed says nothing when its prefill ends: it counts as decoding after so many times
-# the expected wait.
+# Nothing shows when the prefill of an unstreamed request ends: the request counts as decoding after
+# this multiple of the expected wait.
 _UNSEEN_FIRST_TOKEN: Final = 1.5
 
 
 class Outstanding:
     """Requests in flight, those among them without a first token, and their tokens.
 
-    Plain numbers, kept as they change: a choice reads them for every candidate.
+    The sums are updated at every change, because a choice reads them for every candidate.
     """
 
     def __init__(self) -> None:
-        # Before this `settle` has nothing to do.
+        # The time before which `settle` has nothing to do.
         self._settles_at = 0.0
-        # In the order in which they were sent.
+        # Requests without a first token, in the order in which they were sent.
         self._waiting: dict[Route, None] = {}
         self.in_flight = 0
         self.decoding = 0
-        # Uncached prompt tokens of those without a first token, and of the oldest of them.
+        # Uncached prompt tokens of all in `_waiting`, and of the oldest of them.
         self.queued_tokens = 0
         self.head_tokens = 0
         self.head_at = 0.0
-        # Those without a first token that are not streamed.
+        # How many in `_waiting` are not streamed.
         self.unstreamed = 0
         # Prompt tokens of all in flight: what they take of the KV cache.
         self.prompt_tokens = 0
@@ -49,14 +49,14 @@ class Outstanding:
             self._settles_at = min(self._settles_at, _settles_at(route))
 
     def note_first(self, route: Route, now: float) -> None:
-        """Its prompt is prefilled. May be called again without effect."""
+        """Record that the request's prompt is prefilled. Repeated calls have no effect."""
         if route.is_waiting:
             self._leave(route)
             self.progress_at = now
 
     def remove(self, route: Route, now: float) -> None:
         if route.is_waiting:
-            # It ends without a first token: only when it was the head does another begin.
+            # It ended without a first token: only if it was the head does another prompt begin.
             is_head = next(iter(self._waiting)) is route
             self._leave(route)
             if is_head:
@@ -66,7 +66,7 @@ class Outstanding:
         self.prompt_tokens -= route.prompt_tokens
 
     def settle(self, now: float) -> None:
-        """Let go of unstreamed requests whose prefill must be over by now."""
+        """Count unstreamed requests as decoding once their prefill must be over."""
         if now < self._settles_at:
             return
         overdue = []
@@ -90,7 +90,7 @@ class Outstanding:
         self.queued_tokens -= route.uncached
         if not route.is_stream:
             self.unstreamed -= 1
-            # The next one may be due before this one was.
+            # The next unstreamed request may be due before this one was.
             self._settles_at = 0.0
         self.head_tokens, self.head_at = 0, 0.0
         if self._waiting:
@@ -100,5 +100,5 @@ class Outstanding:
 
 
 def _settles_at(route: Route) -> float:
-    """When the prefill of an unstreamed request must be over."""
+    """Return when the prefill of an unstreamed request must be over."""
     return route.sent_at + _UNSEEN_FIRST_TOKEN * route.expected_seconds

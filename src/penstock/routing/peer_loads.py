@@ -1,21 +1,21 @@
-"""What other gateways and keepers say of one replica: added up and clamped."""
+"""Adds up and clamps the loads that workers of other hosts claim at one replica."""
 
 from typing import Final
 
 from penstock.records.signal import LoadClaim
 
-# Besides those that time allows, one request in so many may be a trial.
+# One request in this many may be a trial, besides one for each interval.
 _REQUESTS_A_TRIAL: Final = 32
 
 
 class PeerLoads:
-    """The sums over all other hosts' workers. A sender's new claim takes the place of its last."""
+    """The sums over all other hosts' workers. A sender's new claim replaces its last."""
 
     def __init__(self) -> None:
-        # outstanding, in flight, decoding, prompt tokens, and when that was so.
+        # outstanding, in flight, decoding, prompt tokens, and the time of the claim.
         self._by_sender: dict[int, tuple[int, int, int, int, float]] = {}
         self._head_sender = 0
-        # The sum of outstanding x time: the mean moment of the claims is known without a loop.
+        # The sum of outstanding x time, so that `at` needs no loop over the claims.
         self._moment = 0.0
         self.outstanding = 0
         self.in_flight = 0
@@ -31,7 +31,7 @@ class PeerLoads:
         return self._moment / self.outstanding if self.outstanding else 0.0
 
     def hear(self, sender: int, claim: LoadClaim, tokens_max: int, now: float) -> None:
-        """At most a full KV cache is believed: no more can run there."""
+        """Replace a sender's claim, clamped to a full KV cache: no more can run there."""
         self.forget(sender)
         in_flight = min(claim.in_flight, tokens_max)
         # Tokens wait only as part of requests.
@@ -47,7 +47,7 @@ class PeerLoads:
             self.head_at, self._head_sender = head_at, sender
 
     def forget(self, sender: int) -> None:
-        """It says nothing of this replica any more."""
+        """Remove a sender's claim about this replica."""
         before = self._by_sender.pop(sender, None)
         if before is None:
             return
@@ -72,9 +72,9 @@ class PeerLoads:
 
 
 class Trials:
-    """How often a request may go where others' claims would keep it away: no claim lasts untried.
+    """Limits how often a request tests a replica that others claim is busy.
 
-    Bounded over all replicas: where the claims are true, each trial is a request that waits long.
+    No claim lasts untested. One limit for all replicas: a trial of a true claim waits long.
     """
 
     def __init__(self, interval_seconds: float) -> None:
@@ -86,7 +86,7 @@ class Trials:
         self._requests += 1
 
     def take(self, now: float) -> bool:
-        """Whether one may be made now; if so, it is."""
+        """Return whether a trial may start now, and count it if so."""
         if now - self._at < self._interval and self._requests < _REQUESTS_A_TRIAL:
             return False
         self._at, self._requests = now, 0

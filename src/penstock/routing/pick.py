@@ -1,9 +1,9 @@
-"""The rule: the least time for all. Pure; docs/routing.md says why, with figures.
+"""The routing rule, pure: least total latency of all requests. docs/routing.md has the figures.
 
     cost = own time + what the uncached tokens make others wait + a price for a nearly full KV cache
 
-Least wins. Within a few percent of the least the session's last replica wins, else one of the two
-that all gateways rank first for it; while other gateways are silent, the session's home.
+The lowest cost wins. Within a few percent of it the session's last replica wins, else one of the
+two that all gateways rank first for it; while other gateways are silent, the session's home.
 """
 
 from collections.abc import Sequence
@@ -15,20 +15,20 @@ from penstock.routing.known_replica import KnownReplica
 
 # The share of the KV cache above which a request is expected to push others out of it.
 KV_FULL: Final = 0.95
-# A whole cache too much costs as much as prefilling three quarters of it.
+# Each token beyond that share costs as much as prefilling three quarters of a token.
 KV_WEIGHT: Final = 0.75
-# How much more a token harms for each request that decodes there.
+# Added to the harm weight of an uncached token for each request that decodes there.
 DECODING_WEIGHT: Final = 0.005
-# Each of those counts as so many uncached tokens: short prompts would pile up where theirs is held.
+# The cost of each decoding request, in tokens: else short prompts pile up where they are cached.
 DECODING_TOKENS: Final = 16
 
 
 class Weighing:
-    """What all candidates for a request are weighed by."""
+    """The figures that the costs of all candidates for one request share."""
 
     def __init__(self, prompt_tokens: int, pace: float, harm_weight: float, now: float) -> None:
         self.prompt_tokens = prompt_tokens
-        # Seconds for a token, as the mean of the fleet.
+        # Seconds of prefill for a token, the mean of the fleet.
         self.pace = pace
         self.harm_weight = harm_weight
         self.now = now
@@ -44,7 +44,7 @@ class Terms(NamedTuple):
 
 
 def terms(weighing: Weighing, known: KnownReplica, cached: int) -> Terms:
-    """What it would cost to send the request there, part by part."""
+    """Return the parts of the cost of sending the request to this replica."""
     uncached = max(1, weighing.prompt_tokens - cached)
     own = known.own
     decoding = own.decoding + known.others_decoding
@@ -62,7 +62,7 @@ def terms(weighing: Weighing, known: KnownReplica, cached: int) -> Terms:
 
 
 def costs(weighing: Weighing, candidates: list[KnownReplica], cached: list[int]) -> list[float]:
-    """The sums of `terms`, in one loop: it runs for every request."""
+    """Return the sum of `terms` for each candidate, in one loop: it runs for every request."""
     prompt_tokens, now = weighing.prompt_tokens, weighing.now
     pace, harm_weight = weighing.pace, weighing.harm_weight
     out = []
@@ -90,10 +90,10 @@ def choose(
     session: int,
     peers: PeerState,
 ) -> KnownReplica:
-    """One of the near-ties, the cheapest first. Gateways that agree keep a cache whole."""
+    """Return one of the near-ties, given cheapest first. Gateways that agree split no cache."""
     is_silent = peers is PeerState.SILENT
     if is_silent and home is not None and home in near:
-        # Where this gateway sent it last, the others did not: home is what all agree on.
+        # Other gateways do not know where this one sent the session last; all agree on its home.
         return home
     if last is not None and last in near:
         return last

@@ -1,16 +1,16 @@
-"""How many tokens a byte of prompt is, by model, as the answers teach it."""
+"""Learns from answers how many tokens a byte of prompt makes, for each model."""
 
 from typing import Final
 
 from penstock.records.model import ModelId
 
 _KEEP: Final = 0.99
-# The first guess weighs as much as so many bytes: a few answers outweigh it.
+# The weight of the first guess, in bytes: a few answers outweigh it.
 _FIRST_BYTES: Final = 50_000.0
 
 
 class _Sums:
-    """Tokens, and the bytes that they were."""
+    """Decaying sums of prompt tokens and of their bytes."""
 
     def __init__(self, tokens: float, size: float) -> None:
         self.tokens = tokens
@@ -29,7 +29,7 @@ class PromptSizes:
         return self._first if sums is None else sums.tokens / sums.size
 
     def teach(self, model: ModelId, tokens: int, size: int) -> None:
-        """So many bytes were so many tokens."""
+        """Record that `size` bytes of a prompt were `tokens` tokens."""
         if tokens <= 0 or size <= 0:
             return
         sums = self._sums.get(model)

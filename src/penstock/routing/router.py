@@ -1,7 +1,7 @@
-"""The routing room's one object: what is known about replicas now, and the choice among them.
+"""The entry point of routing: keeps what is known about replicas, and chooses among them.
 
 Pure: time is passed in, and nothing here waits. `pick` chooses; `sent`, `first_token` and
-`finished` teach; `tell` and `hear` are what gateways exchange.
+`finished` record progress; `tell` and `hear` exchange loads and prompts with other gateways.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -24,12 +24,12 @@ from penstock.routing.route import Route
 from penstock.routing.sessions import Session, first_change
 from penstock.routing.settings import RoutingSettings
 
-# How old may be what `tick` sorts out when a choice is made by it.
+# A choice repeats `tick` first when the last one is older than this.
 _TICK_AGE_SECONDS: Final = 0.04
 
 
 class Roster(Protocol):
-    """The port that `fleet` satisfies: replicas ready to serve a model, and any by its id."""
+    """The port that `fleet` implements: lists a model's ready replicas, and finds any by id."""
 
     def ready(self, model: ModelId) -> tuple[Replica, ...]: ...
 
@@ -37,7 +37,7 @@ class Roster(Protocol):
 
 
 class LoadChanges(NamedTuple):
-    """What this worker tells the others."""
+    """The load and the new prompts that this worker publishes."""
 
     loads: list[LoadClaim]
     sent: list[SentPrompt]
@@ -65,13 +65,13 @@ class Router:
         self.ejections = Ejections(
             first_wait_seconds=settings.eject_seconds, interval_seconds=settings.probe_seconds
         )
-        # Sessions that were not served where they were last, by reason.
+        # Counts of sessions that moved from their last replica, by reason.
         self.moves = {"load": 0, "drain": 0, "lost": 0}
 
     # The choice
 
     def pick(self, request: InferenceRequest, excluded: Collection[ReplicaId], now: float) -> Route:
-        """The replica to try next. `excluded` has those that failed this very request."""
+        """Return the route to try next. `excluded` has replicas that failed this request."""
         key = request.placement.session_key
         session = self.knowledge.sessions.find(key) if key else None
         question = self._question(request, session, excluded, now)
@@ -93,24 +93,24 @@ class Router:
         return route
 
     def explain(self, request: InferenceRequest, now: float) -> list[Weighed]:
-        """The candidates for a request, cheapest first. Changes nothing."""
+        """Return the candidates for a request, cheapest first, without recording a choice."""
         session = self.knowledge.sessions.find(request.placement.session_key)
         return self._chooser.weigh(self._question(request, session, (), now))
 
     def free(self, model: ModelId) -> bool:
-        """Whether some replica has a slot. Admission's `Capacity`; no replica is not busy."""
+        """Return whether a replica has a free slot or there is none. Admission's `Capacity`."""
         members = self._fleet(model).members
         for known in members:
             self._look(known)
-            # Flex work gives way, and inside the engine it comes last: it makes nobody wait here.
+            # Flex work takes no live slot: it yields to live requests, and engines run it last.
             if known.live_in_flight < known.slots_live:
                 return True
         return not members
 
-    # What its requests teach
+    # Progress of requests
 
     def sent(self, route: Route, now: float) -> None:
-        """It goes out to `route.replica`; `finished` must follow, once."""
+        """Record that the request goes to `route.replica`; call `finished` once afterwards."""
         knowledge = self.knowledge
         known = knowledge.sent(route, now)
         if route.session:
@@ -130,7 +130,7 @@ class Router:
     def finished(
         self, route: Route, usage: Usage | None, now: float, *, is_failed: bool = False
     ) -> None:
-        """It has ended, with what it used where that is known."""
+        """Record that the request has ended, with its usage where that is known."""
         known = self.knowledge.finished(route, usage, now)
         if route.session:
             if is_failed:
@@ -140,45 +140,44 @@ class Router:
         self._publish(known)
 
     def uncached_of(self, route: Route, tokens: int) -> int:
-        """The part of a prompt's estimate that no earlier answer has shown to be cached there."""
+        """Return the part of a prompt's estimate that no earlier answer showed as cached there."""
         return self.knowledge.uncached_of(route, tokens)
 
     def in_flight(self) -> int:
-        """Requests that this worker has under way, everywhere."""
+        """Return how many requests this worker has in flight, at all replicas."""
         return self.knowledge.in_flight()
 
-    # What gateways tell each other
+    # Messages between gateways
 
     def tell(self, now: float) -> LoadChanges:
-        """What is under way here, and the prompts that were sent since the last time."""
+        """Return this worker's load, and the prompts it sent since the last call."""
         return LoadChanges(self.gossip.loads(now), self.gossip.take_sent())
 
     def hear(self, signal: Signal, sent: Sequence[SentPrompt], now: float) -> None:
-        """A peer's or a keeper's message; `sent` are its prompts that are news."""
+        """Apply a peer's or a keeper's message; `sent` has those of its prompts that are new."""
         self.gossip.hear(signal, sent, now)
 
     def forget_peer(self, sender: int) -> None:
-        """It fell silent or has ended: what it said no longer counts."""
+        """Drop the claims of a peer that fell silent or has ended."""
         self.gossip.forget(sender)
 
     def note_peers(self, state: PeerState) -> None:
-        """Whether the others are heard."""
+        """Set whether messages from the other workers arrive."""
         self._peers = state
         self.knowledge.are_peers_silent = state is PeerState.SILENT
 
     # Upkeep
 
     def tick(self, now: float) -> None:
-        """Every few 10 ms: who is least loaded in large fleets, and the mean pace of all.
+        """Update each fleet's least loaded replicas and mean pace; call it every few 10 ms.
 
-        It may be rare while nothing is chosen: a choice that finds all this too old has it sorted
-        out first.
+        Calls may be rarer while no request is routed: a choice repeats an outdated tick first.
         """
         for fleet in self._fleets.values():
             self._tick(fleet, now)
 
     def was_asked(self) -> bool:
-        """Whether anything was chosen since this was last called."""
+        """Return whether a choice was asked for since the last call."""
         was_asked, self._was_asked = self._was_asked, False
         return was_asked
 
@@ -188,7 +187,7 @@ class Router:
         fleet.tick(now)
 
     def keep_only(self, replicas: Iterable[Replica]) -> None:
-        """The roster has changed: forget what is not in it."""
+        """Forget the replicas that are no longer in the roster."""
         known = tuple(replicas)
         self.ejections.forget_all_but(frozenset(replica.id for replica in known))
         self.knowledge.keep_only(known)
@@ -218,12 +217,12 @@ class Router:
         )
 
     def _choose_anyway(self, asked: Question, excluded: Collection[ReplicaId]) -> ReplicaChoice:
-        """When nobody was left: among those that failed the session, then among the ejected."""
+        """Choose when all are barred: allow the replica that failed the session, then ejected."""
         choice = None
         if len(asked.barred) > len(excluded):
             choice = self._chooser.choose(asked.among(asked.fleet, asked.last, excluded))
         if choice is None and self.ejections and not asked.request.placement.only_replica:
-            # All that is left is ejected: a try that may fail is better than a sure refusal.
+            # Only ejected replicas are left: a try that may fail is better than a sure refusal.
             choice = self._chooser.choose(asked.among(self._all_ready(asked.model), None, excluded))
         if choice is None:
             raise self._nobody(asked.model)
@@ -232,7 +231,7 @@ class Router:
     def _nobody(self, model: ModelId) -> NoReplica:
         if self._roster.ready(model):
             return NoReplica(f"No replica of {model} can serve now.", retry_after_seconds=1)
-        # It may be loading, or nobody has asked for it: whoever tries a name must be told which.
+        # The name is valid: the message must say that only a ready replica is missing.
         return NoReplica(
             f"{model} is in the catalogue, but no replica of it is ready here. `default` is the"
             " first model that is run.",
@@ -249,7 +248,7 @@ class Router:
         return fleet
 
     def _one(self, model: ModelId, replica: str) -> ModelFleet:
-        """A fleet of this replica, ejected or not, if it is ready."""
+        """Return a fleet of this replica alone, ejected or not, if it is ready."""
         ready = tuple(each for each in self._roster.ready(model) if each.id == replica)
         return ModelFleet(ready, [self.knowledge.replica(each) for each in ready], 0)
 
@@ -258,7 +257,7 @@ class Router:
         return ModelFleet(ready, [self.knowledge.replica(replica) for replica in ready], 0)
 
     def _compare(self, route: Route, session: Session, question: Question) -> None:
-        """With the session's last turn: has it moved, and has its prompt broken off?"""
+        """Note on the route whether the session moved, and which part of its prompt changed."""
         if route.replica_id != session.replica:
             route.moved = "load" if question.last is not None else self._why_lost(session.replica)
         change = first_change(session, route.chain)
@@ -266,16 +265,16 @@ class Router:
             route.cache_break = route.chain.name_of(change)
 
     def _why_lost(self, replica: ReplicaId) -> str:
-        """Why a session could not have stayed there."""
+        """Return why a session could not stay at this replica."""
         last = self._roster.find(replica)
         return "drain" if last is not None and last.state is ReplicaState.DRAINING else "lost"
 
     def _look(self, known: KnownReplica) -> None:
-        """At what the other workers of this host have there now."""
+        """Read the current load of this host's other workers at this replica."""
         if self._table is not None:
             known.note_host(self._table.others(known.id))
 
     def _publish(self, known: KnownReplica) -> None:
-        """Let the other workers of this host see it at their next decision."""
+        """Write this worker's load for the other workers of this host to read at once."""
         if self._table is not None:
             self._table.write(known.id, known.own_load())

@@ -1,4 +1,4 @@
-"""Where each session was last, which prompt it had then, and which replica failed it."""
+"""Remembers each session's last replica, its recent prompts, and the replica that failed it."""
 
 from array import array
 from typing import Final
@@ -6,14 +6,14 @@ from typing import Final
 from penstock.records.prompt_chain import PromptChain
 from penstock.records.replica import ReplicaId
 
-# Conversations that one session key may hold at a time: agents send titles beside their turns.
+# Conversations kept for one session key: agents also request titles, beside their turns.
 _CHAINS_MAX: Final = 3
 _LINKS_MAX: Final = 256
 _SHORT: Final = 2**31 - 1
 
 
 class LastPrompt:
-    """The lowest bits of a prompt's links, four bytes each, and its first user message."""
+    """The lowest 31 bits of each link of a prompt, and the digest of its first user message."""
 
     def __init__(self, links: "array[int]", opening: int) -> None:
         self.links = links
@@ -21,7 +21,7 @@ class LastPrompt:
 
 
 class Session:
-    """What is remembered of one session."""
+    """One session's last replica, recent prompts and last failure."""
 
     def __init__(self, replica: ReplicaId) -> None:
         self.replica = replica
@@ -31,12 +31,12 @@ class Session:
 
 
 class Sessions:
-    """Bounded: the session used longest ago is forgotten first."""
+    """A bounded map of sessions by key; the least recently used one is dropped first."""
 
     def __init__(self, sessions_max: int) -> None:
         self._max = sessions_max
         self._sessions: dict[int, Session] = {}
-        # Those whose last request failed.
+        # Keys of sessions whose last request failed.
         self._failed: set[int] = set()
 
     def __len__(self) -> int:
@@ -48,7 +48,7 @@ class Sessions:
     def note(
         self, key: int, replica: ReplicaId, links: tuple[int, ...], start: int, opening: int
     ) -> None:
-        """The session went to this replica, with these links from index `start` on."""
+        """Record that the session went to this replica, with these links from index `start` on."""
         session = self._sessions.pop(key, None)
         if session is None:
             session = Session(replica)
@@ -87,10 +87,10 @@ class Sessions:
 
 
 def first_change(session: Session, chain: PromptChain) -> int | None:
-    """The first link that differs from the session's earlier prompt; None when none does.
+    """Return the first link that differs from the session's earlier prompt; None when none does.
 
-    Of several conversations under one key, the one that agrees longest is meant. Where tools or
-    system differ, only an equal first user message tells that it is the same conversation.
+    Of several conversations under one key, the one with the longest common prefix is compared.
+    Where tools or system differ, only an equal first user message identifies the conversation.
     """
     best: int | None = None
     for prompt in session.prompts:
@@ -103,10 +103,10 @@ def first_change(session: Session, chain: PromptChain) -> int | None:
 
 
 def _common(prompt: LastPrompt, chain: PromptChain) -> int | None:
-    """How many links agree; None when all of the earlier prompt is still there."""
+    """Return how many links agree; None when the chain contains the whole earlier prompt."""
     links, shorts = chain.links, prompt.links
     end = len(shorts)
-    # Each link covers all before it: where one agrees, all before it do.
+    # Each link covers all links before it: where one agrees, all before it agree.
     if end <= len(links) and links[end - 1] & _SHORT == shorts[end - 1]:
         return None
     same, other = -1, min(end, len(links))
@@ -120,7 +120,7 @@ def _common(prompt: LastPrompt, chain: PromptChain) -> int | None:
 
 
 def _is_same(earlier: LastPrompt, later: LastPrompt) -> bool:
-    """Whether it is the same conversation, so that only the later prompt is worth its place."""
+    """Return whether both are of one conversation, so that only the later prompt is kept."""
     if earlier.opening and earlier.opening == later.opening:
         return True
     end = len(earlier.links)

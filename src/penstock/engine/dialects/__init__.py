@@ -1,1 +1,1 @@
-"""How each kind of engine wants a request said."""
+"""How each kind of engine expects a request."""

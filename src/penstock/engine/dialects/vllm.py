@@ -1,7 +1,7 @@
-"""vLLM's dialect: the body that goes up, and the fields a caller may not set.
+"""Writes the body of a request for vLLM, and drops the fields that a caller may not set.
 
-Reserved names are dropped and set by us, so no duplicate key ever goes upstream: parsers are
-last-wins, and a value that was merely spliced in could be overridden by the caller's own.
+Reserved names are dropped and set by us, so no duplicate key ever goes upstream: parsers take the
+last value, so the caller's own value could override one that was only inserted.
 """
 
 from typing import Final
@@ -14,12 +14,12 @@ from penstock.records.decimals import whole
 from penstock.records.request import InferenceRequest
 from penstock.wire.json_body import Fields, is_given
 
-# Ours to set, labels that are not the engine's business, and what only another engine may say.
+# Fields that we set, labels that the engine does not need, and fields that only engines may send.
 _DROPPED: Final = frozenset({
     "model", "stream_options", "priority", "cache_salt", "session_id", "request_id",
     "prompt_cache_key", "service_tier", "store", "metadata", "user", "options",
     "kv_transfer_params", "ec_transfer_params", "vllm_xargs",
-    # Counts of a stream that is cut would lag behind what was sent.
+    # With it, the counts of a stream that is cut would lag behind the tokens that were sent.
     "stream_interval",
 })  # fmt: skip
 _ASK_FOR_USAGE: Final = b',"stream_options":{"include_usage":true,"continuous_usage_stats":true}'
@@ -31,7 +31,7 @@ _keys: Final[dict[str, bytes]] = {}
 
 
 def request_body(request: InferenceRequest, served_name: Raw) -> list[bytes | Raw]:
-    """The caller's fields, less what is reserved, plus what is ours: pieces to send in order.
+    """Return the body as pieces to send in order: the caller's fields but the reserved, and ours.
 
     The prompt is its own piece, and so is any other large value: a megabyte of it goes from the
     caller's bytes to the socket without being copied into a new body. `served_name` is JSON
@@ -39,11 +39,11 @@ def request_body(request: InferenceRequest, served_name: Raw) -> list[bytes | Ra
     """
     call = CALLS[request.api]
     fields = request.prompt.body
-    # vLLM would go on to the end of the context; where less is left it stops there by itself.
+    # Without a limit vLLM generates to the end of the context, where it stops in any case.
     is_unlimited = bool(call.output_limits) and not _is_limited(fields, call)
-    # One that is null is left out where it stands.
+    # The loop below skips this name, so that a null of the caller's does not go upstream.
     limit = call.output_limits[0] if is_unlimited else call.prompt
-    # All names that are not the caller's are among the dropped, so that none stands there twice.
+    # Every name that is added here is dropped from the caller's fields, so that none occurs twice.
     whole_body: list[bytes | Raw] = [call.opening, fields[call.prompt]]
     pieces: list[bytes | Raw] = [
         b',"model":',
@@ -75,7 +75,7 @@ def request_body(request: InferenceRequest, served_name: Raw) -> list[bytes | Ra
     if call.id_prefix:
         pieces.append(b',"request_id":"%s%s"' % (call.id_prefix, request.id.encode()))
     if request.labels.session:
-        # The key, not the name: two accounts may use one name, and the engine must tell them apart.
+        # The key, not the name: the engine must distinguish two accounts that use the same name.
         pieces.append(b',"session_id":"%016x"' % request.placement.session_key)
     pieces.append(b"}")
     whole_body.append(b"".join(pieces))
@@ -83,7 +83,7 @@ def request_body(request: InferenceRequest, served_name: Raw) -> list[bytes | Ra
 
 
 def _key(name: str) -> bytes:
-    """A name as it stands before its value. Most are a few that come again and again."""
+    """Return a name as written before its value, from a cache: most requests use the same few."""
     known = _keys.get(name)
     if known is None:
         known = b",%s:" % _encode(name)

@@ -1,4 +1,4 @@
-"""vLLM's APIs: where each is, which field is its prompt, what else it knows."""
+"""vLLM's APIs: the path, the prompt's field and the options of each."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from penstock.records.request import Api
 
 
 class EngineCall:
-    """One of the engine's APIs: where it is, which field is its prompt, what else it knows."""
+    """One of the engine's APIs: its path, the field of its prompt, and its options."""
 
     def __init__(
         self,
@@ -20,15 +20,15 @@ class EngineCall:
     ) -> None:
         self.path = path
         self.prompt = prompt
-        # What a body begins with: the name of the prompt.
+        # The beginning of a body: the prompt's field comes first.
         self.opening = b'{"%s":' % prompt.encode()
         # The names by which a caller bounds the output; the first one is set where none is given.
         self.output_limits = output_limits
         self.has_stream_options = has_stream_options
-        # Set whatever the caller says.
+        # Fields that are set whatever the caller sends.
         self.fixed = fixed
-        # Where the engine goes by an id in the body, not by the header that has ours: what it
-        # begins with, because answers carry it.
+        # For an API that takes the request's id from the body, not from our header: the prefix of
+        # that id, because answers carry it.
         self.id_prefix = id_prefix
 
 
@@ -48,7 +48,7 @@ CALLS: Final = {
         "/v1/responses",
         "input",
         ("max_output_tokens",),
-        # An engine's own memory is lost with it, and no other replica has it.
+        # Responses stored in an engine are lost with it, and no other replica has them.
         fixed=b',"store":false',
         id_prefix=b"resp_",
     ),

@@ -1,5 +1,5 @@
-"""The prefix index, in flat numbers that mypyc reads in place (ADR 23). The way in is index.py.
+"""The prefix index, stored as flat integers for mypyc (ADR 23). Open index.py first.
 
-Only this folder uses librt's vecs. Its specification is the plain model of dicts that the tests
+Only this folder uses librt's vecs. Its specification is the dict-based model that the tests
 compare it with, tests/unit/routing/prefix/index_model.py.
 """

@@ -1,9 +1,9 @@
-"""Tells which replica holds how much of a prompt, from what was sent there and what answers taught.
+"""Estimates how much of a prompt each replica has cached, from prompts sent there and answers.
 
-Per replica a tree of links, forgotten leaf by leaf, least recently used first, when the tokens in
-it exceed what the engine's KV cache is believed to keep. Scope is in the links: they begin with the
-account and the model, so nothing is shared between two of either. What this must do is specified by
-the plain model in tests/unit/routing/prefix/index_model.py: change that first.
+Each replica has a tree of links, dropped leaf by leaf, least recently used first, when the tokens
+in it exceed what the engine's KV cache is believed to keep. Links begin with the account and the
+model, so that accounts and models share none. The plain model in
+tests/unit/routing/prefix/index_model.py specifies this index: change that first.
 """
 
 from typing import Final
@@ -29,18 +29,18 @@ from penstock.routing.prefix.link_rows import (
 )
 from penstock.routing.prefix.link_table import LinkTable
 
-# The largest link, as `digest` makes them. Peers may send larger ones: these must not be added.
+# The largest link that `digest` makes. Peers may send larger ones, which must not be added.
 LINK_MAX: Final = 2**62 - 1
 _FACTOR_MIN: Final = 0.05
 _SHRINK: Final = 0.98
 _GROW: Final = 1.01
 _SLACK_TOKENS: Final = 256
-# More than any model's context: what is said to be longer is not believed.
+# More than any model's context; larger token counts are clamped to this.
 _PROMPT_TOKENS_MAX: Final = 2**24
 
 
 class PrefixMatch:
-    """How far a prompt is known: the deepest known link's index and tokens, and each replica's."""
+    """A lookup's result: the deepest known link's index and tokens, and tokens by replica."""
 
     def __init__(self, depth: int, tokens: int, by_replica: dict[int, int]) -> None:
         self.depth = depth
@@ -59,18 +59,18 @@ class ReplicaPrefixes:
         self.tokens: i64 = 0
         self.oldest: i64 = 0
         self.newest: i64 = 0
-        # Links that have as many listed holders as they may; this replica holds them all the same.
+        # Entries of links held here but not listed, because `holders_max` others are; by link.
         self.unlisted: dict[int, int] = {}
 
 
 class PrefixIndex:
-    """Bounded by `links_max` in all, and per replica by its KV cache."""
+    """The links of all replicas; bounded by `links_max`, and per replica by its KV cache."""
 
     def __init__(self, links_max: int, holders_max: int, block_tokens: int) -> None:
         self._table = LinkTable(links_max)
         self._links_max = links_max
         self._holders_max = holders_max
-        # Engines cache whole blocks only, of more tokens than we may know.
+        # Engines cache whole blocks only, which may have more tokens than the setting.
         self._slack = max(block_tokens, _SLACK_TOKENS)
         self._by_replica: dict[int, ReplicaPrefixes] = {}
 
@@ -81,18 +81,18 @@ class PrefixIndex:
         return self._table.bytes_held()
 
     def prefixes_of(self, replica: int, kv_tokens: float) -> ReplicaPrefixes:
-        """What one replica holds, made when first asked for."""
+        """Return the prefixes of one replica; create them at the first call."""
         prefixes = self._by_replica.get(replica)
         if prefixes is None:
             prefixes = self._by_replica[replica] = ReplicaPrefixes(replica, kv_tokens)
         return prefixes
 
     def look(self, links: tuple[int, ...], sizes: tuple[int, ...] = ()) -> PrefixMatch:
-        """The deepest known link, and the replicas that hold it or a part of what leads to it.
+        """Return the deepest known link, and the replicas that hold it or a part of its prefix.
 
-        `sizes` are the bytes of each link: a part has its share of the deepest link's tokens. What
-        was learned for a part by itself may be of another time than that, or another's guess, and
-        a replica that holds less would seem to hold more.
+        `sizes` has the bytes of each link: a part gets its share of the deepest link's tokens. The
+        part's own total may be from another time or a peer's guess, and would make a replica that
+        holds less seem to hold more.
         """
         table = self._table
         depth, entry = table.deepest(links)
@@ -104,12 +104,12 @@ class PrefixIndex:
         by_replica = {int(page[row + HOLDER] >> 1): tokens}
         whole = sum(sizes[: depth + 1])
         at, here = depth, whole
-        # A peer's lie may hang a link below more of them than lead to it in this prompt.
+        # Bounded by `at`: a false claim may give a link more ancestors than this prompt has.
         while at >= 0:
             other = i64(page[row + RING])
             if other != entry:
                 part = tokens * here // whole if whole else int(page[row + TOTAL])
-                # 0: this one is held but not listed, so the others are found by the link.
+                # 0 means held but not listed: the listed holders are found by the link.
                 first = entry if other else table.find(link_of(pages, entry))
                 if not other and first:
                     by_replica.setdefault(get(pages, first, HOLDER) >> 1, part)
@@ -136,10 +136,10 @@ class PrefixIndex:
         rate: float = 1.0,
         before: int = 0,
     ) -> int:
-        """The replica will hold these links, each of its size times the rate in tokens.
+        """Record that the replica will hold these links, each of its size times the rate in tokens.
 
-        `before` are the tokens that lead to the first of them, where that is not the first of all.
-        Says where the links begin that are new there.
+        `before` counts the tokens ahead of `links[0]`, where that is not the prompt's first link.
+        Returns the index of the first link that is new there.
         """
         table = self._table
         count: i64 = len(links)
@@ -159,7 +159,7 @@ class PrefixIndex:
             return new_from
         end = count
         if end - new_from > table.room:
-            # Counted as a parent already, so that it is not what is forgotten.
+            # The child is counted in advance, so that `_make_room` does not drop the parent.
             put(table.pages, parent, CHILDREN, get(table.pages, parent, CHILDREN) + 1)
             end = new_from + self._make_room(prefixes, end - new_from)
             put(table.pages, parent, CHILDREN, get(table.pages, parent, CHILDREN) - 1)
@@ -176,13 +176,13 @@ class PrefixIndex:
         return new_from
 
     def counted(self, prefixes: ReplicaPrefixes, link: int) -> int | None:
-        """Tokens up to a link, if an engine has counted them."""
+        """Return the tokens up to a link if an engine has counted them, else None."""
         entry = self._entry(prefixes, link)
         pages = self._table.pages
         return get(pages, entry, TOTAL) if entry and get(pages, entry, HOLDER) & 1 else None
 
     def correct(self, prefixes: ReplicaPrefixes, link: int, total: int) -> None:
-        """An engine has counted the tokens up to a link, as others say."""
+        """Store the tokens up to a link as counted by an engine."""
         entry = self._entry(prefixes, link)
         if entry:
             pages = self._table.pages
@@ -192,9 +192,9 @@ class PrefixIndex:
     def teach(
         self, prefixes: ReplicaPrefixes, links: tuple[int, ...], new_from: int, prompt_tokens: int
     ) -> int:
-        """The real length of a prompt: its new links are stretched to it, by their own shares.
+        """Scale the tokens of a prompt's new links so that they add up to its counted length.
 
-        Says how many tokens all its new links have; 0 when that is not sure.
+        Returns the tokens of the new links; 0 when no engine has counted the links before them.
         """
         entry: i64 = 0
         if links:
@@ -203,7 +203,7 @@ class PrefixIndex:
             return 0
         pages = self._table.pages
         tail: list[int] = []
-        # Not the difference of totals: what lies before may have been taught in the meantime.
+        # Not the difference of totals: an answer may have changed the links before meanwhile.
         guessed = 0
         for _ in range(len(links) - new_from):
             tail.append(entry)
@@ -234,20 +234,20 @@ class PrefixIndex:
         return real if is_sure else 0
 
     def judge(self, prefixes: ReplicaPrefixes, expected: int, cached: int) -> None:
-        """Learn how much of the KV cache really keeps prefixes: err high, learn down."""
+        """Adjust the share of the KV cache that keeps prefixes: it starts high and is learned."""
         if cached < expected - self._slack:
             prefixes.factor = max(_FACTOR_MIN, prefixes.factor * _SHRINK)
         elif cached > expected - self._slack and expected > 2 * self._slack:
             prefixes.factor = min(1.0, prefixes.factor * _GROW)
 
     def forget(self, replica: int) -> None:
-        """The replica is gone, and what it held with it."""
+        """Drop a replica that is gone, with all its links."""
         prefixes = self._by_replica.pop(replica, None)
         while prefixes is not None and prefixes.oldest:
             self._drop_oldest(prefixes)
 
     def _entry(self, prefixes: ReplicaPrefixes, link: i64) -> i64:
-        """This replica's own entry of a link, or 0."""
+        """Return this replica's own entry of a link, or 0."""
         table = self._table
         first = table.find(link)
         if first:
@@ -265,7 +265,7 @@ class PrefixIndex:
         return 0
 
     def _use(self, prefixes: ReplicaPrefixes, entry: i64, link: i64) -> bool:
-        """Used again: its link leads to it, and a leaf leaves its order. Says whether it is one."""
+        """List a reused entry; take a leaf out of the use order. Returns whether it is a leaf."""
         pages = self._table.pages
         is_leaf = not get(pages, entry, CHILDREN)
         if is_leaf:
@@ -285,7 +285,7 @@ class PrefixIndex:
         return entry
 
     def _list(self, entry: i64, link: i64) -> None:
-        """Let the link lead to this holder; beyond the limit the one listed first makes room."""
+        """List this entry for its link; at the limit, unlist the one that was listed first."""
         table = self._table
         first = table.find(link)
         if first and table.count_holders(first) >= self._holders_max:
@@ -297,10 +297,10 @@ class PrefixIndex:
         table.list_first(entry, link, first)
 
     def _make_room(self, prefixes: ReplicaPrefixes, wanted: i64) -> i64:
-        """Forget until so many links fit; say how many do.
+        """Drop links until `wanted` more fit; return how many fit.
 
-        A replica with half its even share of all links makes room itself; for one with less, such
-        as one that is new, the largest does.
+        A replica with half its even share of all links drops its own; for one with less, such as
+        a new one, the replica with the most links drops.
         """
         while (missing := wanted - self._table.room) > 0:
             has_share = 2 * prefixes.links * len(self._by_replica) >= self._links_max
@@ -319,7 +319,7 @@ class PrefixIndex:
             self._drop_oldest(prefixes)
 
     def _drop_oldest(self, prefixes: ReplicaPrefixes) -> None:
-        """Forget the leaf used longest ago; a parent without other children is the next oldest."""
+        """Drop the least recently used leaf; a parent left without children is the next oldest."""
         table = self._table
         pages = table.pages
         entry = prefixes.oldest

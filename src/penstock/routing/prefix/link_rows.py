@@ -1,8 +1,7 @@
 """The memory layout of the link table: an entry is a row of ten 32-bit numbers, rows are in pages.
 
-A row is 40 bytes, so that what a step reads of an entry is in one or two lines of the processor's
-cache. Pages are never moved, so a growing table does not stop the worker for a copy. Entry 0 stands
-for none.
+A row is 40 bytes, so that one step reads one or two lines of the processor's cache. Pages are never
+moved, so a growing table does not stop the worker for a copy. Entry 0 means no entry.
 """
 
 from typing import Final
@@ -51,6 +50,6 @@ def put(pages: vec[vec[i32]], entry: i64, column: i64, value: i64) -> None:
 
 
 def link_of(pages: vec[vec[i32]], entry: i64) -> i64:
-    """The link that an entry is of."""
+    """Return the link that an entry belongs to."""
     page, row = pages[entry >> PAGE_BITS], (entry & PAGE_MASK) * ROW
     return i64(page[row + HIGH]) << HALF_BITS | i64(page[row + LOW])

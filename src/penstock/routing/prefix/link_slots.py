@@ -21,13 +21,13 @@ _SLOT_BYTES: Final = 4
 
 
 class LinkSlots:
-    """Open addressing with linear probing over some of the links; at most half full.
+    """A hash table of some of the links: open addressing, linear probing, at most half full.
 
-    The rows say which link an entry has; entry 0 stands for none.
+    An entry's link is read from its row; entry 0 means no entry.
     """
 
     def __init__(self, shift: i64) -> None:
-        # The lowest bits are the same for all links here.
+        # The lowest bits select this table, so they are the same for all its links.
         self._shift: i64 = shift
         self._mask: i64 = _FIRST_SLOTS - 1
         self._slots = vec[i32]([0] * _FIRST_SLOTS)
@@ -37,22 +37,22 @@ class LinkSlots:
         return len(self._slots) * _SLOT_BYTES
 
     def find(self, pages: vec[vec[i32]], link: i64) -> i64:
-        """The entry that is kept for a link, or 0."""
+        """Return the entry stored for a link, or 0."""
         return i64(self._slots[self._place_of(pages, link)])
 
     def put(self, pages: vec[vec[i32]], link: i64, entry: i64) -> None:
-        """Keep this entry for a link that has none."""
+        """Store this entry for a link that has none."""
         if 2 * self.used >= self._mask:
             self._grow(pages)
         self.used += 1
         self._slots[self._place_of(pages, link)] = i32(entry)
 
     def replace(self, pages: vec[vec[i32]], link: i64, entry: i64) -> None:
-        """Keep this entry for a link that has another one."""
+        """Store this entry for a link that has another one."""
         self._slots[self._place_of(pages, link)] = i32(entry)
 
     def remove(self, pages: vec[vec[i32]], link: i64) -> None:
-        """Free its slot, and move up whatever could then no longer be found behind it."""
+        """Free the link's slot, and move up entries that a probe could no longer reach."""
         slots, mask, shift = self._slots, self._mask, self._shift
         self.used -= 1
         hole = self._place_of(pages, link)
@@ -66,7 +66,7 @@ class LinkSlots:
         slots[hole] = 0
 
     def _place_of(self, pages: vec[vec[i32]], link: i64) -> i64:
-        """The slot that a link has, or the free one that it would get."""
+        """Return the slot of a link, or the free slot that it would get."""
         slots, mask = self._slots, self._mask
         low, high = i32(link & HALF_MASK), i32(link >> HALF_BITS)
         at = (link >> self._shift) & mask

@@ -1,7 +1,7 @@
 """Stores which replica holds which link: entries found by hash, tied to parents, in order of use.
 
-An entry says that one replica holds one link. It costs 50 to 60 bytes, with the hash tables, where
-objects would cost 200. Entry 0 stands for none. The caller keeps the counts of tokens.
+An entry records that one replica holds one link. With the hash tables it costs 50 to 60 bytes,
+where objects would cost 200. Entry 0 means no entry. The caller keeps the counts of tokens.
 """
 
 from collections.abc import Iterator
@@ -32,22 +32,22 @@ from penstock.routing.prefix.link_rows import (
 )
 from penstock.routing.prefix.link_slots import LinkSlots
 
-# Links that are found through one hash table, on average. Each grows by itself: to hash a million
-# links again at once would stop the worker for half a second.
+# Links per hash table, on average. Each table grows by itself: to rehash a million links at once
+# would stop the worker for half a second.
 _SLOTS_LINKS: Final = 1024
-# New links that are looked for one by one.
+# How many of a prompt's last links `deepest` looks up one by one before it bisects.
 _TAIL: Final = 4
 _PAGE_BYTES: Final = (PAGE_MASK + 1) * ROW * 4
 
 
 class LinkTable:
-    """The holders of a link form a ring, and its hash table leads to one of them."""
+    """All replicas' entries; those of one link form a ring, which a hash table leads to."""
 
     def __init__(self, links_max: int) -> None:
         self._links_max: i64 = links_max
         self._used: i64 = 0
         self._free: i64 = 0
-        # Entries that were ever taken; those above are in no use yet.
+        # The highest entry ever taken; higher ones are not in use yet.
         self._made: i64 = 0
         self.pages = vec[vec[i32]]([new_page()])
         bits = max(0, (links_max // _SLOTS_LINKS).bit_length() - 1)
@@ -63,21 +63,21 @@ class LinkTable:
 
     @property
     def listed(self) -> int:
-        """How many links can be found."""
+        """The number of links that `find` can find."""
         return sum(part.used for part in self._parts)
 
     def bytes_held(self) -> int:
         return len(self.pages) * _PAGE_BYTES + sum(part.bytes_held() for part in self._parts)
 
     def find(self, link: i64) -> i64:
-        """An entry of this link, whoever holds it; 0 when nobody does."""
+        """Return an entry of this link, of any holder; 0 when it has no holder."""
         return self._parts[link & self._mask].find(self.pages, link)
 
     def deepest(self, links: tuple[int, ...]) -> tuple[i64, i64]:
-        """The index of the deepest known link, and an entry of it; 0 for no entry.
+        """Return the index of the deepest known link, and an entry of it; 0 for no entry.
 
-        A conversation that goes on has two or three new links. Beyond those it is found by halving:
-        links are forgotten from the end, so what leads to a known link is known.
+        A continued conversation has two or three new links. Beyond those the search bisects: links
+        are dropped from the end, so all links before a known one are known.
         """
         end: i64 = len(links)
         tail: i64 = 0
@@ -98,7 +98,7 @@ class LinkTable:
         return known, found
 
     def holders(self, entry: int) -> Iterator[int]:
-        """All listed entries of the same link, this one first."""
+        """Yield all listed entries of the same link, this one first."""
         yield entry
         other = get(self.pages, entry, RING)
         while other != entry:
@@ -106,7 +106,7 @@ class LinkTable:
             other = get(self.pages, other, RING)
 
     def count_holders(self, entry: i64) -> i64:
-        """How many those are."""
+        """Return how many listed entries the same link has."""
         pages = self.pages
         count: i64 = 1
         other = get(pages, entry, RING)
@@ -115,7 +115,7 @@ class LinkTable:
         return count
 
     def make(self, link: i64, replica: i64, parent: i64, tokens: i64 = 0, total: i64 = 0) -> i64:
-        """A new entry, not yet listed and in no order of use. There must be room for it."""
+        """Return a new entry, not yet listed or in the use order. There must be room for it."""
         entry = self._take()
         pages = self.pages
         page, row = pages[entry >> PAGE_BITS], (entry & PAGE_MASK) * ROW
@@ -131,7 +131,7 @@ class LinkTable:
         return entry
 
     def list_first(self, entry: i64, link: i64, other: i64) -> None:
-        """Let `find` lead to this entry of a link; `other` is what it finds now, or 0."""
+        """Make `find` return this entry for a link; `other` is what it returns now, or 0."""
         pages = self.pages
         part = self._parts[link & self._mask]
         if other:
@@ -143,7 +143,7 @@ class LinkTable:
             part.put(pages, link, entry)
 
     def unlist(self, entry: i64) -> None:
-        """Take it out of its ring; what it holds is no longer found by its link."""
+        """Take an entry out of its ring, so that its link no longer leads to it."""
         pages = self.pages
         link = link_of(pages, entry)
         part = self._parts[link & self._mask]
@@ -160,7 +160,7 @@ class LinkTable:
             part.replace(pages, link, after)
 
     def drop(self, entry: i64) -> None:
-        """Give the entry's place back. It has no children, is not listed and in no order of use."""
+        """Free an entry, which must have no children, not be listed and not be in the use order."""
         pages = self.pages
         parent = get(pages, entry, PARENT)
         if parent:
