@@ -1,7 +1,7 @@
-"""What a request cost: prices, the journal that survives a kill, the ledger it is drained into.
+"""Meters requests: prices, the journal that survives a kill, the ledger it is drained into.
 
-Promises: usage is on disk before the engine is asked and before the answer ends; a row of the
-ledger is written once, whatever is replayed; unknown is null, never 0; money is integers.
+Promises: an attempt is in the journal before the engine gets the request, and its usage before the
+answer ends; replays write a ledger row once; unknown is null, never 0; money is integers.
 """
 
 from penstock.metering.charge import JobCharge, charge

@@ -1,20 +1,20 @@
-"""From what an attempt used to what it is charged; also where cached tokens are estimated. Pure."""
+"""Computes an attempt's charge from its usage, also where cached tokens are estimated. Pure."""
 
 from typing import Final
 
 from penstock.records.price import Price, cost_nanousd
 from penstock.records.usage import Usage
 
-# Why tokens that an engine made are not charged.
+# The tokens are not charged, because the caller does not owe them.
 NOT_DELIVERED: Final = "not_delivered"
-# An attempt of a job: the job's completion charges it, if it does.
+# A job's attempt is charged only by the job's completion, if at all.
 JOB: Final = "job"
-# The tokens are the gateway's estimate, and charged: the engine did not report them.
+# The charge is for the gateway's estimate, because the engine did not report the tokens.
 ESTIMATED: Final = "estimated"
 
 
 class Bill:
-    """Usage as the ledger has it, and its charge. Nobody changes it."""
+    """Usage as the ledger stores it, and its charge. Immutable."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class Bill:
     ) -> None:
         self.usage = usage
         self.charge_nanousd = charge_nanousd
-        # Why the charge is 0 where tokens were made; or that the tokens are an estimate.
+        # Why the charge is 0 although tokens were made, or that the tokens are an estimate.
         self.reason = reason
         self.is_cached_estimated = is_cached_estimated
 
@@ -40,10 +40,10 @@ def bill(
     is_owed: bool = True,
     cut_expecting: int | None = None,
 ) -> Bill:
-    """What is charged for this usage: nothing if it is unknown, or if the caller does not owe it.
+    """Return the bill for a usage: 0 if the usage is unknown or the caller does not owe it.
 
-    Engines report only at the end how much of a prompt was cached. For a stream that was cut
-    before, `cut_expecting` is what routing expected: the caller pays for a cached prompt as such.
+    Engines report only at the end how much of a prompt was cached. For a stream cut before its
+    end, `cut_expecting` is the cached part that routing expected, billed at the cached price.
     An estimated usage has its own cached part, or none.
     """
     if usage is None:
@@ -60,7 +60,7 @@ def bill(
 
 
 def withheld(billed: Bill) -> Bill:
-    """What an attempt of a job is charged by itself: nothing, whatever it made."""
+    """Return the bill of a job's attempt with the charge removed."""
     if billed.usage is None or billed.reason == NOT_DELIVERED:
         return billed
     return Bill(billed.usage, 0, JOB, billed.is_cached_estimated)

@@ -1,8 +1,8 @@
-"""A job's charge, written by its completion on the row of the attempt that finished it.
+"""Writes the charge of a completed job to the ledger row of the attempt that finished the job.
 
-The drain has the same attempt without a charge, and may come before, after or at the same time.
-Whoever comes first writes the row; here its charge is added exactly once, to the row, to the hourly
-sums and to what its money limits have spent.
+The drain writes the same attempt without a charge, before, after or at the same time. The first of
+the two inserts the row; this module adds the charge exactly once: to the row, to the hourly sums
+and to the spend of the job's money limits.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ from penstock.store import Transaction
 
 
 class JobCharge(msgspec.Struct, frozen=True):
-    """The last attempt of a finished job, as `RequestEnd.charged_line` has it."""
+    """The last attempt of a finished job: the line in `RequestEnd.charged_line`."""
 
     line: Row
-    # The money limits that its charge is booked on.
+    # The money limits whose spend the charge adds to.
     limits: tuple[int, ...] = ()
 
     @property
@@ -29,16 +29,16 @@ class JobCharge(msgspec.Struct, frozen=True):
 
 
 async def charge(transaction: Transaction, ledger: Ledger, charges: Sequence[JobCharge]) -> None:
-    """Write charges, many at once. Their days must be there: see `Ledger.make_days`.
+    """Write many charges at once. `Ledger.make_days` must have made their days' partitions.
 
-    Called for jobs that this very transaction has finished, so no two write the same row.
+    The same transaction must have finished the jobs, so that no two calls charge the same row.
     """
     by_request = {each.request: each for each in charges}
     if not by_request:
         return
     lines = [each.line for each in by_request.values()]
     await ledger.stage(transaction, lines)
-    # A statement of its own: the next one sees what a drain committed while this one waited for it.
+    # A separate statement, so that the next one sees rows that a concurrent drain committed.
     inserted = await transaction.fetch(QUERIES["insert_charged"])
     new = [row[0] for row in inserted]
     days = sorted(days_of(lines))

@@ -1,7 +1,7 @@
-"""Copies journals into Postgres: the worker's own all the time, dead workers' when they are found.
+"""Copies journals into Postgres: the worker's own periodically, dead workers' once found.
 
-Nothing is deleted before its transaction has committed, and a batch may be written twice: so a kill
-at any moment, or a commit whose answer was lost, costs nothing and doubles nothing.
+A journal file is deleted only after its rows are committed, and writing a batch twice is harmless:
+so a kill at any moment, or a commit whose reply is lost, neither loses nor duplicates usage.
 """
 
 import asyncio
@@ -27,17 +27,17 @@ from penstock.metering.refusals import Refusals
 from penstock.metering.settings import MeteringSettings
 from penstock.metering.unwritable import put_aside
 
-# Gives a dead worker's leases back; what its journal claims is in Postgres by then.
+# Returns the leases of a worker that has ended, after its journal's usage is in Postgres.
 Release = Callable[[str], Awaitable[object]]
 
-# Classes of Postgres errors that are a row's fault: its data, a constraint, a size.
+# Classes of Postgres errors that a row causes: invalid data, a constraint, a size limit.
 _ROW_STATES: Final = ("22", "23", "54")
 
 logger = logging.getLogger(__name__)
 
 
 class Drain:
-    """Keep `run` running; `finish` when the worker has served its last request."""
+    """Drains journals. Keep `run` running; call `finish` after the worker's last request."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Drain:
         self._release = release
         self._reader = JournalReader(journal.folder)
         self._pending: list[Row] = []
-        # Journals of later releases that were reported.
+        # Journals of later releases that are already reported.
         self._newer: set[str] = set()
         self.rows_written = 0
         self.rows_unwritable = 0
@@ -62,7 +62,7 @@ class Drain:
         self.adopted = 0
 
     async def run(self) -> None:
-        """For ever: what was closed goes to Postgres, and orphans are looked for."""
+        """Write closed attempts to Postgres and look for dead workers' journals, forever."""
         pause = self._settings.drain_seconds
         until_adoption = self._settings.adopt_seconds
         while True:
@@ -81,13 +81,13 @@ class Drain:
                 logger.warning("journal not drained", extra={"action": "drain_waits"})
                 pause = min(pause * 2, self._settings.drain_retry_seconds_max)
             except Exception:
-                # The loop's top: whatever this is, requests must go on being journaled.
+                # No failure may end this loop, because every request needs room in the journal.
                 self.failures += 1
                 logger.exception("journal not drained", extra={"action": "drain_failed"})
                 pause = min(pause * 2, self._settings.drain_retry_seconds_max)
 
     async def finish(self) -> None:
-        """The worker ends: empty the journal and remove it, or leave it to the next one."""
+        """Drain and remove the ending worker's journal, or leave it for another worker to adopt."""
         try:
             async with asyncio.timeout(self._settings.last_drain_seconds):
                 await self.empty()
@@ -104,9 +104,10 @@ class Drain:
         self._journal.leave()
 
     async def empty(self) -> None:
-        """Write everything that is closed by now.
+        """Write all attempts that are closed when called.
 
-        Not what is closed meanwhile: under load there is always more, and it makes larger batches.
+        Attempts closed meanwhile wait for the next call: under load there are always more, and
+        waiting makes batches larger.
         """
         holder = self._journal.holder
         rows_max = self._settings.drain_rows_max
@@ -120,7 +121,7 @@ class Drain:
         await self._refusals.flush()
 
     async def adopt(self) -> None:
-        """Drain every journal on this host whose worker is dead, and give back its leases."""
+        """Drain every journal on this host whose worker is dead, and return its leases."""
         self._report_newer()
         for folder in _journals(self._journal.folder.parent):
             if folder == self._journal.folder:
@@ -130,8 +131,8 @@ class Drain:
             except StoreUnavailable:
                 raise
             except Exception:
-                # The loop's top: one journal that cannot be read must not hold up the others,
-                # nor a worker's start. It stays where it is.
+                # An unreadable journal stays in place: it must delay neither the other journals
+                # nor a worker's start.
                 self.failures += 1
                 fields = {"action": "adoption_failed", "journal": folder.name}
                 logger.exception("journal not adopted", extra=fields)
@@ -151,7 +152,7 @@ class Drain:
             return
         try:
             if not is_journal(folder):
-                # Another worker was quicker, and is done with it; the lock file is ours.
+                # Another worker has adopted and removed the journal; `take_lock` made a new lock.
                 remove_lock(folder)
                 return
             reader = JournalReader(folder)
@@ -181,12 +182,12 @@ class Drain:
     async def _write(self, holder: str, rows: list[Row]) -> None:
         if await self._refusal(holder, rows) is None:
             return
-        # Perhaps a day's partition is gone, because an older database was put back.
+        # A day's partition may be missing because the database was restored from a backup.
         self._ledger.forget_days()
         await self._write_apart(holder, rows)
 
     async def _write_apart(self, holder: str, rows: list[Row]) -> None:
-        """In ever smaller batches: one bad row must not hold up all others."""
+        """Write rows by bisection, so that one bad row does not block the others."""
         refusal = await self._refusal(holder, rows)
         if refusal is None:
             return
@@ -199,7 +200,7 @@ class Drain:
         await self._write_apart(holder, rows[middle:])
 
     async def _refusal(self, holder: str, rows: list[Row]) -> Exception | None:
-        """Write rows. What Postgres has against them, if it answers and will not have them."""
+        """Write rows; return the error if it is about the rows themselves, else None."""
         try:
             await self._ledger.write(holder, rows)
         except StoreUnavailable:
@@ -213,10 +214,10 @@ class Drain:
 
 
 def _is_about_rows(refused: Exception) -> bool:
-    """Not so when a table or a right is missing: then rows wait until somebody has put it right."""
+    """Return whether rows caused the error; if not (a table is missing), they wait for a repair."""
     state: str | None = getattr(refused, "sqlstate", None)
     if state is None:
-        # Before Postgres saw it: an id that has no time, or a day that is none.
+        # Raised before Postgres got the row: its id contains no time, or no valid day.
         return isinstance(refused, ValueError | ArithmeticError)
     return state[:2] in _ROW_STATES
 

@@ -1,8 +1,8 @@
-"""One worker's journal: an append-only row of files that survive kill -9 of any process.
+"""Writes one worker's journal: a series of append-only files that survive kill -9 of any process.
 
-Promises: what `append` took is in the page cache when it returns; the space of a file is taken from
-the disk when it is made, so that a full disk refuses what has not begun and never loses the end of
-what has; files together stay within `journal_bytes_max`. A loss of power may cost the last seconds.
+Promises: a record is in the page cache when `open` or `close` returns; a file's disk space is
+allocated when it is made, so a full disk refuses new attempts but never loses the end of an open
+one; all files together stay within `journal_bytes_max`. A power loss may cost the last seconds.
 """
 
 import contextlib
@@ -21,10 +21,10 @@ from penstock.metering.usage_slots import UsageSlots
 
 SEGMENT: Final = "{:08d}.journal"
 SLOTS: Final = "slots"
-# How much of what is written may stay mapped: a file has 16 MB.
+# How many written bytes may stay in this process's memory; a file has 16 MB by default.
 _MAPPED_BYTES: Final = 2**20
-# The format of the journals that this release writes: the suffix of their folders. Format 1 has
-# none. A release before format 2 reads no folder with a suffix, and so leaves these alone.
+# The format of the journals that this release writes, and the suffix of their folders. Format 1 has
+# no suffix. Releases before format 2 ignore folders with a suffix.
 FORMAT: Final = 2
 _NAME: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\.([0-9]{1,4}))?")
 
@@ -32,14 +32,14 @@ logger = logging.getLogger(__name__)
 
 
 class Journal:
-    """A folder named for its worker, beside a lock that is held while the worker lives."""
+    """Journal in a folder named after its worker, which holds a lock beside it while it lives."""
 
     def __init__(self, folder: Path, holder: str, settings: MeteringSettings) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.holder = holder
         self.folder = folder / f"{holder}.{FORMAT}"
         self._settings = settings
-        # The lock comes first: a folder without a held lock is an orphan, and anybody's.
+        # Locked before the folder exists, because any worker may adopt a folder that is not locked.
         lock = take_lock(self.folder)
         if lock is None:
             raise JournalFull(f"The journal {holder} belongs to a process that lives.")
@@ -49,7 +49,7 @@ class Journal:
             self.slots = UsageSlots.make(self.folder / SLOTS, settings.open_max)
             self._segment = _make(self.folder / SEGMENT.format(1), settings.segment_bytes)
         except OSError:
-            # A full disk: what a start takes of it before it fails must not add up.
+            # The disk is full: repeated failing starts must not each leave files behind.
             self._give_back()
             raise
         self._size = settings.segment_bytes
@@ -62,7 +62,7 @@ class Journal:
         self.refused = 0
 
     def take_slot(self) -> int:
-        """A slot for an attempt that is about to be opened; JournalFull if none is free."""
+        """Take a slot for an attempt about to be opened; raise JournalFull if none is free."""
         try:
             return self.slots.take()
         except JournalFull:
@@ -70,7 +70,7 @@ class Journal:
             raise
 
     def open(self, slot: int, text: bytes) -> None:
-        """Take an opening record, and keep room for its end. JournalFull if there is none."""
+        """Write an opening record and reserve room for its closing one, or raise JournalFull."""
         open_now = self._open + 1
         if self._spare is None:
             left = self._size - self._at - HEADER_BYTES
@@ -80,14 +80,14 @@ class Journal:
         self._open = open_now
 
     def close(self, slot: int, text: bytes) -> None:
-        """Take a closing record. Its room was kept when it was opened."""
+        """Write a closing record, into the room that `open` reserved."""
         framed = frame(CLOSED, slot, text)
         assert len(framed) <= CLOSE_BYTES_MAX, "a closing record outgrew its room"
         self._append(framed)
         self._open -= 1
 
     def make_spare(self) -> None:
-        """Make the next file before it is needed, if there is none and there may be one."""
+        """Make the next file in advance, unless it exists or would exceed `journal_bytes_max`."""
         if self._spare is not None:
             return
         size = self._settings.segment_bytes
@@ -106,8 +106,8 @@ class Journal:
             raise JournalFull
 
     def bytes_held(self) -> int:
-        """The size of all files that are there, as far as can be seen."""
-        # Without a free descriptor there is no looking: then what was seen last counts.
+        """Return the size of all files of this journal."""
+        # The folder cannot be listed without a free descriptor; then the last count is used.
         with contextlib.suppress(OSError):
             self._files = sum(1 for _ in self.folder.glob("*.journal"))
         return self._files * self._settings.segment_bytes
@@ -117,12 +117,12 @@ class Journal:
         return self._at > len(self._segment) // 2
 
     def remove(self) -> None:
-        """The journal is drained and its worker ends: leave nothing behind."""
+        """Delete the drained journal of an ending worker."""
         self._close_files()
         self._give_back()
 
     def leave(self) -> None:
-        """The worker ends; what is here is for the next one to adopt."""
+        """Close and unlock the journal of an ending worker, so that another worker adopts it."""
         self._close_files()
         os.close(self._lock)
 
@@ -133,7 +133,7 @@ class Journal:
         self.slots.close()
 
     def _give_back(self) -> None:
-        # Locked to the last: nobody may adopt what is being deleted.
+        # Unlocked last, so that no worker adopts a journal that is being deleted.
         remove_journal(self.folder)
         os.close(self._lock)
 
@@ -146,21 +146,21 @@ class Journal:
             self._number += 1
             self._at, end = 0, len(framed)
             self._mapped_from = 0
-        # Its position is `_at`: nobody else moves it.
+        # The map's own position equals `_at`, because only this method writes.
         self._segment.write(framed)
         self._at = end
         if end - self._mapped_from >= _MAPPED_BYTES:
             self._unmap_written()
 
     def _unmap_written(self) -> None:
-        """What is written is the kernel's, and never read here: it need not be in our memory."""
+        """Free the memory of written pages: the kernel has them, and no code here reads them."""
         until = self._at // mmap.PAGESIZE * mmap.PAGESIZE
         self._segment.madvise(mmap.MADV_DONTNEED, self._mapped_from, until - self._mapped_from)
         self._mapped_from = until
 
 
 def take_lock(folder: Path) -> int | None:
-    """Lock a journal for this process, for as long as it lives; None if another one has it."""
+    """Lock a journal until this process ends; return None if another process has the lock."""
     lock = os.open(folder.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -171,29 +171,29 @@ def take_lock(folder: Path) -> int | None:
 
 
 def is_journal(folder: Path) -> bool:
-    """Whether this is a worker's journal that this release can read."""
+    """Return whether this is a worker's journal that this release can read."""
     return 0 < _format_of(folder) <= FORMAT and folder.is_dir()
 
 
 def is_newer_journal(folder: Path) -> bool:
-    """Whether this is a journal of a later release, which must be left to that release."""
+    """Return whether this is a journal of a later release, which only that release may adopt."""
     return _format_of(folder) > FORMAT and folder.is_dir()
 
 
 def holder_of(folder: Path) -> str:
-    """The id of the worker that wrote a journal."""
+    """Return the id of the worker that wrote a journal."""
     return folder.stem
 
 
 def _format_of(folder: Path) -> int:
-    """0 for what is not a journal."""
+    """Return the format of a journal, 0 if the path is not a journal."""
     name = _NAME.fullmatch(folder.name)
     return 0 if name is None else int(name[1] or 1)
 
 
 def remove_journal(folder: Path) -> None:
     """Delete a journal and its lock, which the caller holds."""
-    # The slots last: without them, what is open in the other files would be of no use.
+    # Sorted, so `slots` is deleted last: open attempts in the other files need it.
     for path in sorted(folder.iterdir()):
         path.unlink(missing_ok=True)
     folder.rmdir()
@@ -201,7 +201,7 @@ def remove_journal(folder: Path) -> None:
 
 
 def remove_lock(folder: Path) -> None:
-    """Delete a lock that the caller holds. Its name never comes back: ids are used once."""
+    """Delete a lock that the caller holds. No later journal has its name: ids are not reused."""
     folder.with_suffix(".lock").unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""A journal folder belongs to one cell: another one's gateways would bill into their own ledger."""
+"""Marks a journal folder as one cell's, so that no other cell drains it into its own ledger."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ class ForeignJournals(Exception):
 
 
 def claim_folder(folder: Path, mark: str) -> None:
-    """Mark the folder as this cell's; ForeignJournals if it is marked as another's."""
+    """Mark the folder as this cell's; raise ForeignJournals if another cell has marked it."""
     path = folder / _MARK
     try:
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)

@@ -1,15 +1,15 @@
-"""What a journal file looks like inside: frames of length, checksum, slot, kind and text. Pure.
+"""Encodes and decodes journal files: frames of length, checksum, slot, kind and text. Pure.
 
     0        4        8      12     13
     | length | crc32  | slot | kind | text of `length` bytes |
 
 An attempt has two frames: one when it is opened, one when it is closed. Joined, their texts are one
-line for COPY into the ledger, so a drain copies bytes and decodes nothing. Attempts that are open
-at a time have different slots: the slot joins the two.
+line for COPY into the ledger, so a drain copies bytes and decodes nothing. Attempts open at the
+same time have different slots, so the slot matches a closing frame to its opening frame.
 
-A file is full of zeros when it is made, so a length of 0 is the end of what was written. A frame
-whose checksum is wrong was cut by a kill in the middle of being written, or damaged since. Each
-version of the lines has kinds of its own, so that a release adopts the journals of those before it.
+A new file is full of zeros, so a header of zeros marks the end of the written frames. A wrong
+checksum means that a kill interrupted the write of the frame, or that the file was damaged later.
+Each version of the lines has its own kinds, so that a release can read older releases' journals.
 """
 
 import struct
@@ -17,16 +17,16 @@ import zlib
 from typing import Final
 
 HEADER_BYTES: Final = 13
-# What a reader may find instead of a frame: nothing more is written, or there is more than it sees.
+# Returned instead of a frame's kind: no frame follows, or the data end within a frame.
 END: Final = 0
 CUT: Final = -1
-# Without what routing expects; no longer written.
+# An opening without the columns of routing's expectations; no longer written.
 OPENED_UNROUTED: Final = 1
 CLOSED: Final = 2
-# Without the turn, contract and task that the request belongs to; no longer written.
+# An opening without the columns of turn, contract and task; no longer written.
 OPENED_UNLABELLED: Final = 3
 OPENED: Final = 4
-# A closing frame is never longer: so much room is kept for each attempt that is open.
+# The maximum size of a closing frame; the journal reserves this for each open attempt.
 CLOSE_BYTES_MAX: Final = 256
 
 _pack: Final = struct.Struct("<IIIB").pack
@@ -38,18 +38,18 @@ def frame(kind: int, slot: int, text: bytes) -> bytes:
 
 
 class Damaged(Exception):
-    """A frame is not what was written: what follows cannot be found."""
+    """A frame is corrupt, so the frames after it cannot be found."""
 
 
 def read_frame(data: bytes, at: int) -> tuple[int, int, bytes, int]:
-    """Kind, slot, text, and where the next one begins.
+    """Return the kind, slot and text of the frame at `at`, and where the next frame begins.
 
-    The kind is END behind the last one, and CUT where `data` ends within a frame.
+    The kind is END after the last frame, and CUT where `data` ends within a frame.
     """
     start = at + HEADER_BYTES
     if start > len(data):
         return CUT, 0, b"", at
-    # By hand: two frames are read for each request, and a call of `struct` costs twice this.
+    # Decoded by hand: each request has two frames, and a call of `struct` costs twice as much.
     length, checksum = _read_number(data, at), _read_number(data, at + 4)
     slot, kind = _read_number(data, at + 8), data[at + 12]
     if not (length or checksum or slot or kind):

@@ -1,7 +1,7 @@
-"""Reads a journal, one's own or an orphan's, into rows for the ledger.
+"""Reads a journal, the worker's own or a dead worker's, into rows for the ledger.
 
-`read` looks at what is there now; `done` says that those rows are safe, and deletes files that
-nothing needs any more: drained to their end, and with no attempt open that began in them.
+`read` returns the rows written so far; `done` confirms that they are in Postgres, and deletes the
+files that were read to their end and in which no open attempt began.
 """
 
 import logging
@@ -30,50 +30,50 @@ from penstock.wire.engine_usage import read_usage
 Row = bytes
 
 _DAMAGED: Final = ".damaged"
-# What openings of earlier releases lack.
+# The missing columns of openings written by earlier releases.
 _LACKING: Final = {OPENED_UNROUTED: UNROUTED, OPENED_UNLABELLED: UNLABELLED}
-# So much of a file is looked at at a time.
+# How much of a file is copied at a time.
 _PIECE_BYTES: Final = 2**16
 
 logger = logging.getLogger(__name__)
 
 
 class JournalReader:
-    """One reader per journal. It holds the attempts that are open, and one file."""
+    """Reads one journal. Keeps the openings of open attempts, and one file mapped."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._number = min(_numbers(folder), default=1)
         self._at = 0
         self._data: mmap.mmap | None = None
-        # By slot: the opening half, and the number of the file that it is in.
+        # By slot: the opening half of an open attempt, and the number of the file that it is in.
         self._open: dict[int, tuple[bytes, int]] = {}
-        # What a read had taken when it failed: the next one begins with that.
+        # The rows that a failed `read` had decoded; the next `read` begins with them.
         self._taken: list[Row] = []
-        # Files that were read to their end and not deleted yet.
+        # Numbers of the files that were read to their end and are not deleted yet.
         self._kept: set[int] = set()
 
     def read(self, rows_max: int) -> list[Row]:
-        """The next closed attempts, oldest first; fewer than asked for only at the end."""
+        """Return the next closed attempts, oldest first; fewer than `rows_max` only at the end."""
         rows, self._taken = self._taken, []
         try:
             while len(rows) < rows_max:
                 if not self._read_segment(rows, rows_max) and not self._next_segment():
                     break
         except OSError:
-            # No descriptor is free, or no room for the copy of a damaged file.
+            # No file descriptor is free, or the disk has no room for a copy of a damaged file.
             self._taken = rows
             raise
         if self._data is not None:
-            # What was looked at is not looked at again: it need not stay in our memory.
+            # Pages that were read are not read again, so they need not stay in memory.
             self._data.madvise(mmap.MADV_DONTNEED)
         return rows
 
     def done(self) -> None:
-        """What was read is in Postgres: let go of the files that only held that."""
-        # One long stream keeps the file that it began in, not all those after it. Whoever adopts
-        # what is left may take two halves for one attempt: both are of attempts that are in
-        # Postgres already, where a row is never written twice.
+        """Delete files that are no longer needed. Call once the rows read are in Postgres."""
+        # One long stream keeps only the file that it began in. A worker that adopts the remaining
+        # files may join halves of two attempts: both attempts are in Postgres already, where a
+        # row is never written twice.
         needed = {number for _, number in self._open.values()}
         for number in self._kept - needed:
             (self._folder / SEGMENT.format(number)).unlink(missing_ok=True)
@@ -81,17 +81,17 @@ class JournalReader:
 
     @property
     def has_open(self) -> bool:
-        """Whether an attempt is open, as far as was read."""
+        """Whether an attempt is open in the part of the journal that was read."""
         return bool(self._open)
 
     def left_open(self) -> list[Row]:
-        """After the last read of an orphan: what it had open, closed with the last usage seen."""
+        """After all reads, return a dead worker's open attempts, closed with their last usage."""
         if not self._open:
             return []
         try:
             slots = UsageSlots.read(self._folder / SLOTS)
         except FileNotFoundError:
-            # Whoever deleted it was killed at that, and had written all of these rows before.
+            # A worker that had written all these rows was killed while it deleted the journal.
             return [opened + _interrupted(opened, None) for opened, _ in self._open.values()]
         try:
             return [
@@ -107,11 +107,11 @@ class JournalReader:
             self._data = None
 
     def _read_segment(self, rows: list[Row], rows_max: int) -> bool:
-        """Take in frames until there are enough rows; False at the end of what is written."""
+        """Decode frames until there are enough rows; return False at the last written frame."""
         data = self._segment()
         if data is None:
             return False
-        # Taken anew by each read: what is copied here does not see what is written behind it.
+        # Each read makes a new copy, because a copy lacks the frames that were written after it.
         piece, piece_at = b"", self._at
         try:
             while len(rows) < rows_max:
@@ -137,16 +137,16 @@ class JournalReader:
         return True
 
     def _piece(self, data: mmap.mmap, before: bytes, before_at: int) -> bytes:
-        """The next piece of a file, from where we are, when the one before ends within a frame.
+        """Return the next piece of a file, from `_at`, when the last one ends within a frame.
 
-        Empty where no further frame can be; Damaged if the file itself ends within one.
+        Empty where no further frame fits; raises Damaged if the file itself ends within a frame.
         """
         at = self._at
         if at + HEADER_BYTES > len(data):
             return b""
         if before_at + len(before) == len(data):
             raise Damaged
-        # A frame that is longer than a piece is nonsense, or very long: then all there is.
+        # A frame longer than a piece is corrupt or very long: only the rest of the file tells.
         is_too_long = before_at == at and len(before) == _PIECE_BYTES
         return data[at:] if is_too_long else data[at : at + _PIECE_BYTES]
 
@@ -159,12 +159,12 @@ class JournalReader:
             except FileNotFoundError:
                 return None
             except ValueError:
-                # Empty: its worker was killed while it made the file.
+                # The file is empty because its worker was killed while it made the file.
                 return None
         return self._data
 
     def _next_segment(self) -> bool:
-        """Go on to the next file, if something is written there: then this one is complete."""
+        """Go on to the next file if it has a frame, which means that this one is complete."""
         following = self._following()
         if following is None:
             return False
@@ -182,17 +182,17 @@ class JournalReader:
             return number if any(file.read(HEADER_BYTES)) else None
 
     def _give_up_segment(self, rows: list[Row]) -> None:
-        """The rest of this file cannot be read. A copy stays, for people."""
+        """Skip the unreadable rest of this file. If it is damaged, keep a copy for an operator."""
         assert self._data is not None
         name = SEGMENT.format(self._number)
         fields = {"action": "journal_damaged", "file": str(self._folder / name), "at": self._at}
         rest = self._data[self._at + HEADER_BYTES :].rstrip(b"\0")
         if len(rest) > _CUT_BYTES_MAX or self._following() is not None:
-            # More than one cut frame: this was not a kill in the middle of a write.
+            # More than one frame is lost, so a kill during a write cannot be the cause.
             kept = self._folder.parent / f"{self._folder.name}-{name}{_DAMAGED}"
             kept.write_bytes(self._data[:])
             logger.error("journal damaged", extra=fields)
-            # Who had which slot from here on is not known: nobody is billed for another's usage.
+            # The slots' later owners are unknown, and no caller may pay for another's usage.
             rows.extend(opened + _interrupted(opened, None) for opened, _ in self._open.values())
             self._open.clear()
         else:
@@ -209,7 +209,7 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def _interrupted(opened: bytes, raw: bytes | None) -> bytes:
-    """A slot is written when bytes go to the caller, so what it counts was delivered."""
+    """Return the closing half of an interrupted attempt; its slot counts only delivered tokens."""
     usage = None if raw is None else read_usage(raw)
     billed = Bill()
     if usage is not None:

@@ -1,7 +1,7 @@
-"""Writes attempts into Postgres: the ledger's rows, the hourly sums, and what limits have spent.
+"""Writes attempts into Postgres: the ledger's rows, the hourly sums, and the spend of limits.
 
-One transaction for a batch: COPY into a temporary table, insert what is not there yet, and add to
-the sums from what was inserted, nothing else. So a batch may come any number of times.
+One transaction per batch: COPY into a temporary table, insert the rows that are missing, and add
+only the inserted rows to the sums. So writing the same batch again changes nothing.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _DAYS_REMEMBERED: Final = 2
 
 
 class Ledger:
-    """Remembers which of the last days have a partition; everything else is in Postgres."""
+    """Writes batches of attempts. Its only state is which recent days have a partition."""
 
     def __init__(self, store: Store, workflows_max: int) -> None:
         self._store = store
@@ -25,7 +25,7 @@ class Ledger:
         self._days: set[date] = set()
 
     async def write(self, holder: str, rows: Sequence[Row]) -> int:
-        """Add attempts that were journaled by `holder`; how many of them are new."""
+        """Add attempts from the journal of `holder`; return how many of them are new."""
         await self.make_days(rows)
         async with self._store.transaction() as transaction:
             await self.stage(transaction, rows)
@@ -34,29 +34,29 @@ class Ledger:
         return int(added[0])
 
     def forget_days(self) -> None:
-        """Make sure of every day again: Postgres may have been put back to an earlier state."""
+        """Forget which partitions exist, because Postgres may have been restored from a backup."""
         self._days.clear()
 
     async def make_days(self, rows: Sequence[Row]) -> None:
-        """Make sure that every row's day has its partition."""
+        """Create the partition of every row's day, unless it exists."""
         for day in sorted(days_of(rows) - self._days):
-            # Apart from the batch: a table that is made is locked until its transaction ends.
+            # Not in the batch's transaction: Postgres locks a new table until the commit.
             async with self._store.transaction() as transaction:
                 await transaction.execute("select make_usage_day(%s)", (day,))
-            # Only those of now: an old one may be dropped by retention after it was made.
+            # Only the latest days are remembered, because retention may drop an old partition.
             self._days = set(sorted(self._days | {day})[-_DAYS_REMEMBERED:])
 
     async def stage(self, transaction: Transaction, rows: Sequence[Row]) -> None:
-        """Bring rows into the transaction's temporary table, their workflows' names settled."""
+        """Copy rows into the transaction's temporary table and resolve their workflow names."""
         await transaction.execute(QUERIES["stage"])
         await transaction.copy(QUERIES["copy"], rows)
         await self._name_workflows(transaction)
 
     async def _name_workflows(self, transaction: Transaction) -> None:
-        """Accounts that may have further names take the new ones; the rest is `other`."""
+        """Register new workflow names up to each account's maximum; name the others `other`."""
         accounts = await transaction.fetch(QUERIES["new_workflows"], (self._workflows_max,))
         for (account,) in accounts:
-            # In order of accounts, so that two drains cannot wait for each other.
+            # Locked in order of accounts, so that two drains cannot deadlock.
             await transaction.execute(
                 "select pg_advisory_xact_lock(hashtextextended(%s, 1))", (account,)
             )
@@ -65,9 +65,9 @@ class Ledger:
 
 
 def days_of(rows: Sequence[Row]) -> set[date]:
-    """Rows begin with an id, and ids with their time: eight digits of it count 65.5 s each.
+    """Return the days of rows, from the first 8 hex digits of their ids: a time in steps of 65.5 s.
 
-    Not every day from the first to the last: a clock may have stood at 1970 for a moment.
+    Not the range from first to last day, which is huge if a clock was at 1970 for a moment.
     """
     starts = [int(digits, 16) * _DIGITS_SECONDS for digits in {row[:8] for row in rows}]
     ends = [start + _DIGITS_SECONDS for start in starts]

@@ -1,7 +1,7 @@
-"""One attempt as a line for COPY into the ledger, in two halves: what is known before, and after.
+"""Writes an attempt as a line for COPY, in two halves: one before the attempt, one after it.
 
 Times are whole microseconds; the time of the request itself is in its id. `COLUMNS` names all
-fields in order, as `ledger.sql` stages them.
+fields in the order of the staging table in `ledger.sql`.
 """
 
 from typing import Final
@@ -24,7 +24,7 @@ CLOSING_COLUMNS: Final = (
 )  # fmt: skip
 COLUMNS: Final = OPENING_COLUMNS + CLOSING_COLUMNS
 
-# Microseconds of an attempt: all of it, to its first token, and from there to its last.
+# Microseconds of an attempt: in total, to its first token, and from its first token to its end.
 Times = tuple[int, int | None, int | None]
 
 _NULL: Final = b"\\N"
@@ -36,7 +36,7 @@ _limits: Final[dict[tuple[int, ...], bytes]] = {}
 _TIER_AT: Final = OPENING_COLUMNS.index("tier")
 _PRICE_AT: Final = OPENING_COLUMNS.index("input_nanousd_per_mtok")
 _EXPECTED_AT: Final = OPENING_COLUMNS.index("cached_expected")
-# The columns that an opening lacks at its end which an earlier release wrote.
+# The trailing columns that are missing in openings written by earlier releases.
 UNLABELLED: Final = b"\t\t\t\t\t"
 UNROUTED: Final = b"\\N\t\t\t" + UNLABELLED
 
@@ -44,7 +44,7 @@ UNROUTED: Final = b"\\N\t\t\t" + UNLABELLED
 def opening(
     request: InferenceRequest, end: RequestEnd, waited_us: int, limits: tuple[int, ...]
 ) -> bytes:
-    """Who, what, where, the price that was agreed, and what routing expects of `end`'s replica."""
+    """Return the first half: caller, model, replica, price, and the cache use routing expects."""
     labels = request.labels
     session, workflow, caller = labels.session, labels.workflow, labels.caller_request_id
     family, moved, broken = labels.prompt_family, end.session_moved, end.cache_break
@@ -69,7 +69,7 @@ def opening(
 
 
 def _belongs_to(labels: RequestLabels) -> bytes:
-    """The last five columns: the turn, contract and task of a request, empty for most."""
+    """Return the last five columns, from `parent_id` to `model_asked`; most requests have none."""
     names = (labels.parent_id, labels.purpose, labels.contract, labels.task, labels.model_asked)
     if not any(names):
         return UNLABELLED
@@ -77,7 +77,7 @@ def _belongs_to(labels: RequestLabels) -> bytes:
 
 
 class _Payer:
-    """Account, key, model, tier and price as text: the same for most requests of a key."""
+    """Cached text of account, key, model, tier and price, which most requests of a key share."""
 
     def __init__(self, account: str, tier: Tier, price: Price, text: bytes) -> None:
         self.account = account
@@ -90,7 +90,7 @@ _payers: Final[dict[tuple[str, str], _Payer]] = {}
 
 
 def _who_pays_what(request: InferenceRequest) -> bytes:
-    """Kept by key and model, for as long as the key's account, the tier and the price are those."""
+    """Return the columns from account to price, cached by key and model until one changes."""
     account, tier, price = request.account, request.terms.tier, request.terms.price
     model = request.model.id
     known = _payers.get((request.key, model))
@@ -113,7 +113,7 @@ def _who_pays_what(request: InferenceRequest) -> bytes:
 
 
 def closing(times: Times, outcome: Outcome, error: str, billed: Bill) -> bytes:
-    """What was used, how it ended, what it costs."""
+    """Return the second half: times, outcome, usage and charge."""
     usage = billed.usage
     duration, first, streamed = times
     prompt = cached = output = _NULL
@@ -136,7 +136,7 @@ def closing(times: Times, outcome: Outcome, error: str, billed: Bill) -> bytes:
 
 
 def agreed_in(opened: bytes) -> tuple[Price, int | None]:
-    """The price that an opening half carries, and the cached tokens that were expected."""
+    """Return the price and the expected cached tokens that an opening half contains."""
     fields = opened.split(b"\t")
     expected = fields[_EXPECTED_AT]
     return (
@@ -146,7 +146,7 @@ def agreed_in(opened: bytes) -> tuple[Price, int | None]:
 
 
 def is_of_job(opened: bytes) -> bool:
-    """Whether an opening half is of a job's attempt."""
+    """Return whether an opening half belongs to a job's attempt."""
     return opened.split(b"\t", _TIER_AT + 1)[_TIER_AT] != Tier.NOW.encode()
 
 
@@ -159,7 +159,7 @@ def _number(value: int | None) -> bytes:
 
 
 def _joined(limits: tuple[int, ...]) -> bytes:
-    """Limits as an array's text: the same few for all requests of an account, so kept."""
+    """Return limits as a Postgres array, cached because an account's requests share a few."""
     known = _limits.get(limits)
     if known is None:
         if len(_limits) >= _LIMITS_MAX:
@@ -169,12 +169,12 @@ def _joined(limits: tuple[int, ...]) -> bytes:
 
 
 def _escaped(label: str) -> bytes:
-    """Labels are printable when they come here; a line must hold together even if one is not."""
+    """Return a label escaped for COPY. Labels should be printable; a line must survive others."""
     try:
         written = label.encode()
     except UnicodeEncodeError:
         written = label.encode("utf-8", "replace")
-    # Any byte that must be escaped is another one afterwards.
+    # `_MARKED` changes every byte that needs an escape, so an unchanged label needs none.
     if written.translate(_MARKED) == written:
         return written
     return label.translate(_ESCAPES).encode("utf-8", "replace")

@@ -1,9 +1,9 @@
 """Opens a meter before an attempt goes upstream, and closes it once, however the attempt ends.
 
-The journal has the opening record before the engine sees a byte, and the closing one before the
-caller sees the last. What is charged is what was made for a caller who got a part of it, or the
-estimated uncached prompt of a caller who left before that. A job's attempt is charged by the job's
-completion only: see charge.py.
+The journal has the opening record before the engine gets a byte, and the closing record before the
+caller gets the last byte. A caller who got a part of the answer pays for all tokens made; a caller
+who left earlier pays for the estimated uncached prompt. Only a job's completion charges a job's
+attempt: see charge.py.
 """
 
 from collections.abc import Callable
@@ -22,12 +22,12 @@ from penstock.wire.engine_usage import read_usage, write_usage
 
 _NOW: Final = Tier.NOW
 _OK: Final = Outcome.OK
-# Before the first token.
+# The value of `_first_at` before the first token.
 _NOT_YET: Final = -1.0
 
 
 class Metering:
-    """One per worker, on its journal."""
+    """Opens meters on the worker's journal. Each worker has one."""
 
     def __init__(self, journal: Journal, clock: Clock) -> None:
         self._journal = journal
@@ -35,9 +35,9 @@ class Metering:
         self._monotonic = clock.monotonic
 
     def open(self, request: InferenceRequest, end: RequestEnd, limits: tuple[int, ...]) -> "Meter":
-        """For the next attempt, at `end`'s replica.
+        """Open a meter for the next attempt, at `end`'s replica.
 
-        JournalFull when usage could not be recorded: then nothing may go upstream.
+        Raises JournalFull when usage cannot be recorded: then nothing may go upstream.
         """
         journal = self._journal
         slot = journal.take_slot()
@@ -56,7 +56,7 @@ class Metering:
 
 
 class Meter(Tally):
-    """One attempt's count, in the journal."""
+    """Records one attempt's usage in the journal."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Meter(Tally):
 
     def note(self, usage: bytes) -> None:
         if self._is_closed:
-            # The slot may be another attempt's by now.
+            # Another attempt may have taken the slot since.
             return
         if self._first_at == _NOT_YET:
             self._first_at = self._monotonic()
@@ -95,7 +95,7 @@ class Meter(Tally):
     def close(
         self, outcome: Outcome, *, usage: Usage | None, is_owed: bool, error: str = ""
     ) -> None:
-        """Write down how it ended. What came first stands: a second call changes nothing."""
+        """Write the closing record. Only the first call has an effect."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -119,14 +119,14 @@ class Meter(Tally):
         if not self._request.prompt.is_stream:
             return duration_us, None, None
         if self._first_at == _NOT_YET:
-            # A stream that came in one piece was settled without a note.
+            # `note` is not called for a stream that arrives in one piece, only `settle`.
             return duration_us, duration_us if is_made else None, None
         first_us = int((self._first_at - self._began) * 1e6)
         return duration_us, first_us, duration_us - first_us
 
 
 class JobMeter(Meter):
-    """An attempt of a job: journaled free of charge, and kept as it is charged if it is the last.
+    """Journals a job's attempt without a charge, and keeps the charged line for the completion.
 
     The line with the charge goes into `RequestEnd.charged_line`.
     """

@@ -1,6 +1,6 @@
-"""The price book: which price a request has, by its model, tier and start. Pure.
+"""Looks up the price of a request in the price book, by its model, tier and start time. Pure.
 
-A request keeps the price of its start, whatever the book says when it ends.
+A request keeps the price of its start, even if the price has changed when it ends.
 """
 
 from collections.abc import Iterable
@@ -12,15 +12,15 @@ from penstock.records.price import Price, Prices, Tier
 
 
 class PriceBook:
-    """All models' prices, ready to be looked up."""
+    """Looks up the prices of all models."""
 
     def __init__(self, models: Iterable[Model]) -> None:
         self._rows = {model.id: [_row(prices) for prices in model.prices] for model in models}
 
     def price(self, model: ModelId, tier: Tier, at: float) -> Price:
-        """The price at a time, in seconds since 1970."""
+        """Return the price at a time, in seconds since 1970."""
         rows = self._rows[model]
-        # The first row of a book holds from ever.
+        # The first row of a book has no start.
         found = rows[0]
         for row in rows:
             if row.start > at:
@@ -32,7 +32,7 @@ class PriceBook:
 
 
 class _Row:
-    """The prices of all tiers from `start` on."""
+    """The prices of all tiers, valid from `start`."""
 
     def __init__(self, start: float, now: Price, flex: Price, batch: Price) -> None:
         self.start = start
@@ -59,10 +59,10 @@ def _row(prices: Prices) -> _Row:
 
 
 def usd(nanousd: int) -> str:
-    """Nano-dollars as dollars, every digit of them."""
+    """Return nano-dollars as dollars, without rounding."""
     return usd_bytes(nanousd).decode()
 
 
 def usd_bytes(nanousd: int) -> bytes:
-    """The same, for what is written as bytes."""
+    """Return the text of `usd` as bytes."""
     return billionths(nanousd) if nanousd >= 0 else b"-" + billionths(-nanousd)

@@ -1,4 +1,4 @@
-"""The statements of ledger.sql by name."""
+"""Loads the statements of ledger.sql, by name."""
 
 from typing import Final
 

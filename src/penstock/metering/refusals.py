@@ -1,7 +1,7 @@
-"""Refusals by minute, account, key and reason: counted, not stored one by one.
+"""Counts refusals by minute, account, key and reason, instead of storing each one.
 
-They are statistics, not money: a kill may lose the last second of them, and an outage of Postgres
-in the moment of a commit may count one second twice.
+The counts are statistics, not money: a kill may lose the last second of them, and a Postgres outage
+during a commit may count one second twice.
 """
 
 from typing import Final
@@ -34,7 +34,7 @@ class Refusals:
         self._counts[counter] = self._counts.get(counter, 0) + 1
 
     async def flush(self) -> None:
-        """Add what was counted to Postgres; on StoreUnavailable it stays for the next time."""
+        """Add the counts to Postgres; on StoreUnavailable they stay for the next flush."""
         if not self._counts:
             return
         counts = self._counts.copy()

@@ -1,4 +1,4 @@
-"""Drops what is older than it is kept for: whole days of the ledger, and old sums."""
+"""Deletes usage older than its retention period: whole days of the ledger, and old sums."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ delete from usage_refusals where ctid = any (array(
     select ctid from usage_refusals where minute < %s limit %s
 ))
 """
-# A window's spend is read until the window has ended; a journal may come in later than that.
+# Kept beyond the end of the window, because a journal may be drained later.
 _OLD_SPEND: Final = """
 delete from limit_spend where ctid = any (array(
     select s.ctid from limit_spend s left join limits l on l.id = s.limit_id
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class Retention:
-    """Once an hour, in the leading control process. What is dropped here is gone."""
+    """Deletes old usage for good, once an hour, in the leading control process."""
 
     def __init__(self, store: Store, clock: Clock, settings: MeteringSettings) -> None:
         self._store = store
@@ -51,12 +51,12 @@ class Retention:
             except StoreUnavailable:
                 logger.warning("old usage not dropped", extra={"action": "retention_waits"})
             except Exception:
-                # The loop's top: control has other work than this.
+                # A failure here must not stop the control process's other work.
                 logger.exception("old usage not dropped", extra={"action": "retention_failed"})
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def drop_old(self) -> int:
-        """Drop now; the number of days whose rows are gone."""
+        """Delete old usage now; return the number of ledger days dropped."""
         now = datetime.fromtimestamp(self._clock.now(), UTC)
         day = (now - timedelta(days=self._settings.ledger_days)).date()
         async with self._store.transaction() as transaction:
@@ -68,7 +68,7 @@ class Retention:
         return int(dropped[0])
 
     async def _delete(self, statement: LiteralString, time: datetime) -> None:
-        """Some thousand rows at a time: what took too long for one transaction would never end."""
+        """Delete in batches: one transaction for all could time out each time and never succeed."""
         deleted = _BATCH_ROWS
         while deleted == _BATCH_ROWS:
             async with self._store.transaction() as transaction:

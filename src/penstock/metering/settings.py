@@ -42,7 +42,7 @@ class MeteringSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     report_days_max: Annotated[int, Meta(ge=1, le=3660)] = 400
 
     def __post_init__(self) -> None:
-        # Half a file for the closing records of everything that is open: they always find room.
+        # Half a file must hold the closing records of all open attempts, so that they always fit.
         if self.open_max * CLOSE_BYTES_MAX > self.segment_bytes // 2:
             raise ValueError(
                 f"open_max * {CLOSE_BYTES_MAX} must not be more than half of segment_bytes"

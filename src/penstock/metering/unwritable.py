@@ -1,4 +1,4 @@
-"""A row that Postgres refuses is put aside in a file, for people: usage is not thrown away."""
+"""Saves rows that Postgres refuses to a file for an operator, so that no usage is lost."""
 
 import logging
 from pathlib import Path
@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 def put_aside(folder: Path, row: Row, refused: Exception) -> None:
-    """Append the row to `unwritable.tsv` beside the journals, as it would have been copied."""
+    """Append the row, in COPY format, to `unwritable.tsv` beside the journals, and log an error."""
     with (folder / FILE).open("ab") as file:
         file.write(row)
     request = row[:36].decode("ascii", "replace")

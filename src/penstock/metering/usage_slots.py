@@ -1,7 +1,7 @@
-"""The last usage of each open attempt, in a file that outlives the worker.
+"""Keeps the last usage of each open attempt in a file that outlives the worker.
 
-A slot has two halves and a byte that says which one counts: the other half is written first, then
-the byte. A kill at any moment leaves a whole usage behind, the newest or the one before.
+A slot has two halves and a byte that selects the valid one. A write fills the other half, then
+changes the byte. So a kill at any moment leaves a whole usage: the newest or the one before.
 """
 
 import mmap
@@ -15,17 +15,17 @@ SLOT_BYTES: Final = 512
 _HALF: Final = 256
 _START: Final = 4
 USAGE_BYTES_MAX: Final = _HALF - _START
-# Lengths as they stand before a usage: one is written for each chunk of a stream.
+# Encoded lengths, made in advance because every chunk of a stream writes one.
 _LENGTHS: Final = [length.to_bytes(2, "little") for length in range(_HALF)]
 
 
 class UsageSlots:
-    """`take` one, `note` usage in it any number of times, `free` it."""
+    """A file of slots: `take` one, `note` usage in it any number of times, `free` it."""
 
     def __init__(self, data: mmap.mmap) -> None:
         self._data = data
         self._count = len(data) // SLOT_BYTES
-        # Those below were taken before; what of them is free is taken again first.
+        # Slots from here on were never taken; slots in `_free` are reused before them.
         self._fresh = 0
         self._free: list[int] = []
 
@@ -33,7 +33,7 @@ class UsageSlots:
     def make(cls, path: Path, count: int) -> "UsageSlots":
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         try:
-            # Taken from the disk now: a full one must not kill us when a page is first touched.
+            # Allocated now, because on a full disk the first write to a page kills the process.
             os.posix_fallocate(descriptor, 0, count * SLOT_BYTES)
             return cls(mmap.mmap(descriptor, count * SLOT_BYTES))
         finally:
@@ -41,7 +41,7 @@ class UsageSlots:
 
     @classmethod
     def read(cls, path: Path) -> "UsageSlots":
-        """Another worker's slots, as it left them."""
+        """Open another worker's slots, read-only."""
         with path.open("rb") as file:
             return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
@@ -57,7 +57,7 @@ class UsageSlots:
         return slot
 
     def note(self, slot: int, usage: bytes) -> None:
-        """Keep a raw `usage` object. What is too long for a slot is not kept."""
+        """Store a raw `usage` object, or ignore it if it is too long for a slot."""
         length = len(usage)
         if length > USAGE_BYTES_MAX:
             return
@@ -68,7 +68,7 @@ class UsageSlots:
         data[base] = half
 
     def last(self, slot: int) -> bytes | None:
-        """The usage noted last; None if there was none."""
+        """Return the last noted usage, or None."""
         data, base = self._data, slot * SLOT_BYTES
         if not data[base]:
             return None

@@ -1,1 +1,1 @@
-"""What rooms hand each other: small frozen records, no behaviour beyond their own arithmetic."""
+"""Records that rooms pass to each other: small, with no behaviour beyond their own arithmetic."""

@@ -1,4 +1,4 @@
-"""Accounts and keys, as policy knows them and as the rest of the path sees them."""
+"""Accounts and keys, as policy and the rest of the request path use them."""
 
 from enum import StrEnum
 from typing import NewType
@@ -10,21 +10,21 @@ KeyId = NewType("KeyId", str)
 
 
 class Role(StrEnum):
-    """What a key may do: infer for its account, or administer and infer nothing."""
+    """What a key may do: run inference for its account, or only administer."""
 
     RUNTIME = "runtime"
     OPERATOR = "operator"
 
 
 class OnOutage(StrEnum):
-    """What becomes of requests beyond an account's leases while Postgres is away."""
+    """Whether requests that exceed an account's leases are served while Postgres is unavailable."""
 
     CONTINUE = "continue"
     REFUSE = "refuse"
 
 
 class Affinity(StrEnum):
-    """How firmly a session stays with its replica: among near equals, or until that is gone."""
+    """How long a session stays on its replica: while it is nearly the best, or until it is gone."""
 
     NEAR = "near"
     STRICT = "strict"
@@ -38,12 +38,12 @@ class Account(msgspec.Struct, frozen=True):
     is_blocked: bool = False
     on_outage: OnOutage = OnOutage.CONTINUE
     affinity: Affinity = Affinity.NEAR
-    # Its share in the fair order of jobs, beside those of the other accounts.
+    # The account's weight in the fair order of jobs, relative to other accounts.
     flex_weight: int = 1
 
 
 class Key(msgspec.Struct, frozen=True):
-    """One key without its secret. An operator's belongs to the installation, to no account."""
+    """A key without its secret. An operator's key belongs to the installation, to no account."""
 
     id: KeyId
     role: Role

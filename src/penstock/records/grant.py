@@ -1,10 +1,10 @@
-"""What policy gave a request. A plain class: every request has one."""
+"""What policy grants a request. A plain class for speed, because every request has one."""
 
 from penstock.records.account import AccountId, KeyId
 
 
 class Grant:
-    """Who pays, and by which key."""
+    """The account that pays for a request, its key, and the account's settings."""
 
     def __init__(
         self,

@@ -1,12 +1,12 @@
-"""What the workers of one host have under way at one replica, as they share it in memory."""
+"""The load of one host's workers at one replica, which the workers exchange in shared memory."""
 
 from penstock.records.replica import ReplicaId
 
 
 class HostLoad:
-    """A worker's own figures, or the sum of several workers'. Times are monotonic seconds.
+    """The load of one worker, or the sum of several workers'. Times are monotonic seconds.
 
-    Never changed once made: where nothing has happened, a reader is given the same one again.
+    Immutable: while the load is unchanged, a reader gets the same object again.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - the fields of a record
@@ -22,12 +22,12 @@ class HostLoad:
         # Uncached prompt tokens of requests without a first token, and of the oldest of them.
         self.outstanding = outstanding
         self.head_tokens = head_tokens
-        # When that oldest request went out, and when the last first token came; 0 when none did.
+        # When that oldest request was sent, and when the latest first token arrived; 0 if never.
         self.head_at = head_at
         self.progress_at = progress_at
         self.in_flight = in_flight
         self.decoding = decoding
-        # Prompt tokens of everything in flight.
+        # Prompt tokens of all requests in flight.
         self.prompt_tokens = prompt_tokens
 
     def __eq__(self, other: object) -> bool:
@@ -44,15 +44,15 @@ class HostLoad:
 
 
 class HostTable:
-    """The port between routing and the memory that a host's workers share.
+    """Interface between routing and the memory that a host's workers share.
 
-    A class, not a Protocol, and below both rooms: so that calls to it are calls of C.
+    A class in this room, not a Protocol, so that compiled code calls its methods directly in C.
     """
 
     def write(self, replica: ReplicaId, load: HostLoad) -> None:
-        """What this worker has under way there."""
+        """Publish this worker's load at a replica."""
         raise NotImplementedError
 
     def others(self, replica: ReplicaId) -> HostLoad | None:
-        """What the other workers have there; the same object again while that is the same."""
+        """Return the other workers' load there; the same object while the load is unchanged."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Work that is wanted later: a job, what travels with it, and how it ends."""
+"""Flex work: a job, the data stored with it, and how it ends."""
 
 from enum import IntEnum, StrEnum
 from typing import Final, NewType
@@ -32,16 +32,16 @@ class JobState(StrEnum):
 
 
 class Priority(IntEnum):
-    """Lower goes first. Fair order between accounts is kept within each."""
+    """A job's priority; lower goes first. The fair order of accounts applies within each."""
 
-    # Single jobs and small batches: somebody looks for the answer soon.
+    # Single jobs and small batches, whose callers expect the answer soon.
     FLEX = 0
     # Files of up to 50,000 lines, due within a day.
     BATCH = 1
 
 
 class Door(StrEnum):
-    """Where a job came in; it decides the shape in which its answer is read."""
+    """The API through which a job was submitted; it decides the format of the job's answer."""
 
     # `queueRequest` and `cf-aig-async`.
     WORKERS_AI = "workers_ai"
@@ -52,7 +52,7 @@ class Door(StrEnum):
 
 
 class TicketChain(msgspec.Struct, frozen=True):
-    """A `PromptChain` as it is stored."""
+    """A `PromptChain` in the form stored with a job."""
 
     links: tuple[int, ...] = ()
     sizes: tuple[int, ...] = ()
@@ -69,7 +69,7 @@ class TicketChain(msgspec.Struct, frozen=True):
 
 
 class Ticket(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a request knows beside its body, kept with the job so that a keeper can run it."""
+    """A request's data other than its body, stored with the job so that a keeper can run it."""
 
     price: Terms = (0, 0, 0, ONCE)
     tier: Tier = Tier.FLEX
@@ -84,12 +84,12 @@ class Ticket(msgspec.Struct, frozen=True, omit_defaults=True):
     output_tokens_max: int = 0
     is_affinity_strict: bool = False
     chain: TicketChain = TicketChain()
-    # Money limits that hold this job's estimate until it ends.
+    # Money limits on which this job has a hold until it ends.
     limits: tuple[int, ...] = ()
 
     @property
     def held_nanousd(self) -> int:
-        """What is held of each of its limits: the most that it may cost, at its own price."""
+        """The job's hold on each of its limits: its maximum cost, at its own price."""
         usage = Usage(self.prompt_tokens_estimate, self.output_tokens_max, 0)
         return cost_nanousd(usage, Price(*self.price))
 
@@ -102,20 +102,20 @@ class NewJob(msgspec.Struct, frozen=True):
     ticket: Ticket
     # Echoed to the caller: `external_reference` or `custom_id`.
     reference: str | None = None
-    # Its place in its batch.
+    # The job's index in its batch.
     item: int = 0
     idempotency_key: str | None = None
-    # Where the payload is when it is too large for a row; uploaded before the row commits.
+    # The object with the payload if that is too large for a row; uploaded before the row commits.
     payload_object: str = ""
 
     @property
     def tokens(self) -> int:
-        """What it weighs in the fair order."""
+        """The job's cost in the fair order."""
         return max(1, self.ticket.prompt_tokens_estimate + self.ticket.output_tokens_max)
 
 
 class Submission(msgspec.Struct, frozen=True):
-    """What all jobs that are submitted together share."""
+    """The data shared by all jobs that are submitted together."""
 
     account: AccountId
     key: KeyId
@@ -124,13 +124,13 @@ class Submission(msgspec.Struct, frozen=True):
     # In seconds since 1970.
     deadline: float
     priority: Priority = Priority.FLEX
-    # The account's share in the fair order.
+    # The account's weight in the fair order.
     weight: int = 1
     batch: BatchId | None = None
 
 
 class ClaimedJob(msgspec.Struct, frozen=True):
-    """A job that a keeper may run while its lease lasts. `epoch` guards what it writes."""
+    """A job that a keeper may run while its claim lasts. Writes with an old `epoch` are refused."""
 
     id: JobId
     epoch: int
@@ -144,13 +144,13 @@ class ClaimedJob(msgspec.Struct, frozen=True):
     # In seconds since 1970.
     created_at: float
     deadline: float
-    # How often it was begun, this time included; hand-backs are not counted.
+    # How often the job was started, including this time; hand-backs are not counted.
     attempts: int
-    # Whether its caller has cancelled it is found when its lease is renewed.
+    # No flag for cancellation: a keeper learns of it when it renews its claim.
 
 
 class Released(msgspec.Struct, frozen=True):
-    """What a job held of its account's money limits when it ended without a charge."""
+    """The hold that a job has on its account's money limits, to be released at the job's end."""
 
     account: AccountId
     key: KeyId
@@ -158,12 +158,12 @@ class Released(msgspec.Struct, frozen=True):
     session: str
     limits: tuple[int, ...]
     nanousd: int
-    # The time in the job's id, in seconds since 1970: it tells the limits' windows.
+    # The time in the job's id, in seconds since 1970; it determines the limits' windows.
     asked_at: float
 
 
 class JobFailure(msgspec.Struct, frozen=True):
-    """Why a job failed: an error of the tree by its code, as the caller is told."""
+    """Why a job failed: the code, message and status of an error, as reported to the caller."""
 
     code: str
     message: str
@@ -171,7 +171,7 @@ class JobFailure(msgspec.Struct, frozen=True):
 
 
 class JobEnd(msgspec.Struct, frozen=True):
-    """How a claimed job ended. A result is the whole chat completion as engines answer it."""
+    """How a claimed job ended. `result` is the engine's whole chat completion."""
 
     id: JobId
     epoch: int
@@ -184,7 +184,7 @@ class JobEnd(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A job as its account sees it."""
+    """A job as shown to its account."""
 
     id: JobId
     account: AccountId
@@ -207,7 +207,7 @@ class Job(msgspec.Struct, frozen=True):
     usage: Usage | None = None
     charge_nanousd: int = 0
     is_cancelling: bool = False
-    # How the last attempt that failed ended, also if the job was tried again since.
+    # The failure of the last attempt that failed, even if the job was retried since.
     last_error: JobFailure | None = None
 
 

@@ -1,17 +1,17 @@
-"""A limit on what may be used: of what, by whom, in which time; and where somebody stands."""
+"""A limit on usage: its scope, measure and period; and how much of it is left."""
 
 from enum import StrEnum
 from typing import Final
 
 from penstock.records.account import AccountId
 
-# Who holds, and has spent, what jobs use of limits: one holder for all keepers and gateways, for a
-# job that was submitted through one process is finished by another. No worker is ever named so.
+# The holder of all jobs' holds and spend: one for all keepers and gateways, because one process
+# submits a job and another one finishes it. No worker ever has this id.
 FLEX_HOLDER: Final = "f1e70000-0000-7000-8000-000000000000"
 
 
 class Scope(StrEnum):
-    """Whose use is counted together."""
+    """The unit whose usage is counted together."""
 
     ACCOUNT = "account"
     KEY = "key"
@@ -28,7 +28,7 @@ class Measure(StrEnum):
 
 
 class Period(StrEnum):
-    """How long a window is. Windows begin on the minute, the day, the month, in UTC."""
+    """The length of a window. Windows begin with the minute, day or month in UTC."""
 
     MINUTE = "minute"
     DAY = "day"
@@ -36,7 +36,7 @@ class Period(StrEnum):
 
 
 class Limit:
-    """At most `amount` in each window. A soft one only warns. Nothing of it changes.
+    """Allows at most `amount` in each window; a soft limit only warns. Immutable but for `header`.
 
     `value` names the key, workflow or session; "*" is each one by itself, "" the whole account.
     """
@@ -60,7 +60,7 @@ class Limit:
         self.period = period
         self.amount = amount
         self.is_hard = is_hard
-        # What every answer says of it: whoever writes that keeps it here, and may find it again.
+        # A cache for the response header's text, which the code that writes headers fills.
         self.header = b""
 
     def __eq__(self, other: object) -> bool:
@@ -75,7 +75,7 @@ class Limit:
 
 
 class Standing:
-    """What is left of a limit for one value, as far as this gateway knows, and until when."""
+    """What is left of a limit for one value, as far as this gateway knows, and when it resets."""
 
     def __init__(self, limit: Limit, left: int, resets_at: float) -> None:
         self.limit = limit

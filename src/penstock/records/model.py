@@ -1,4 +1,4 @@
-"""A catalogue entry: what a model is called, can do, costs, and how an engine for it is started."""
+"""A catalogue entry: a model's names, capabilities and prices, and how to start its engine."""
 
 from datetime import date
 from enum import StrEnum
@@ -13,18 +13,18 @@ ModelId = NewType("ModelId", str)
 
 
 class Family(StrEnum):
-    """The shape of a model's answers on the Workers AI surface."""
+    """The format of a model's answers on the Workers AI API."""
 
     OPENAI = "openai"
     NATIVE = "native"
-    # Takes and answers OpenAI's Responses, and chat where that is sent.
+    # OpenAI's Responses format; also chat, for requests in chat format.
     RESPONSES = "responses"
     # Makes vectors, not text.
     EMBEDDINGS = "embeddings"
 
 
 class Capability(StrEnum):
-    """What a request may ask of a model; asking for more is refused by name."""
+    """A feature that a request may use; a refusal names the feature that the model lacks."""
 
     TOOLS = "tools"
     VISION = "vision"
@@ -35,7 +35,7 @@ class Capability(StrEnum):
 
 
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How to start an engine. Data, not code: `{port}` and `{engine_home}` are filled in.
+    """How to start an engine, as data: `{port}` and `{engine_home}` in it are filled in.
 
     `slots_live` is how many requests one replica takes at once before it counts as busy.
     """
@@ -51,7 +51,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def has_priority(self) -> bool:
-        """Whether the engine is told to keep its line by priority; it refuses one otherwise."""
+        """Whether the engine queues by priority; otherwise it refuses requests that have one."""
         pairs = zip(self.command, self.command[1:], strict=False)
         return ("--scheduling-policy", "priority") in pairs or (
             "--scheduling-policy=priority" in self.command
@@ -72,10 +72,10 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # The price book, oldest row first.
     prices: tuple[Prices, ...] = (Prices(),)
     default_output_tokens: Annotated[int, Meta(ge=1, le=10**7)] = 4096
-    # The most prompt tokens that one image can become; what a budget reserves for it.
+    # The maximum number of prompt tokens for one image, which a budget reserves for it.
     image_tokens_max: Annotated[int, Meta(ge=0, le=10**7)] = 4096
     allowed_accounts: tuple[str, ...] = ()
-    # What clients of this model look for: engines say `reasoning`, Kimi K2.5's said
+    # The field that clients of this model read: engines send `reasoning`, Kimi K2.5's sent
     # `reasoning_content`.
     reasoning_field: Literal["reasoning", "reasoning_content"] = "reasoning"
 
@@ -83,6 +83,6 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return capability in self.capabilities
 
     def prices_on(self, day: date) -> Prices:
-        """The row of the price book that holds on a day."""
+        """Return the row of the price book that is valid on a day."""
         rows = [row for row in self.prices if row.valid_from is None or row.valid_from <= day]
         return rows[-1]

@@ -1,4 +1,4 @@
-"""The price of one request, and what tokens cost: the only way from tokens to money."""
+"""The price of one request, and the only function that converts tokens to money."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from penstock.records.usage import Usage
 
 __all__ = ["ONCE", "Price", "Prices", "Terms", "Tier", "cost_nanousd"]
 
-# A price as data, in the order of its fields.
+# The fields of a price, in order.
 Terms = tuple[int, int, int, int]
 
 _TOKENS: Final = 1_000_000
@@ -15,7 +15,7 @@ _DIVISOR: Final = _TOKENS * ONCE
 
 
 class Price:
-    """What one request pays: fixed at its start, kept with its usage.
+    """The price of one request, fixed at its start and stored with its usage.
 
     Three prices in nano-dollars per million tokens, and a multiplier in basis points.
     """
@@ -31,8 +31,8 @@ class Price:
         self.cached_input_nanousd_per_mtok: Final = cached_input_nanousd_per_mtok
         self.output_nanousd_per_mtok: Final = output_nanousd_per_mtok
         self.multiplier_bp: Final = multiplier_bp
-        # The same in whole nano-dollars per token, and what is left of each: small enough that
-        # compiled code multiplies them without making an object.
+        # The prices as whole nano-dollars per token, and the remainders: small enough for
+        # compiled code to multiply without allocating an object.
         self.input_whole: Final = input_nanousd_per_mtok // _TOKENS
         self.input_rest: Final = input_nanousd_per_mtok % _TOKENS
         self.cached_whole: Final = cached_input_nanousd_per_mtok // _TOKENS
@@ -60,11 +60,11 @@ class Price:
 
 
 def cost_nanousd(usage: Usage, price: Price) -> int:
-    """What this usage costs: everything is added up first and rounded once, half up.
+    """Return the cost of a usage: the exact sum, rounded once, half up.
 
-    Cached tokens are a part of the prompt, and billed as such once. When the engine did not say
-    how many were cached, none are taken for cached. Stream or not, now or later: there is no other
-    way from tokens to money.
+    Cached tokens are a part of the prompt, billed only at the cached price. If the engine did not
+    report how many were cached, none count as cached. Streams, live requests and jobs all use this
+    function.
     """
     prompt = usage.prompt_tokens
     cached = usage.cached_tokens or 0
@@ -74,7 +74,7 @@ def cost_nanousd(usage: Usage, price: Price) -> int:
     rest = uncached * price.input_rest + cached * price.cached_rest + output * price.output_rest
     multiplier = price.multiplier_bp
     if multiplier == ONCE:
-        # The same, in numbers that fit into a machine's word.
+        # The same result, computed in numbers that fit into a machine word.
         return whole + (rest + _TOKENS // 2) // _TOKENS
     total = whole * _TOKENS + rest
     return (total * multiplier + _DIVISOR // 2) // _DIVISOR

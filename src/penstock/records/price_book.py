@@ -1,4 +1,4 @@
-"""A row of a model's price book, as catalogues have it."""
+"""A row of a model's price book, in the form that catalogues use."""
 
 from datetime import date
 from enum import StrEnum
@@ -14,7 +14,7 @@ BasisPoints = Annotated[int, Meta(ge=0, le=10**6)]
 
 
 class Tier(StrEnum):
-    """How soon an answer is wanted; each has its own multiplier in the price book."""
+    """The service tier of a request; each has its own multiplier in the price book."""
 
     NOW = "now"
     FLEX = "flex"
@@ -24,8 +24,8 @@ class Tier(StrEnum):
 class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One row of a price book. Integer nano-dollars per million tokens: 600_000_000 is $0.60.
 
-    Multipliers are in basis points, 10_000 = once. A row holds from 0:00 UTC of `valid_from` until
-    the next row's; the first row has none and holds from ever.
+    Multipliers are in basis points, 10_000 = once. A row is valid from 0:00 UTC of `valid_from`
+    until the next row's; the first row has no `valid_from` and no start.
     """
 
     input_nanousd_per_mtok: NanoUsd = 0

@@ -1,4 +1,4 @@
-"""A prompt as routing sees it: one link per part, each covering all the parts before it."""
+"""A prompt as routing compares it: one hash (link) per part, which covers all parts before it."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ LINKS_MAX: Final = 1024
 
 
 class PromptChain:
-    """Link 0 is account, model and tools; link i + 1 is message i. Equal links, equal prefixes."""
+    """Link 0 is account, model and tools; link i + 1 is message i. Equal links: equal prefixes."""
 
     def __init__(
         self,
@@ -19,16 +19,16 @@ class PromptChain:
         opening: int = 0,
     ) -> None:
         self.links = links
-        # Bytes of each part, an image counted as the text that costs as much; and of all of them.
+        # Bytes of each part, and `size` for all; an image counts as text of the same cost.
         self.sizes = sizes
         size = 0
         for part in sizes:
             size += part
         self.size = size
-        # How many links the prompt of the turn before had; 0 when no assistant has spoken yet.
+        # The number of links in the previous turn's prompt; 0 if there is no assistant message yet.
         self.earlier = earlier
         self.has_system = has_system
-        # The first user message by itself: it tells a conversation when tools or system changed.
+        # The first user message alone identifies a conversation whose tools or system changed.
         self.opening = opening
 
     def __eq__(self, other: object) -> bool:
@@ -38,10 +38,10 @@ class PromptChain:
         return hash(self._fields())
 
     def bounded(self) -> "PromptChain":
-        """The same with at most `LINKS_MAX` links, of which the last covers all the rest.
+        """Return the chain with at most `LINKS_MAX` links, of which the last covers all the rest.
 
-        Routing takes some work for each link, on the event loop. Of a longer conversation it sees
-        the beginning, which is the same from turn to turn, and the whole.
+        Routing does some work per link on the event loop. Of a longer conversation it gets the
+        beginning, which is the same from turn to turn, and the whole.
         """
         if len(self.links) <= LINKS_MAX:
             return self
@@ -55,7 +55,7 @@ class PromptChain:
         )
 
     def name_of(self, link: int) -> str:
-        """What the caller calls this part: `tools`, `system`, or `message` with its index."""
+        """Return the caller's name for a part: `tools`, `system`, or `message` with its index."""
         if link == 0:
             return TOOLS
         return SYSTEM if link == 1 and self.has_system else f"message {link - 1}"

@@ -11,7 +11,7 @@ ReplicaId = NewType("ReplicaId", str)
 
 
 class ReplicaState(StrEnum):
-    """starting → ready → draining → gone. Only `ready` takes new requests."""
+    """starting → ready → draining → gone. Only a `ready` replica takes new requests."""
 
     STARTING = "starting"
     READY = "ready"
@@ -20,7 +20,7 @@ class ReplicaState(StrEnum):
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """What a gateway must know to send a request. Ids are never reused."""
+    """The data that a gateway needs to send a request to a replica. Ids are never reused."""
 
     id: ReplicaId
     model: ModelId
@@ -31,5 +31,5 @@ class Replica(msgspec.Struct, frozen=True):
     slots_live: int = 256
     generation: int = 1
     host: str = ""
-    # Whether its engine keeps a line by priority. Only its keeper knows, and only jobs need it.
+    # Whether the engine queues by priority. Only the keeper sets this, and only jobs need it.
     has_priority: bool = False

@@ -1,7 +1,7 @@
-"""One request on its way down the path, and what is known of it at its end.
+"""One request on the request path, and the facts about it at its end.
 
-Plain classes, not Structs: every stage reads them, and compiled code reads a field of its own class
-fifty times as fast. `Final` fields are set once; the two others of `RequestPlacement` are not.
+Plain classes, not Structs: every stage reads them, and compiled code reads a field of a compiled
+class fifty times as fast. Only two fields of `RequestPlacement` change: those that are not `Final`.
 """
 
 from enum import StrEnum
@@ -23,7 +23,7 @@ _NO_CHAIN: Final = PromptChain()
 
 
 class Api(StrEnum):
-    """In which of an engine's APIs a request is written: the shape of its body and its answer."""
+    """The engine API that a request uses, which defines the format of its body and its answer."""
 
     CHAT = "chat"
     COMPLETIONS = "completions"
@@ -33,7 +33,7 @@ class Api(StrEnum):
 
 
 class RequestLabels:
-    """Names by which a request is found again in the log, the ledger and the metrics.
+    """Names that identify a request in the log, the ledger and the metrics.
 
     `parent_id` names the turn that this request belongs to, `purpose` and `task` what it is for,
     `contract` the rules that applied, `model_asked` the model that the caller named. Nothing sets
@@ -58,7 +58,7 @@ class RequestLabels:
         self.workflow: Final = workflow
         self.prompt_family: Final = prompt_family
         self.caller_request_id: Final = caller_request_id
-        # How often the client says that it has tried this before; None when it says nothing.
+        # The number of earlier tries that the client reports; None if it reports nothing.
         self.client_retry: Final = client_retry
         self.parent_id: Final = parent_id
         self.purpose: Final = purpose
@@ -68,7 +68,7 @@ class RequestLabels:
 
 
 class RequestTerms:
-    """What a request costs at most, and when it is refused. `asked_at` is the time in its id."""
+    """A request's price, token estimates and refusal rules. `asked_at` is the time in its id."""
 
     def __init__(  # noqa: PLR0913 - the fields of a record
         self,
@@ -84,16 +84,16 @@ class RequestTerms:
         self.asked_at: Final = asked_at
         self.tier: Final = tier
         self.price: Final = price
-        # What a budget reserves: the prompt by bytes and images, all choices at their longest.
+        # A budget reserves both: the prompt by bytes and images, all choices at maximum length.
         self.prompt_tokens_estimate: Final = prompt_tokens_estimate
         self.output_tokens_max: Final = output_tokens_max
-        # Whether the account wants no use beyond its leases while Postgres is away.
+        # Whether to refuse requests that exceed the leases while Postgres is unavailable.
         self.on_outage_refuse: Final = on_outage_refuse
         self.reject_if_busy: Final = reject_if_busy
 
 
 class RequestPrompt:
-    """What is sent to an engine. `body` is the caller's JSON object, name to raw value."""
+    """The data sent to an engine. `body` is the caller's JSON object, name to raw value."""
 
     def __init__(  # noqa: PLR0913 - the fields of a record
         self,
@@ -116,7 +116,7 @@ class RequestPrompt:
 
 
 class RequestPlacement:
-    """Which replica may run a request, and how soon. The puller sets the last two of a job."""
+    """Where a request may run, and its engine priority. The puller sets the last two for jobs."""
 
     def __init__(
         self,
@@ -127,20 +127,20 @@ class RequestPlacement:
         only_replica: str = "",
         engine_priority: int = 0,
     ) -> None:
-        # Which conversation this is, scoped by account; 0 when nothing tells.
+        # Identifies the conversation within its account; 0 if unknown.
         self.session_key: Final = session_key
-        # Whether its session stays where its cache is even when that is slower.
+        # Whether the session stays on the replica with its cache even if that is slower.
         self.is_affinity_strict: Final = is_affinity_strict
-        # Attempts before these: a job goes on counting when it is run again.
+        # The number of earlier attempts: a job that runs again continues its count.
         self.attempt_base: Final = attempt_base
-        # The only replica that may run it: a job runs where it was pulled for. Empty: any.
+        # The only replica that may run the request, for a job the one it was pulled for; "" is any.
         self.only_replica = only_replica
-        # Its place in the engine's own queue; a higher number is later. 0 is a live request.
+        # The priority in the engine's own queue; a higher number runs later. 0 is a live request.
         self.engine_priority = engine_priority
 
 
 class InferenceRequest:
-    """What every stage of the path sees: who asks for which model, and four parts of the rest."""
+    """The request that every stage of the path gets: caller, model, and four groups of fields."""
 
     def __init__(  # noqa: PLR0913 - the fields of a record
         self,
@@ -172,12 +172,12 @@ class Outcome(StrEnum):
     OK = "ok"
     CLIENT_LEFT = "client_left"
     FAILED = "failed"
-    # Left open by a process that died; found in its journal.
+    # The process died; its journal still had the attempt open.
     INTERRUPTED = "interrupted"
 
 
 class RequestEnd:
-    """The facts of one finished request: filled in along the path, logged once, counted once."""
+    """The facts of one request, filled in along the path, then logged once and counted once."""
 
     def __init__(  # noqa: PLR0913 - the fields of a record
         self,
@@ -203,7 +203,7 @@ class RequestEnd:
     ) -> None:
         self.attempts = attempts
         self.replica = replica
-        # What routing expected of the last attempt: prompt tokens in the replica's cache, why the
+        # Routing's expectations of the last attempt: prompt tokens in the replica's cache, why the
         # session moved (`load`, `drain`, `lost`), and which part of its prompt had changed.
         self.cached_expected = cached_expected
         self.session_moved = session_moved
@@ -211,17 +211,17 @@ class RequestEnd:
         self.usage = usage
         self.waited_seconds = waited_seconds
         self.first_token_seconds = first_token_seconds
-        # From the first data line of a stream to its last; None when nothing was streamed.
+        # From the first data line of a stream to its last; None if nothing was streamed.
         self.streamed_seconds = streamed_seconds
         self.total_seconds = total_seconds
         self.outcome = outcome
         self.error_code = error_code
         self.status = status
         self.charge_nanousd = charge_nanousd
-        # Prompt and output of all attempts.
+        # Prompt and output tokens of all attempts.
         self.tokens = tokens
-        # Of a job: its last attempt as a line of the ledger with its charge, for the completion.
+        # For a job's completion: the ledger line of its last attempt, with the charge.
         self.charged_line = charged_line
-        # Where the caller stands with its hard limits, and which soft ones it has passed.
+        # What is left of the caller's hard limits, and which soft limits the caller has exceeded.
         self.standings = standings
         self.warnings = warnings

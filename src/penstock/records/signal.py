@@ -1,7 +1,7 @@
-"""What gateways and keepers tell each other several times a second. Nothing here is durable.
+"""Messages that gateways and keepers exchange several times a second. Nothing here is durable.
 
-Ages are in seconds before the message was made, so that the hosts' clocks need not agree. Every
-number is a claim: whoever hears it clamps it, and at worst chooses less well for a moment.
+Ages are in seconds before the message was made, so that the hosts' clocks need not agree. No number
+is trusted: receivers clamp it, and a wrong one at worst makes routing less good for a moment.
 """
 
 from enum import StrEnum
@@ -17,35 +17,35 @@ Name = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
 class PeerState(StrEnum):
-    """Whether the other gateway workers can be heard; rules differ while some cannot."""
+    """Whether the other gateway workers' messages arrive; routing differs while some do not."""
 
-    # No other is known: what this worker sees is all there is.
+    # No other worker is known, so this worker's own load is all there is.
     ALONE = "alone"
     HEARD = "heard"
-    # One that was heard lately is not, or nothing can be heard at all.
+    # A recently heard worker sends no more messages, or this worker can receive none at all.
     SILENT = "silent"
 
 
 class LoadClaim(msgspec.Struct, frozen=True, array_like=True):
-    """What one gateway worker has under way at one replica."""
+    """The load of one gateway worker at one replica."""
 
     replica: Name
     # Uncached prompt tokens of requests without a first token, and of the oldest of them.
     outstanding: Count
     head_tokens: Count
     head_age: Age
-    # Since the last first token that came from there.
+    # Since the latest first token from the replica.
     progress_age: Age
     in_flight: Count
     decoding: Count
-    # Prompt tokens of everything in flight.
+    # Prompt tokens of all requests in flight.
     prompt_tokens: Count
 
 
 class SentPrompt(msgspec.Struct, frozen=True, array_like=True):
-    """A request went to a replica: its session, and the links that are new there.
+    """A request sent to a replica: its session, and the links that are new at that replica.
 
-    The first of `links` is the one that the new ones hang on, unless `start` is 0.
+    Unless `start` is 0, the first of `links` is the known link that the new ones follow.
     """
 
     session: Word
@@ -53,16 +53,16 @@ class SentPrompt(msgspec.Struct, frozen=True, array_like=True):
     # The index of the first of `links` in its chain.
     start: Count
     links: list[Word]
-    # Tokens of each of these links by itself.
+    # Tokens of each of these links alone.
     tokens: list[Count]
     opening: Word = 0
-    # Tokens of the links before `start`; whether an engine has counted those up to the first link.
+    # Tokens of the links before `start`; whether an engine counted those up to the first link.
     before: Count = 0
     is_counted: bool = False
 
 
 class SignalBatch(msgspec.Struct, frozen=True, array_like=True):
-    """The prompts sent since the batch before; repeated in the next two messages."""
+    """The prompts sent since the previous batch; repeated in the next two messages."""
 
     # The number of the message that carried it first.
     number: Word
@@ -70,7 +70,7 @@ class SignalBatch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class EngineClaim(msgspec.Struct, frozen=True, array_like=True):
-    """What a keeper read from an engine. 0 or -1 means that it does not say."""
+    """The figures that a keeper read from an engine. 0 means that the engine does not report it."""
 
     replica: Name
     is_healthy: bool
@@ -78,9 +78,9 @@ class EngineClaim(msgspec.Struct, frozen=True, array_like=True):
     waiting: Count = 0
     kv_use: Annotated[float, Meta(ge=0, le=1)] = 0.0
     kv_tokens: Count = 0
-    # Uncached prompt tokens a second while it was prefilling.
+    # Uncached prompt tokens per second while the engine was prefilling.
     prefill_rate: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
-    # Requests that did not come through a gateway, such as flex work, and their prompt tokens.
+    # Requests that the keeper itself has at the engine (flex work), and their prompt tokens.
     own_requests: Count = 0
     own_tokens: Count = 0
 
@@ -90,10 +90,10 @@ class Signal(msgspec.Struct, frozen=True, array_like=True):
 
     sender: Word
     number: Word
-    # Senders with the same host share a table of loads and do not add each other's claims.
+    # Senders on the same host share a table of loads and do not add each other's messages.
     host: Name
     loads: list[LoadClaim] = []
     batches: list[SignalBatch] = []
     engines: list[EngineClaim] = []
-    # The sender ends: its silence is no failure.
+    # The sender ends, so its later silence is not a failure.
     is_last: bool = False

@@ -4,7 +4,7 @@ from typing import Final
 
 
 class Usage:
-    """`cached_tokens` is the part of `prompt_tokens` that came out of the prefix cache.
+    """Token counts. `cached_tokens` is the part of `prompt_tokens` read from the prefix cache.
 
     `is_estimated` marks counts that the gateway estimated because the engine did not report them.
     """

@@ -1,1 +1,1 @@
-"""What an operator can see: one log line and a few plain counters per request."""
+"""Logs and metrics for the operator: one log line and a few plain counters per request."""

@@ -1,4 +1,4 @@
-"""The workers' snapshots, added up and written as Prometheus text. Pure."""
+"""Adds up the workers' snapshots and writes them as Prometheus text. Pure."""
 
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
@@ -27,7 +27,7 @@ _LABELS = ["model", "account"]
 
 
 def render(snapshots: Iterable[Snapshot]) -> bytes:
-    """The whole page."""
+    """Return the whole metrics page."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Page(list(snapshots)))
     return generate_latest(registry)
@@ -117,7 +117,7 @@ class _Page:
         yield waiting
         ready = _gauge("penstock_ready_replicas", ["model"])
         for model in sorted({model for g in gauges for model in g.ready_replicas}):
-            # Every worker reads the same roster: the count is one worker's, not a sum.
+            # Not a sum, because every worker reads the same roster.
             ready.add_metric([model], max(g.ready_replicas.get(model, 0) for g in gauges))
         yield ready
         ejected = max((g.ejected_replicas for g in gauges), default=0)
@@ -134,7 +134,7 @@ def _gauge(name: str, labels: list[str]) -> GaugeMetricFamily:
 
 
 def _labelled(workers: list[dict[str, dict[str, int]]], labels: list[str]) -> Iterator[Metric]:
-    """Counters by metric and by their labels, which are joined by a space."""
+    """Yield counters, summed over workers, by metric and label values joined by a space."""
     for name in sorted({name for worker in workers for name in worker}):
         counter = CounterMetricFamily(name, METRICS[name], labels=labels)
         for values in sorted({key for worker in workers for key in worker.get(name, ())}):
@@ -144,7 +144,7 @@ def _labelled(workers: list[dict[str, dict[str, int]]], labels: list[str]) -> It
 
 
 def _of_cell(workers: list[dict[str, dict[str, float]]]) -> Iterator[Metric]:
-    """Figures that all workers read from one place: the greatest that one has, not a sum."""
+    """Yield cell-wide figures: the maximum over workers, because all read the same source."""
     for name in sorted({name for worker in workers for name in worker}):
         values: dict[str, float] = {}
         for worker in workers:

@@ -1,7 +1,7 @@
-"""What a worker counts in: plain numbers that the path adds to, one row per model and account.
+"""A worker's counters: plain numbers that the request path adds to, a row per model and account.
 
-`Metrics.snapshot` makes of them what the collector reads. Rows are made once and never dropped, so
-whoever counts may keep the row it was given.
+`Metrics.snapshot` copies them for the collector. Rows are made once and never dropped, so callers
+may keep a reference to a row.
 """
 
 from penstock.telemetry.metrics import (
@@ -20,7 +20,7 @@ from penstock.telemetry.session_growth import SessionGrowth
 
 
 class Buckets:
-    """A histogram: counts per bucket (the last one is everything above), and the sum."""
+    """A histogram: counts per bucket (the last one is everything above the bounds), and the sum."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = bounds
@@ -28,7 +28,7 @@ class Buckets:
         self.sum = 0.0
 
     def add(self, value: float) -> None:
-        # Not by bisection: most values are in the first buckets, and a call costs more than these.
+        # Not `bisect`: most values are in the first buckets, and a call costs more than this loop.
         at = 0
         for bound in self._bounds:
             if value <= bound:
@@ -102,10 +102,10 @@ class LabelCounters:
 
 
 class Labels:
-    """Counters by an account's label, bounded in all and per account.
+    """Counters by account and label, with a maximum in total and per account.
 
-    Labels beyond an account's share count as `other` of that account; when all rows are taken,
-    every new label counts as `other` of the account `other`.
+    Labels beyond an account's maximum count as `other` of that account; beyond the total, every new
+    label counts as `other` of the account `other`.
     """
 
     def __init__(self, rows_max: int, per_account_max: int) -> None:
@@ -133,7 +133,7 @@ class Labels:
 
 
 class Metrics:
-    """Counters by model and account, bounded; accounts beyond the bound count as `other`."""
+    """Counters by model and account; accounts beyond `label_pairs_max` count as `other`."""
 
     def __init__(self, label_pairs_max: int, labels_per_account_max: int) -> None:
         self._counters: dict[tuple[str, str], ModelCounters] = {}

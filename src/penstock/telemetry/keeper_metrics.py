@@ -1,4 +1,4 @@
-"""A keeper's numbers as Prometheus text: its engines, its flex work, its GPUs. Pure.
+"""Writes a keeper's metrics as Prometheus text: its engines, its flex work, its GPUs. Pure.
 
 Every metric is declared in KEEPER_METRICS with its help text, and documented (a test compares).
 """
@@ -38,7 +38,7 @@ _REPLICA: Final = ["model", "replica"]
 
 
 class EngineRow(msgspec.Struct, frozen=True):
-    """One replica at a moment."""
+    """The state of one replica at one moment."""
 
     model: str
     replica: str
@@ -53,7 +53,7 @@ class EngineRow(msgspec.Struct, frozen=True):
 
 
 class GpuUse(msgspec.Struct, frozen=True):
-    """One GPU at a moment, by its driver's word."""
+    """The state of one GPU at one moment, as its driver reports it."""
 
     gpu: str
     use: float
@@ -65,7 +65,7 @@ class KeeperSnapshot(msgspec.Struct, frozen=True):
     """All numbers of one keeper."""
 
     engines: tuple[EngineRow, ...] = ()
-    # By what became of them.
+    # By outcome.
     jobs: dict[str, int] = {}
     failures: int = 0
     # By kind.
@@ -75,7 +75,7 @@ class KeeperSnapshot(msgspec.Struct, frozen=True):
 
 
 def render_keeper(snapshot: KeeperSnapshot) -> bytes:
-    """The whole page."""
+    """Return the whole metrics page."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Page(snapshot))
     return generate_latest(registry)

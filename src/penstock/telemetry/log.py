@@ -1,4 +1,4 @@
-"""Log lines: a fixed phrase plus fields, as JSON or as text. Never a prompt, completion or key."""
+"""Formats log lines: a fixed phrase plus fields, as JSON or text. No prompt, completion or key."""
 
 import logging
 import sys
@@ -16,12 +16,12 @@ _FLUSH_SECONDS = 1.0
 
 
 def set_up(settings: TelemetrySettings) -> None:
-    """Send all log lines of this process to standard error, for commands that end soon."""
+    """Send all log lines of this process to standard error, for short-lived commands."""
     _install(logging.StreamHandler(sys.stderr), settings)
 
 
 def set_up_service(settings: TelemetrySettings) -> LogWriter:
-    """Send all log lines to standard error by a thread, for processes that must never block."""
+    """Send all log lines to standard error from a thread, for processes that must never block."""
     writer = LogWriter(standard_error(), settings.log_buffer_bytes)
     _install(WrittenLines(writer), settings)
     return writer
@@ -35,14 +35,14 @@ def _install(handler: logging.Handler, settings: TelemetrySettings) -> None:
             before.close()
     root.handlers[:] = [handler]
     root.setLevel(settings.log_level.upper())
-    # uvicorn has its own words for start-up; its access log is replaced by ours.
+    # Penstock logs start-up and requests itself, so only errors of uvicorn are logged.
     logging.getLogger("uvicorn").handlers.clear()
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, object]:
-    """The `extra` fields of a record."""
+    """Return the `extra` fields of a record."""
     return {k: v for k, v in record.__dict__.items() if k not in _STANDARD}
 
 
@@ -66,7 +66,7 @@ class WrittenLines(logging.Handler):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line."""
+    """Formats each record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -83,7 +83,7 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """Time, level, phrase, and fields as name=value."""
+    """Formats a record as time, level, phrase, and fields as name=value."""
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S")
@@ -102,7 +102,7 @@ def _encode(line: dict[str, object]) -> bytes:
 
 
 def _text(value: object) -> str:
-    """A field's text, whatever it is: half of a surrogate pair, or a thing that has none."""
+    """Return a field's text, even for half of a surrogate pair or a value whose __str__ raises."""
     try:
         return str(value).encode(errors="backslashreplace").decode()
     except Exception:  # noqa: BLE001 - a foreign __str__ may raise anything

@@ -8,7 +8,7 @@ _OWNER_ONLY = 0o600
 
 
 def open_log(path: Path, *, is_new: bool = False) -> IO[bytes]:
-    """Open a log for appending, with mode 0600 even if it was there before; `is_new` empties it."""
+    """Open a log for appending, with mode 0600 even if it exists; `is_new` empties it."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | (os.O_TRUNC if is_new else 0)
     descriptor = os.open(path, flags, _OWNER_ONLY)
     os.fchmod(descriptor, _OWNER_ONLY)

@@ -1,4 +1,4 @@
-"""Writes log lines in a thread of its own, so that a slow reader of the log holds up nothing else.
+"""Writes log lines in a separate thread, so that a slow reader of the log blocks nothing else.
 
 `put` never blocks: lines beyond the bound are dropped and counted. The descriptor itself stays
 blocking, because O_NONBLOCK would also apply to every other process that shares it.
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogWriter:
-    """One thread that writes to `descriptor`, behind at most `bytes_max` of waiting lines."""
+    """Writes to `descriptor` from one thread, with a queue of at most `bytes_max` bytes."""
 
     def __init__(self, descriptor: int, bytes_max: int) -> None:
         self._descriptor = descriptor
@@ -27,12 +27,12 @@ class LogWriter:
         self._is_closed = False
         self._changed = threading.Condition()
         self.lines_dropped = 0
-        # A daemon: a write that never returns must not keep the process from ending.
+        # A daemon thread, so that a write that never returns does not keep the process alive.
         self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
         self._thread.start()
 
     def put(self, data: bytes, lines: int) -> None:
-        """Take whole lines for writing, or drop them if too many wait already."""
+        """Queue whole lines for writing, or drop them if the queue is full."""
         with self._changed:
             if self._is_closed or self._waiting_bytes + len(data) > self._bytes_max:
                 self.lines_dropped += lines
@@ -42,12 +42,12 @@ class LogWriter:
             self._changed.notify_all()
 
     def flush(self, seconds: float) -> bool:
-        """Wait until every line taken so far is written, for at most `seconds`; whether it is."""
+        """Wait at most `seconds` until all queued lines are written; return whether they are."""
         with self._changed:
             return self._changed.wait_for(self._is_idle, seconds)
 
     def close(self, seconds: float = _CLOSE_SECONDS) -> None:
-        """Write what waits, for at most `seconds`, and drop the rest."""
+        """Write queued lines for at most `seconds`, and drop the rest."""
         self.flush(seconds)
         with self._changed:
             self._is_closed = True
@@ -77,7 +77,7 @@ class LogWriter:
                 logger.warning("log lines were dropped", extra=extra)
 
     def _write(self, data: bytes) -> bool:
-        """Write all of it. A log that is full or closed stops nothing: its lines are dropped."""
+        """Write all data; return False if the log is full or closed, and the lines are lost."""
         rest = memoryview(data)
         try:
             while rest:
@@ -88,7 +88,7 @@ class LogWriter:
 
 
 class WrittenText(io.TextIOBase):
-    """A text file whose lines go to a `LogWriter`, for code that prints to standard error."""
+    """A text stream that writes to a `LogWriter`, for code that prints to standard error."""
 
     def __init__(self, writer: LogWriter) -> None:
         self._writer = writer
@@ -99,7 +99,7 @@ class WrittenText(io.TextIOBase):
 
 
 def standard_error() -> int:
-    """The descriptor of standard error; -1, to which every write fails, if it was closed."""
-    # Descriptor 2 itself may belong to a client's connection when a process began without one.
+    """Return the descriptor of standard error, or -1 (every write fails) if it is closed."""
+    # If the process began without standard error, descriptor 2 may be a client's connection.
     stream = sys.__stderr__
     return -1 if stream is None else stream.fileno()

@@ -1,14 +1,14 @@
-"""The gateway's numbers as workers hand them to the collector, which adds them up.
+"""The gateway's metrics as workers send them to the collector, which adds them up.
 
-Every metric is declared in METRICS with its help text, and documented (a test compares). What a
-worker counts in is in `counters`.
+Every metric is declared in METRICS with its help text, and documented (a test compares). The
+workers' own counters are in `counters`.
 """
 
 from typing import Final
 
 import msgspec
 
-# Of no told length: compiled code takes a tuple of a known one apart, and made a new one for each
+# No fixed length: compiled code unpacks tuples of a fixed length, and made a new tuple for each
 # label that is counted.
 Bounds = tuple[float, ...]
 
@@ -19,7 +19,7 @@ FIRST_TOKEN_BUCKETS: Final[Bounds] = (
 OUTPUT_TOKEN_BUCKETS: Final[Bounds] = (
     0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0,
 )  # fmt: skip
-# Tokens of a turn, and by how much a prompt grew since the turn before; a compaction shrinks it.
+# Tokens of a turn, and a prompt's growth since the previous turn, negative after a compaction.
 TURN_BUCKETS: Final[Bounds] = (
     256.0, 1024.0, 4096.0, 8192.0, 16384.0, 32768.0, 65536.0, 131072.0, 262144.0,
 )  # fmt: skip
@@ -107,7 +107,7 @@ OTHER: Final = "other"
 
 
 class Histogram(msgspec.Struct):
-    """Counts per bucket (the last one is everything above), and the sum."""
+    """Counts per bucket (the last one is everything above the bounds), and the sum."""
 
     counts: list[int]
     sum: float = 0.0
@@ -160,26 +160,26 @@ class LabelRow(msgspec.Struct):
 
 
 class Gauges(msgspec.Struct):
-    """What a worker holds at this moment, beside its rows."""
+    """A worker's current values, in addition to its rows."""
 
     waiting: dict[str, int] = {}
     ready_replicas: dict[str, int] = {}
     ejected_replicas: int = 0
     client_connections: int = 0
     engine_connections: int = 0
-    # Numbers without labels, by metric, that are added up over the workers.
+    # Numbers without labels, by metric, which the collector sums over the workers.
     sums: dict[str, int] = {}
     # By metric, then by `scope measure period` of a limit.
     limits: dict[str, dict[str, int]] = {}
     # By metric, then by reason.
     reasons: dict[str, dict[str, int]] = {}
     peers_heard: int = 0
-    # Facts of the whole cell, which every worker reads: by metric, then by `label value`, or "".
+    # Figures of the whole cell, which every worker reads: by metric, then by `label value` or "".
     cell: dict[str, dict[str, float]] = {}
 
 
 class Snapshot(msgspec.Struct):
-    """All numbers of one worker, as it hands them to the collector."""
+    """All metrics of one worker, as it sends them to the collector."""
 
     rows: list[Row]
     gauges: Gauges

@@ -1,4 +1,4 @@
-"""A small HTTP server for `/metrics`, in a thread of its own, so that it answers a busy process."""
+"""Serves `/metrics` over HTTP in a separate thread, so that it answers when the process is busy."""
 
 import threading
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class PageServer:
-    """`page` is called in the server's thread for every reader; it must be safe there."""
+    """HTTP server for one page. Calls `page`, which must be thread-safe, for every request."""
 
     def __init__(self, host: str, port: int, page: Callable[[], bytes]) -> None:
         class Page(BaseHTTPRequestHandler):

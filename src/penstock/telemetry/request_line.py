@@ -1,8 +1,8 @@
-"""What is logged of a request: one wide line of JSON. No prompt, no completion, no key.
+"""Writes the log line of a request: one wide line of JSON. No prompt, completion or secret.
 
-Fields that have nothing to say are left out. The line is put together from pieces, for each request
-has one: an encoder would want a record with all its fields filled in first, and would encode again
-and again what is the same for many requests.
+Empty fields are left out. The line is joined from pieces for speed, because each request has one:
+an encoder would need a record with all its fields first, and would encode the values that many
+requests share again each time.
 """
 
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class RequestLines:
-    """Writes lines; keeps the text of this second, and of the names and paths of late."""
+    """Writes lines; caches the text of the current second, and of recent names and paths."""
 
     def __init__(self) -> None:
         self._second = -1
@@ -34,9 +34,9 @@ class RequestLines:
     def line(
         self, at: float, request_id: str, target: bytes, about: bytes, end: RequestEnd
     ) -> bytes:
-        """The end of a request at `at`, in seconds since 1970.
+        """Return the line of a request that ended at `at`, in seconds since 1970.
 
-        `about` is what `who` and `labels` say of it; empty if it was never understood.
+        `about` is the text of `who` and `labels`; empty if the request was never parsed.
         """
         micros = int((at - self._at_second(at)) * 1e6)
         return (
@@ -58,7 +58,7 @@ class RequestLines:
         )
 
     def labels(self, request: InferenceRequest, cost_usd: bytes) -> bytes:
-        """What a request says of itself, and what it cost; a cost may be empty."""
+        """Return the fields of a request's labels and its cost, which may be empty."""
         labels = request.labels
         session = self._sessions.text(labels.session) if labels.session else b""
         stream = b',"stream":true' if request.prompt.is_stream else b""
@@ -70,7 +70,7 @@ class RequestLines:
         return b"%s%s%s%s%s%s" % (session, stream, workflow, theirs, _belongs_to(labels), cost)
 
     def _at_second(self, at: float) -> int:
-        """The second in which this is, whose text is kept."""
+        """Return `at` in whole seconds, and cache the text of that second."""
         second = int(at)
         if second != self._second:
             self._second = second
@@ -85,7 +85,7 @@ class RequestLines:
         return b"%s%s%s" % (replica, attempts, error)
 
     def _path(self, target: bytes) -> bytes:
-        """Without its query, and not all of a very long one."""
+        """Return the path field, without the query and cut to `_PATH_BYTES_MAX`."""
         known = self._paths.get(target)
         if known is None:
             path = target.partition(b"?")[0][:_PATH_BYTES_MAX].decode("latin-1")
@@ -98,7 +98,7 @@ class RequestLines:
 
 
 class _Field:
-    """A field whose values come again and again: each is encoded once, and kept for a while."""
+    """A field whose values recur: each is encoded once and cached for a while."""
 
     def __init__(self, name: bytes) -> None:
         self._name = name
@@ -115,13 +115,13 @@ class _Field:
 
 
 def who(account: str, key: str, model: str) -> bytes:
-    """Whose request it was and for what: the same for most requests of a key, so to be kept."""
+    """Return the account, key and model fields, which callers cache because they recur."""
     named = (_encode(account), _encode(key), _encode(model))
     return b',"account":%s,"key":%s,"model":%s' % named
 
 
 def _belongs_to(labels: RequestLabels) -> bytes:
-    """The turn, contract and task of a request, where it has them."""
+    """Return the fields from `parent` to `model_asked` that the request has."""
     named = (
         (b"parent", labels.parent_id),
         (b"purpose", labels.purpose),
@@ -133,7 +133,7 @@ def _belongs_to(labels: RequestLabels) -> bytes:
 
 
 def _millis(name: bytes, seconds: float) -> bytes:
-    # Cut off, not rounded: rounding would cost as much as all the rest of the line.
+    # Truncated, because rounding would cost as much as the rest of the line.
     micros = int(seconds * 1e6)
     return b"%s%s" % (name, thousandths(micros)) if micros > 0 else b""
 
@@ -146,7 +146,7 @@ def _first_token(end: RequestEnd) -> bytes:
 
 
 def _tokens(end: RequestEnd) -> bytes:
-    """As the engine counted them; missing is unknown, not 0."""
+    """Return the token counts of `end`; a missing field means unknown, not 0."""
     usage = end.usage
     if usage is None:
         return b""

@@ -1,8 +1,8 @@
-"""One wide line per request, at its end.
+"""Logs one wide line per request, at its end.
 
-The logging module costs more than the rest of a small request, so lines are gathered and handed to
-the log's writer a few times a second. What kill -9 can lose is the last fraction of a second of
-*log*; usage is never kept only here.
+The logging module costs more than the rest of a small request, so lines are buffered and passed to
+the log's writer a few times a second. A kill -9 can lose the last fraction of a second of *log*,
+but no usage, which is never kept only here.
 """
 
 from collections.abc import Callable
@@ -12,9 +12,9 @@ _GATHERED_BYTES_MAX: Final = 64 * 1024
 
 
 class RequestLog:
-    """`write` is cheap; `flush` is called by a timer and at the end.
+    """Buffers lines. `write` is cheap; the worker calls `flush` by a timer and at its end.
 
-    `put` takes lines and their number, and never blocks: it is `LogWriter.put`.
+    `put` (`LogWriter.put`) takes lines and their number, and never blocks.
     """
 
     def __init__(self, put: Callable[[bytes, int], object], *, is_on: bool = True) -> None:
@@ -24,7 +24,7 @@ class RequestLog:
         self._gathered_bytes = 0
 
     def write(self, line: bytes) -> None:
-        """Take a line, with its end."""
+        """Buffer a line, which includes its newline."""
         if not self.is_on:
             return
         self._gathered.append(line)

@@ -1,11 +1,11 @@
-"""How a session's prompt grows from turn to turn. Remembers the last turn of recent sessions."""
+"""Measures how a session's prompt grows from turn to turn, for recent sessions."""
 
 
 class SessionGrowth:
-    """The prompt tokens of each session's last turn, of about so many sessions.
+    """Remembers the prompt tokens of the last turn of about `sessions_max` sessions.
 
-    In two halves: when the newer one is full it becomes the older one, and what was in that and was
-    not heard of since is forgotten. So a session that is heard of again and again stays.
+    It has two halves: when the newer half is full it replaces the older one, which forgets the
+    sessions that had no turn since. So a session with frequent turns stays.
     """
 
     def __init__(self, sessions_max: int) -> None:
@@ -14,7 +14,7 @@ class SessionGrowth:
         self._older: dict[tuple[str, str], int] = {}
 
     def growth(self, account: str, session: str, prompt_tokens: int) -> int | None:
-        """By how much the prompt is longer than in the turn before; None for a first turn."""
+        """Return the prompt's growth since the previous turn, or None for a first turn."""
         place = (account, session)
         before = self._newer.get(place)
         if before is None:
@@ -25,5 +25,5 @@ class SessionGrowth:
         return None if before is None else prompt_tokens - before
 
     def remembered(self) -> int:
-        """How many turns are remembered; a session may be in both halves."""
+        """Return how many turns are remembered; a session may be in both halves."""
         return len(self._newer) + len(self._older)
