@@ -37,7 +37,7 @@ class Hold:
     def standings(self) -> tuple[Standing, ...]:
         """What is left of each hard limit that counts this request, where Postgres was asked.
 
-        It is not asked about a limit of which a request needs nothing, such as a free one of money.
+        It is not asked where the request needs nothing, such as of a budget if the model is free.
         """
         return tuple(claim.pot.standing() for claim in self._claims if claim.pot.is_known)
 

@@ -79,7 +79,7 @@ class Fingerprint:
 
 
 class EventStream(AnswerStream):
-    """Relays whole events of an answer fed in any pieces, without usage that nobody asked for."""
+    """Relays whole events of an answer fed in any pieces, without usage that was not asked for."""
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""What clients send and receive: parsing, shapes, and nothing that decides or runs."""
+"""Parses and writes what clients send and receive; decides and runs nothing."""

@@ -1,4 +1,4 @@
-"""`usage` as engines write it, read strictly enough that no nonsense is ever added up."""
+"""Reads `usage` as engines write it, strictly enough that no invalid count is added up."""
 
 from typing import Final
 
@@ -29,7 +29,7 @@ _delta_decoder: Final = msgspec.json.Decoder(DeltaEvent)
 
 
 def usage_of_answer(api: Api, answer: bytes) -> Usage | None:
-    """What a whole answer says of its usage; DecodeError when it is no answer."""
+    """Return the usage in a whole answer; raise DecodeError when it is not an answer."""
     if api is Api.MESSAGES:
         message = _message_decoder.decode(answer).usage
         return None if message is None else _counts_of_message(message)
@@ -41,7 +41,7 @@ def usage_of_answer(api: Api, answer: bytes) -> Usage | None:
 
 
 def usage_of_response_event(data: bytes) -> Usage | None:
-    """What the last event of a Responses stream says of its usage; None when it says nothing."""
+    """Return the usage in the last event of a Responses stream; None when it has none."""
     try:
         wire = _response_event_decoder.decode(data).response.usage
     except (msgspec.DecodeError, RecursionError):
@@ -50,7 +50,7 @@ def usage_of_response_event(data: bytes) -> Usage | None:
 
 
 def usage_of_message_event(data: bytes) -> Usage | None:
-    """The same of a Messages stream, where it stands beside what changed last."""
+    """Return the usage in a `message_delta` event of a Messages stream; None when it has none."""
     try:
         return usage_of_answer(Api.MESSAGES, data)
     except (msgspec.DecodeError, RecursionError):
@@ -58,7 +58,7 @@ def usage_of_message_event(data: bytes) -> Usage | None:
 
 
 def usage_of_message_start(data: bytes) -> Usage | None:
-    """The prompt's tokens, which a Messages stream begins with; None when it has none."""
+    """Return the prompt's tokens in a Messages stream's first event; None when it has none."""
     try:
         wire = _message_start_decoder.decode(data).message.usage
     except (msgspec.DecodeError, RecursionError):
@@ -67,7 +67,7 @@ def usage_of_message_start(data: bytes) -> Usage | None:
 
 
 def characters_of_delta(data: bytes) -> int:
-    """How much text an event of Responses or Messages adds; 0 when it cannot be read."""
+    """Return how many characters an event of Responses or Messages adds; 0 if unreadable."""
     try:
         delta = _delta_decoder.decode(data).delta
     except (msgspec.DecodeError, RecursionError):
@@ -78,7 +78,7 @@ def characters_of_delta(data: bytes) -> int:
 
 
 def read_usage(raw: bytes) -> Usage | None:
-    """The counts in a raw `usage` object; None when it is not one."""
+    """Return the counts in a raw `usage` object; None when it is not one."""
     try:
         wire = _usage_decoder.decode(raw)
     except (msgspec.DecodeError, RecursionError):
@@ -87,14 +87,14 @@ def read_usage(raw: bytes) -> Usage | None:
 
 
 def write_usage(usage: Usage) -> bytes:
-    """The same counts as the shortest `usage` object that `read_usage` reads back."""
+    """Return the counts as the shortest `usage` object that `read_usage` reads back."""
     details = None if usage.cached_tokens is None else Details(usage.cached_tokens)
     prompt, completion = usage.prompt_tokens, usage.completion_tokens
     return msgspec.json.encode(WireUsage(prompt, completion, details, usage.is_estimated))
 
 
 def counts_of(wire: WireUsage) -> Usage:
-    """What it says, as everything behind the engine has it."""
+    """Convert to the `Usage` record that all other rooms use."""
     details, is_estimated = wire.prompt_tokens_details, wire.is_estimated
     return _counts(wire.prompt_tokens, wire.completion_tokens, details, is_estimated=is_estimated)
 
@@ -104,7 +104,7 @@ def _counts(
 ) -> Usage:
     cached = None if details is None else details.cached_tokens
     if cached is not None and cached > prompt:
-        # It is a part of the prompt, and nowhere more than all of it.
+        # Cached tokens are a part of the prompt, and never more than all of it.
         cached = prompt
     return Usage(prompt, completion, cached, is_estimated=is_estimated)
 

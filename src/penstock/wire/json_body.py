@@ -1,4 +1,4 @@
-"""A request's body: decoded once into top-level name → raw bytes, refused when it is not JSON.
+"""Decodes a request's body once into top-level name → raw bytes; refuses what is not JSON.
 
 Values are kept as the caller wrote them (`msgspec.Raw`), so what goes upstream is what came in.
 """
@@ -22,12 +22,12 @@ Fields = dict[str, Raw]
 T = TypeVar("T")
 
 DEPTH_MAX: Final = 64
-# Values in one body. Ten million empty ones fit into 30 MB, and to read them takes seconds.
+# Values in one body. Ten million empty ones fit into 30 MB, and reading them takes seconds.
 VALUES_MAX: Final = 400_000
-# What is shorter cannot hold many more than that.
+# Values of shorter bodies are not counted: these cannot hold many more than that.
 COUNTED_BYTES: Final = 512 * 1024
-# Each of these is looked at by itself: top-level fields, and whatever stands in a list that we
-# read, such as messages, parts of a content, or tools.
+# Each of these is read by itself: top-level fields, and the items of lists that we read, such as
+# messages, parts of a content, or tools.
 FIELDS_MAX: Final = 1000
 NAME_CHARACTERS_MAX: Final = 1024
 ITEMS_MAX: Final = 10_000
@@ -43,11 +43,11 @@ _PLAIN_STRING = re.compile(rb'"[^"]*"')
 _ONE_BRACKET = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS_OR_QUOTES = bytes(b for b in range(256) if b not in b'[]{}"')
 _NO_BRACKETS = bytes(b for b in range(256) if b not in b"[]{}")
-# One level up, one level down, as signed bytes.
+# An opening bracket is one level up, a closing one a level down, as signed bytes.
 _STEPS = bytes.maketrans(b"[]", b"\x01\xff")
-# So many brackets are taken out level by level in less time than they are added up.
+# Up to so many brackets it is faster to remove them level by level than to add up levels.
 _FEW_BRACKETS: Final = 4096
-# Digests of long values that are not nested too deep, each with the levels it may have.
+# Digests of long values that are not nested too deep; the allowed levels are part of the key.
 _LONG_VALUE_BYTES: Final = 1024
 _SHALLOW_MAX: Final = 1024
 _SHALLOW_KEY: Final = secrets.randbits(62)
@@ -57,13 +57,13 @@ _fields_decoder: Final = msgspec.json.Decoder(Fields)
 
 
 def read_fields(body: bytes) -> Fields:
-    """The body's top-level fields. A name given twice keeps its last value: none is doubled."""
+    """Return the body's top-level fields. Of a name given twice only the last value is kept."""
     check_text(body)
     return split_fields(body)
 
 
 def split_fields(body: bytes) -> Fields:
-    """The same of a body whose text was checked."""
+    """Return the top-level fields of a body that `check_text` has accepted."""
     try:
         return _fields_decoder.decode(body)
     except msgspec.ValidationError as bad:
@@ -75,9 +75,9 @@ def split_fields(body: bytes) -> Fields:
 
 
 def check_text(body: bytes) -> int | None:
-    """Refuse what is no JSON text at all, before anything reads it. Returns its values, if counted.
+    """Refuse what cannot be JSON text, before it is parsed. Returns its values, if counted.
 
-    Every step over a long body is a short one; between them other threads may run.
+    A long body is read in short steps, between which other threads may run.
     """
     if not body:
         raise MissingBody
@@ -89,7 +89,7 @@ def check_text(body: bytes) -> int | None:
 
 
 def write_fields(fields: Fields) -> bytes:
-    """The fields as one JSON object, each value as it came."""
+    """Return the fields as one JSON object, each value as it came."""
     return _encode(fields)
 
 
@@ -128,10 +128,10 @@ def refuse_deep(raw: Raw | bytes, *, levels_max: int, param: str) -> None:
 
 
 def _levels_of(brackets: bytes, levels_max: int) -> int:
-    """How deep these are nested; counted no further than one level more than `levels_max`."""
+    """Return how deep these are nested; it may stop counting one level above `levels_max`."""
     if len(brackets) > _FEW_BRACKETS:
         return max(accumulate(array("b", brackets.translate(_STEPS))))
-    # The JSON is well-formed, so each round takes out exactly the innermost level of every branch.
+    # The JSON is well-formed, so each round removes exactly the innermost level of every branch.
     for level in range(levels_max + 1):
         if not brackets:
             return level
@@ -140,7 +140,7 @@ def _levels_of(brackets: bytes, levels_max: int) -> int:
 
 
 def refuse_deep_again(raw: Raw, *, levels_max: int, param: str) -> None:
-    """The same of a value that comes often, as an agent's tools do at every turn."""
+    """Do the same as `refuse_deep`, but remember values that recur, such as an agent's tools."""
     if len(raw) < _LONG_VALUE_BYTES or not HAS_SIPHASH:
         refuse_deep(raw, levels_max=levels_max, param=param)
         return
@@ -154,14 +154,14 @@ def refuse_deep_again(raw: Raw, *, levels_max: int, param: str) -> None:
 
 
 def _brackets(value: bytes) -> bytes:
-    """Those that open and close arrays and objects, all as square ones.
+    """Return the brackets of arrays and objects, without those in strings, all as square ones.
 
     For an agent's tools this takes a tenth of the time of matching strings as they are written.
     """
     if value.find(b"\\") >= 0:
-        # An escaped backslash escapes nothing; what is left escapes a quote, or does not matter.
+        # Without escaped backslashes, a backslash that is left escapes a quote, or does not matter.
         value = value.replace(b"\\\\", b"").replace(b'\\"', b"")
-    # Strings without brackets are two quotes by now; so may be the end of one and the next's start.
+    # A string without brackets is now two quotes; so may be one string's end and the next's start.
     found = value.translate(_ONE_BRACKET, _NO_BRACKETS_OR_QUOTES).replace(b'""', b"")
     return _PLAIN_STRING.sub(b"", found) if b'"' in found else found
 
@@ -177,10 +177,10 @@ def _refuse_many(body: bytes) -> int:
 
 
 def _outside_strings(value: Raw | bytes) -> Iterator[bytes]:
-    """What stands outside of strings, piece by piece.
+    """Yield what is outside of strings, piece by piece.
 
-    Strings alone are too many values as well: where each is not followed by a comma or a colon this
-    is no JSON, and nothing else would end the count early.
+    Quotes are bounded too: strings without a comma or a colon between them are no JSON, and nothing
+    else would stop the reading early.
     """
     view, at, is_inside, quotes = memoryview(value), 0, False, 0
     while at < len(view):
@@ -188,11 +188,11 @@ def _outside_strings(value: Raw | bytes) -> Iterator[bytes]:
         at += len(piece)
         backslashes = len(piece) - len(piece.rstrip(b"\\"))
         if backslashes % 2 and at < len(view):
-            # The last one escapes the first byte of the next piece.
+            # The last backslash escapes the first byte of the next piece.
             piece = piece[: len(piece) - 1]
             at -= 1
         if piece.find(b'\\"') >= 0:
-            # An escaped backslash escapes nothing; what is left escapes a quote, or is no matter.
+            # Without escaped backslashes, one that is left escapes a quote, or does not matter.
             piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
         parts = piece.split(b'"')
         yield b"".join(parts[1::2] if is_inside else parts[::2])
@@ -200,12 +200,12 @@ def _outside_strings(value: Raw | bytes) -> Iterator[bytes]:
         if quotes > 4 * VALUES_MAX:
             raise InvalidRequest(f"The body has more than {VALUES_MAX} values.")
         is_inside = quotes % 2 == 1
-        # Compiled code lets no other thread run by itself.
+        # Lets other threads run, which compiled code does not do by itself.
         time.sleep(0)
 
 
 def check_names(fields: Fields) -> None:
-    """Refuse more fields, or longer names, than anybody means."""
+    """Refuse more than `FIELDS_MAX` fields, or names over `NAME_CHARACTERS_MAX`."""
     if len(fields) > FIELDS_MAX:
         raise InvalidRequest(f"The body has more than {FIELDS_MAX} fields.")
     if any([len(name) > NAME_CHARACTERS_MAX for name in fields]):
@@ -213,20 +213,20 @@ def check_names(fields: Fields) -> None:
 
 
 def check_items(items: list[Fields], param: str) -> None:
-    """Refuse more messages, or more names in them, than are looked at one by one."""
+    """Refuse more than `ITEMS_MAX` messages, or more than `ITEM_NAMES_MAX` names in them."""
     check_count(len(items), param)
     if sum(map(len, items)) > ITEM_NAMES_MAX:
         raise InvalidRequest(f"`{param}` has more than {ITEM_NAMES_MAX} names.", param=param)
 
 
 def check_count(count: int, param: str) -> None:
-    """Refuse a list that is longer than what is looked at one by one."""
+    """Refuse a list of more than `ITEMS_MAX` items."""
     if count > ITEMS_MAX:
         raise InvalidRequest(f"`{param}` has more than {ITEMS_MAX} items.", param=param)
 
 
 def _refuse_other_than_utf8(body: bytes) -> None:
-    """In pieces: at 1 MB that halves the time, because no megabyte of text is written anywhere."""
+    """Refuse all but UTF-8. Decodes in pieces, which at 1 MB halves the time: no text is kept."""
     if len(body) <= _PIECE_BYTES:
         try:
             body.decode()
@@ -246,23 +246,23 @@ def _refuse_other_than_utf8(body: bytes) -> None:
 
 
 def is_given(fields: Fields, name: str) -> bool:
-    """Whether a field is there and not null."""
+    """Return whether a field is present and not null."""
     raw = fields.get(name)
     return raw is not None and (len(raw) != _NULL_BYTES or bytes(raw) != b"null")
 
 
 def is_container(raw: Raw) -> bool:
-    """Whether this raw value is an object or an array, by its first byte."""
+    """Return whether this raw value is an object or an array, by its first byte."""
     return first_byte(raw) in (ARRAY_START, OBJECT_START)
 
 
 def first_byte(raw: Raw) -> int:
-    """It tells what kind of value this is."""
+    """Return the first byte of a value, which shows its kind."""
     return memoryview(raw)[0]
 
 
 def given(raw: Raw | UnsetType) -> Raw | None:
-    """The value, or None if it is absent or null. In a type, `Raw | None` would take null alone."""
+    """Return the value, or None if absent or null. The type `Raw | None` would accept only null."""
     if raw is UNSET or bytes(raw) == b"null":
         return None
     return raw

@@ -1,4 +1,4 @@
-"""A keyed 64-bit digest of bytes for which a caller cannot construct two texts with one digest.
+"""A keyed 64-bit digest of bytes: a caller cannot construct two texts with the same digest.
 
 XXH3 takes a fifth of the time, but a caller who knows its mixing function finds two texts with the
 same 128-bit digest, seed unknown, at every sixtieth attempt, and could slip a media address past

@@ -1,6 +1,6 @@
-"""The shapes in which engines write `usage`: what is read of it, and between which bounds.
+"""The shapes in which engines write `usage`: the fields that are read, and their bounds.
 
-Without `gc`: they hold numbers and each other, never in a circle, and live for a moment.
+Without `gc`: they hold numbers and each other, never in a cycle, and are short-lived.
 """
 
 from typing import Annotated
@@ -8,21 +8,21 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-# No answer has so many tokens. A few lies of 2**53 would be more money than a bigint holds, and
-# no row of that hour could be added up any more.
+# More than any answer has. A few false counts of 2**53 would cost more than a bigint holds, and the
+# rows of that hour could not be summed any more.
 _Count = Annotated[int, Meta(ge=0, le=2**31)]
 
 
 class Details(msgspec.Struct, omit_defaults=True, gc=False):
-    """What of a prompt came out of the prefix cache."""
+    """The part of a prompt that came from the prefix cache."""
 
     cached_tokens: _Count | None = None
 
 
 class WireUsage(msgspec.Struct, omit_defaults=True, gc=False):
-    """The counts that matter; whatever else is there is left out.
+    """The counts that are used; other fields are ignored.
 
-    `is_estimated` is ours: no engine writes it. It goes into the journal's slots.
+    `is_estimated` is ours: no engine writes it. It is stored in the journal's slots.
     """
 
     prompt_tokens: _Count = 0
@@ -32,7 +32,7 @@ class WireUsage(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 class CountedResponsesUsage(msgspec.Struct, gc=False):
-    """Responses' names for the same."""
+    """The same counts under the names of Responses."""
 
     input_tokens: _Count = 0
     output_tokens: _Count = 0
@@ -40,7 +40,7 @@ class CountedResponsesUsage(msgspec.Struct, gc=False):
 
 
 class CountedMessagesUsage(msgspec.Struct, gc=False):
-    """Messages' names; here the prompt comes in three parts, told apart by what the cache did."""
+    """The counts of Messages, where the prompt has three parts, by what the cache did."""
 
     input_tokens: _Count = 0
     output_tokens: _Count = 0
@@ -49,19 +49,19 @@ class CountedMessagesUsage(msgspec.Struct, gc=False):
 
 
 class CountedAnswer(msgspec.Struct, gc=False):
-    """Of chat, completions and embeddings."""
+    """The usage in an answer of chat, completions or embeddings."""
 
     usage: WireUsage | None = None
 
 
 class CountedResponse(msgspec.Struct, gc=False):
-    """Of Responses."""
+    """The usage in an answer of Responses."""
 
     usage: CountedResponsesUsage | None = None
 
 
 class CountedMessage(msgspec.Struct, gc=False):
-    """Of Messages."""
+    """The usage in an answer of Messages."""
 
     usage: CountedMessagesUsage | None = None
 

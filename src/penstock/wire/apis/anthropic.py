@@ -1,6 +1,6 @@
-"""A request in the shape of Anthropic's Messages: some of it read; the rest goes through untouched.
+"""Reads some fields of a request in Anthropic's Messages; the rest goes to the engine untouched.
 
-Media stand in the `source` of a block, or of a block inside a tool's result.
+Media are in the `source` of a block, or of a block inside a tool's result.
 """
 
 from typing import Final
@@ -82,7 +82,7 @@ def read_messages(fields: Fields, media_hosts: frozenset[str]) -> PromptRequest:
 
 
 def _look_at(messages: list[Fields], media_hosts: frozenset[str], first: int) -> Media:
-    """Check every message; say what media they carry. `first` is where the caller's own begin."""
+    """Check every message; return their media. `first` is where the caller's own begin."""
     media, parts = Media(), 0
     for index, message in enumerate(messages):
         for name, value in message.items():
@@ -103,9 +103,9 @@ def _look_at(messages: list[Fields], media_hosts: frozenset[str], first: int) ->
 def _look_at_blocks(
     raw: Raw, media_hosts: frozenset[str], param: str, images: Images, depth: int = 1
 ) -> None:
-    """A tool's result has blocks of its own, and a document in it may have some too.
+    """Check blocks, also those inside a tool's result and inside a document in it.
 
-    Blocks that are nested deeper are refused: each level reads again all that is below it.
+    Blocks that are nested deeper are refused: each level decodes again all that is below it.
     """
     if depth > _BLOCKS_DEPTH_MAX:
         raise InvalidRequest(

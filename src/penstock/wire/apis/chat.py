@@ -1,4 +1,4 @@
-"""A chat request in OpenAI's shape: some of it read, strictly; the rest goes through untouched."""
+"""Reads some fields of a chat request, strictly; the rest goes to the engine untouched."""
 
 from typing import Annotated, Final
 
@@ -16,7 +16,7 @@ from penstock.wire.prompt.message_media import decode_messages, look_at
 from penstock.wire.prompt.parsed_body import ParsedBody
 
 _NO_STREAM_OPTIONS: Final = StreamOptions()
-# Of all prompts that are nothing but texts: nobody adds to it.
+# Shared by all prompts that are only texts; it is never changed.
 _NO_MEDIA: Final = Media()
 
 _STREAM_OPTIONS = Field("stream_options", msgspec.json.Decoder(StreamOptions | None), None)
@@ -75,14 +75,14 @@ def read_chat(
         needs=needs_of(fields, media, is_structured=is_structured),
         prompt_bytes=prompt_bytes,
         images=media.images,
-        # vLLM goes by the newer name where both are given.
+        # vLLM uses the newer name where both are given.
         max_tokens=max_tokens if max_completion_tokens is None else max_completion_tokens,
         workflow=workflow_of(fields),
     )
 
 
 def read_stream_options(fields: Fields, *, is_stream: bool) -> StreamOptions:
-    """What a stream is asked to say of its usage; refused where nothing is streamed."""
+    """Return the options about usage in a stream; refuse them where nothing is streamed."""
     stream_options = _STREAM_OPTIONS.read(fields)
     if stream_options is not None and not is_stream:
         raise InvalidRequest(
@@ -96,7 +96,7 @@ def read_choices(fields: Fields) -> int:
 
 
 def _conversation(raw: Raw) -> str:
-    """The id in OpenAI's `conversation`, which is a name or an object. The engine knows neither."""
+    """Return the id in OpenAI's `conversation`, a name or an object. Engines know neither."""
     try:
         conversation = _CONVERSATION.decode(raw)
     except (msgspec.DecodeError, RecursionError):

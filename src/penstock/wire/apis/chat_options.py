@@ -11,7 +11,7 @@ class StreamOptions(msgspec.Struct):
 
 
 class ConversationId(msgspec.Struct):
-    """OpenAI's, of which we read the name."""
+    """OpenAI's `conversation` object, of which only the id is read."""
 
     id: str = ""
 
@@ -24,6 +24,6 @@ class Options(msgspec.Struct, frozen=True):
 
 
 class Metadata(msgspec.Struct):
-    """OpenAI's labels, of which one is ours."""
+    """OpenAI's `metadata`, of which only `workflow` is read."""
 
     workflow: str = ""

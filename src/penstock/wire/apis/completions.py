@@ -1,6 +1,6 @@
-"""A request of OpenAI's older completions: a prompt as it is, without roles or a chat template.
+"""Reads a request of OpenAI's older completions: a prompt without roles or a chat template.
 
-Some of it is read, strictly; the rest goes through to the engine untouched.
+Some fields are read, strictly; the rest goes to the engine untouched.
 """
 
 from typing import Final
@@ -29,7 +29,7 @@ def read_completions(fields: Fields, media_hosts: frozenset[str]) -> PromptReque
     texts = read_texts(fields, "prompt", _ANSWERS_MAX)
     is_stream = bool(STREAM.read(fields))
     if is_stream and texts.count > 1:
-        # An engine counts each by itself: of a stream that is cut nobody would know the sum.
+        # An engine counts each text by itself: the sum of a stream that is cut would be unknown.
         raise InvalidRequest(
             "`prompt`: only one text can be streamed: send a request for each, or do not stream.",
             param="prompt",

@@ -1,6 +1,6 @@
-"""A request for embeddings, in OpenAI's shape or in Workers AI's, and the answer in the latter.
+"""Reads requests for embeddings in OpenAI's or Workers AI's shape; writes answers in the latter.
 
-Nothing is streamed and no token is made: what is counted is the texts that go in.
+Nothing is streamed and no token is generated: only the input texts are counted.
 """
 
 import base64
@@ -21,9 +21,9 @@ from penstock.wire.prompt.media import Media
 _TEXTS_MAX: Final = 2048
 _FLOAT_BYTES: Final = 4
 _LOOKED_AT: Final = frozenset({"input", "encoding_format"})
-# What an engine would take for a chat whose media it fetches.
+# With these fields an engine would read a chat, and fetch its media.
 _CHAT_FIELDS: Final = ("messages", "chat_template")
-# An engine's raw bytes say nothing of their usage.
+# An engine's raw bytes, another format, are refused: they contain no usage.
 _FORMAT = Field("encoding_format", msgspec.json.Decoder(Literal["float", "base64"] | None), None)
 _MEANINGLESS: Final = ("stream", "stream_options")
 
@@ -65,7 +65,7 @@ def read_embeddings(fields: Fields, media_hosts: frozenset[str]) -> PromptReques
 
 
 def workers_ai_embeddings(answer: bytes) -> bytes:
-    """OpenAI's answer as `{"shape": [texts, numbers], "data": [vectors]}`, each as it came."""
+    """Convert OpenAI's answer to `{"shape": [texts, numbers], "data": [vectors as they came]}`."""
     try:
         rows = [row.embedding for row in _answer_decoder.decode(answer).data]
         vector = _vector_decoder.decode(rows[0])
@@ -85,7 +85,7 @@ def _rename(fields: Fields) -> None:
     if is_given(fields, "input"):
         raise InvalidRequest("Send `text` or `input`, not both.", param="text")
     if is_given(fields, "pooling"):
-        # Workers AI's choice of two: an engine is started with one of them, and cannot change it.
+        # Workers AI offers two poolings: an engine is started with one, and cannot change it.
         raise InvalidRequest(
             "`pooling` is not taken: it is chosen where the engine is started.", param="pooling"
         )

@@ -1,6 +1,6 @@
-"""The end of a Responses stream that broke: `response.failed`, fitted to what was sent before it.
+"""Writes the end of a broken Responses stream: `response.failed`, matching what was sent before.
 
-The response in it is the one that the stream began with, so that a client loses nothing it knew.
+The response in it is the one that the stream began with, so that a client loses none of its fields.
 """
 
 from typing import Final
@@ -25,10 +25,10 @@ _numbered_decoder = msgspec.json.Decoder(_Numbered)
 
 
 def failed_response(own_id: str, error: tuple[str, str], first: bytes, last: bytes) -> bytes:
-    """`first` and `last` are events as they were sent, or several of them; empty when none was.
+    """Return the end of a stream that began with `first` and had `last`; empty if none was sent.
 
-    `error` is a code and a message. A client that has had nothing is told of a response first:
-    openai's SDK does not take the failure of one that was never created.
+    `error` is a code and a message. If none was sent, `response.created` comes first: openai's SDK
+    does not accept the failure of a response that was never created.
     """
     code, message = error
     response = _opened(first) or {

@@ -1,8 +1,8 @@
-"""Tools of Responses that nobody here can run are left out of what the engine gets.
+"""Drops tools of Responses that nothing here can run from what the engine gets.
 
 Agents offer them unasked: Codex always sends `web_search`. vLLM ignores it with most models and
-refuses the whole request with gpt-oss (0.32), and so it does with namespaces, of which Codex has
-some beside its functions. Functions, custom tools and, but for gpt-oss, namespaces go through.
+refuses the whole request with gpt-oss (0.32), as it does with namespaces, of which Codex sends
+some beside its functions. Functions, custom tools and, except for gpt-oss, namespaces are kept.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from msgspec import Raw
 from penstock.errors import InvalidRequest
 from penstock.wire.json_body import DEPTH_MAX, Fields, check_count, refuse_deep
 
-# What vLLM hands to the model, and what it runs itself where it is started with a tool server.
+# What vLLM passes to the model, and what it runs itself where it is started with a tool server.
 _KEPT: Final = frozenset({
     "function", "custom", "namespace", "mcp", "code_interpreter", "web_search_preview",
 })  # fmt: skip
@@ -28,12 +28,12 @@ _raw_decoder = msgspec.json.Decoder(list[Raw])
 
 
 def drop_namespaces(fields: Fields) -> None:
-    """For gpt-oss: its agents lose those tools, and can work."""
+    """Drop namespaces, for gpt-oss: its agents lose those tools, but can work."""
     _keep(fields, _KEPT - {"namespace"})
 
 
 def drop_hosted_tools(fields: Fields) -> None:
-    """Take them out of `tools`. One without a type is kept: the engine says what is wrong."""
+    """Drop hosted tools from `tools`. One without a type is kept: the engine reports the error."""
     _keep(fields, _KEPT)
 
 

@@ -1,4 +1,4 @@
-"""A chat stream in the native family's shape: `data: {"response": "…"}`, tool deltas on top.
+"""Converts a chat stream to the native family's: `data: {"response": "…"}`, tool deltas on top.
 
 Not the hot path: each event is parsed and written anew.
 """
@@ -41,7 +41,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def native_events(events: bytes) -> bytes:
-    """One or more whole OpenAI events as native ones."""
+    """Convert one or more whole OpenAI events to native ones."""
     return b"".join(_native(event) for event in events.split(b"\n\n") if event)
 
 

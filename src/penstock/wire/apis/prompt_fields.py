@@ -1,4 +1,4 @@
-"""Fields that all APIs share, and what they make of a request: needs, weight, labels."""
+"""Reads fields that all APIs share: options, required capabilities, prompt bytes, labels."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ from penstock.wire.prompt.media import Media
 
 
 def take_options(fields: Fields) -> Options:
-    """Workers AI's options, out of the body: the engine knows none."""
+    """Remove Workers AI's options from the body and return them: the engine knows none."""
     if "options" not in fields:
         return NO_OPTIONS
     options = OPTIONS.read(fields)
@@ -19,9 +19,9 @@ def take_options(fields: Fields) -> Options:
 
 
 def weigh(fields: Fields, looked_at: frozenset[str]) -> int:
-    """Bytes of whatever else may become a prompt: tools, documents, arguments of the template.
+    """Return the bytes of other fields that may be rendered: tools, documents, template arguments.
 
-    What is nested too deep is refused. Fields that are `looked_at` have readers of their own.
+    Values nested too deep are refused. Fields in `looked_at` have readers of their own.
     """
     size = 0
     for name, value in fields.items():
@@ -34,14 +34,14 @@ def weigh(fields: Fields, looked_at: frozenset[str]) -> int:
 def has_tools(fields: Fields) -> bool:
     if "tools" not in fields:
         return False
-    # The body is known to be JSON: an array that begins with an object is a list, and not empty.
+    # The body is valid JSON: an array that begins with an object is not empty.
     if bytes(memoryview(fields["tools"])[:2]) == b"[{":
         return True
     return bool(TOOLS.read(fields))
 
 
 def needs_of(fields: Fields, media: Media, *, is_structured: bool) -> frozenset[Capability]:
-    """What the model must be able to do."""
+    """Return the capabilities that the model must have."""
     needs = NO_NEEDS
     if media.images:
         needs = needs | {Capability.VISION}
@@ -53,7 +53,7 @@ def needs_of(fields: Fields, media: Media, *, is_structured: bool) -> frozenset[
 
 
 def workflow_of(fields: Fields) -> str:
-    """The label in OpenAI's `metadata`. What else is in there is the caller's own business."""
+    """Return the workflow in OpenAI's `metadata`. The caller's other labels are ignored."""
     if "metadata" not in fields:
         return ""
     try:

@@ -1,7 +1,7 @@
-"""What the path must know of a body, in whichever API it is written; and the fields all share.
+"""What the path must know of a body in any API, and the fields that all APIs share.
 
-Each API has a reader of its own (`chat`, `responses`, …) that ends in a `PromptRequest`. What they
-do not read goes through to the engine untouched.
+Each API has a reader of its own (`chat`, `responses`, …) that returns a `PromptRequest`. Fields
+that it does not read go to the engine untouched.
 """
 
 from typing import Annotated, Final
@@ -19,7 +19,7 @@ NO_NEEDS: Final = frozenset[Capability]()
 
 
 class PromptRequest:
-    """The fields that go on, and what the path must know about them."""
+    """The fields that go to the engine, and what the path must know about them."""
 
     def __init__(  # noqa: PLR0913 - the fields of a record
         self,
@@ -43,27 +43,27 @@ class PromptRequest:
         workflow: str = "",
     ) -> None:
         self.fields = fields
-        # The parts of the prompt in their order, as routing tells them apart.
+        # The parts of the prompt in their order; each becomes a link of the prompt's chain.
         self.messages = messages
         self.media = media
         self.is_stream = is_stream
         self.wants_usage = wants_usage
         self.wants_continuous_usage = wants_continuous_usage
-        # Answers in all; several texts have some each.
+        # The number of answers to all texts together.
         self.choices = choices
         self.prompts = prompts
         self.cache_key = cache_key
         self.conversation = conversation
         self.rejects_if_busy = options is not NO_OPTIONS and bool(options.reject_if_busy)
         self.needs = needs
-        # Bytes of messages, tools and the like without their images, and images: what the prompt is
-        # estimated by.
+        # Bytes of messages, tools and the like without images, and the number of images: the
+        # prompt's tokens are estimated from these.
         self.prompt_bytes = prompt_bytes
         self.images = images
-        # Tokens that one choice may have at most; None when the caller does not say. 0: none are
-        # made.
+        # Tokens that one choice may have at most; None when the caller sets no limit, 0 when none
+        # are generated.
         self.max_tokens = max_tokens
-        # What this API calls that limit.
+        # The name of that limit in this API.
         self.max_tokens_field = max_tokens_field
         self.workflow = workflow
 

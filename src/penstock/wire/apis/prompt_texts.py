@@ -1,6 +1,6 @@
-"""Texts that a body gives as one or several, each as words or as token ids, and as nothing else.
+"""Reads a field with one text or several, each as a string or as token ids.
 
-Engines take whole chats in the same place, with media that they would fetch: those are refused.
+Engines accept whole chats in the same field, with media that they would fetch: those are refused.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ from msgspec import Raw
 from penstock.errors import InvalidRequest
 from penstock.wire.json_body import Fields, is_given
 
-# An id is as much of the prompt as a word is, however few digits it has.
+# How many bytes of prompt a token id counts as, however few digits it has.
 _ID_BYTES: Final = 4
 _PIECE_BYTES: Final = 4096
 _PIECES_MAX: Final = 256
@@ -22,16 +22,16 @@ _decoder = msgspec.json.Decoder(str | list[str | int | list[int]])
 
 
 class PromptTexts(msgspec.Struct, frozen=True):
-    """How many texts there are, and the bytes that they are estimated by."""
+    """The number of texts, and the bytes that their tokens are estimated from."""
 
     count: int
     bytes: int
-    # As routing tells prompts apart: what two of them have in common is found at their start.
+    # The texts as messages for routing, which finds what two prompts share at their start.
     parts: list[Fields]
 
 
 def read_texts(fields: Fields, name: str, texts_max: int) -> PromptTexts:
-    """The texts in one field, which must be there."""
+    """Read the texts in one field, which is required."""
     if not is_given(fields, name):
         raise InvalidRequest(f"`{name}` is required.", param=name)
     raw = fields[name]
@@ -61,7 +61,7 @@ def _ids(text: str | int | list[int]) -> int:
 
 
 def _pieces(raw: Raw) -> list[Fields]:
-    """A text in pieces of one size: where it grew, or another begins alike, the first are equal."""
+    """Split a text into pieces of one size: texts that begin alike have equal first pieces."""
     view = memoryview(raw)
     ends = [*range(_PIECE_BYTES, len(view), _PIECE_BYTES)][: _PIECES_MAX - 1]
     starts = [0, *ends]

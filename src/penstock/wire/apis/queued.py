@@ -1,7 +1,7 @@
 """Workers AI's asynchronous API: what is submitted, and what a poll answers.
 
-Items keep the raw values they came with. The final answer has no `status`, and its items may come
-in any order; ours come in theirs.
+Items keep the raw values they came with. The final answer has no `status`, and the API allows its
+items in any order; here they are in the order of submission.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ _REQUEST_ID = Field("request_id", msgspec.json.Decoder(str | None), None)
 _REQUESTS = Field("requests", msgspec.json.Decoder(list[Fields] | None), None)
 _REFERENCE = Field("external_reference", msgspec.json.Decoder(str | None), None)
 _REFERENCE_CHARS_MAX: Final = 512
-# What applies to a whole submission may stand beside its requests, not in them.
+# Fields of a whole submission: they are dropped from its requests.
 _BESIDE: Final = ("options", "stream", "stream_options")
 
 
@@ -54,7 +54,7 @@ class TaskAnswer(msgspec.Struct):
 
     taskId: str  # noqa: N815 - as its callers spell it
     status: str = "queued"
-    # When it has succeeded; of several requests their `responses` and `usage`.
+    # Set when it has succeeded; for several requests, their `responses` and `usage`.
     result: Raw | UnsetType = UNSET
 
 
@@ -92,12 +92,12 @@ class FinalAnswer(msgspec.Struct):
 
 
 def wants_queue(fields: Fields) -> bool:
-    """Whether a body is one for the queue by its own shape, with and without the flag."""
+    """Return whether a body's own shape is one for the queue, with or without the flag."""
     return "requests" in fields or "request_id" in fields
 
 
 def read_queue_input(fields: Fields, items_max: int) -> QueueInput:
-    """Strictly: a name is read as what it is, or refused."""
+    """Read a poll or a submission; refuse a field that has a wrong type."""
     request_id = _REQUEST_ID.read(fields)
     if request_id is not None:
         return QueueInput(request_id=request_id)
@@ -121,7 +121,7 @@ def _named(place: int, fields: Fields) -> QueueItem:
 
 
 def in_item(place: int, wrong: Refused) -> InvalidRequest:
-    """The same refusal, naming the item."""
+    """Return the same refusal, naming the item."""
     return InvalidRequest(f"requests[{place}]: {wrong.message}", param=f"requests[{place}]")
 
 

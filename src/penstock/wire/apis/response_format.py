@@ -1,4 +1,4 @@
-"""`response_format`: Workers AI sends a bare schema, OpenAI a wrapped one, as engines want."""
+"""Normalises `response_format`: a bare schema, as in Workers AI, is wrapped as in OpenAI."""
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -22,7 +22,7 @@ _schema_decoder = msgspec.json.Decoder(Fields)
 
 
 def normalised(fields: Fields) -> bool:
-    """Wrap a bare schema in place; say whether the answer must have a structure at all."""
+    """Wrap a bare schema in place; return whether the answer must have a structure at all."""
     raw = fields["response_format"]
     refuse_deep(raw, levels_max=DEPTH_MAX - 1, param="response_format")
     try:
@@ -37,7 +37,7 @@ def normalised(fields: Fields) -> bool:
 
 
 def is_structured(fields: Fields) -> bool:
-    """Whether the answer must have a structure, asked of fields that were normalised before."""
+    """Return whether the answer must have a structure, by fields that were normalised before."""
     raw = fields.get("response_format")
     if raw is None:
         return False

@@ -1,6 +1,6 @@
-"""A request in the shape of OpenAI's Responses, stateless: all it is about is in its own input.
+"""Reads a request of OpenAI's Responses, stateless: its own input contains the whole prompt.
 
-Some of it is read, strictly; the rest goes through to the engine untouched.
+Some fields are read, strictly; the rest goes to the engine untouched.
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ _INSTRUCTIONS = Field("instructions", msgspec.json.Decoder(str | None), None)
 _LOOKED_AT: Final = frozenset({"input", "text"})
 _QUOTE: Final = ord('"')
 _ARRAY: Final = ord("[")
-# Where an item carries parts that an engine would load: its own words, or what a tool gave back.
+# Fields of an item with parts that an engine would load: its own content, or a tool's output.
 _PART_LISTS: Final = ("content", "output")
 _USER: Final = Raw(b'"user"')
 _SYSTEM: Final = Raw(b'"system"')
@@ -60,7 +60,7 @@ def read_responses(fields: Fields, media_hosts: frozenset[str]) -> PromptRequest
     drop_hosted_tools(fields)
     instructions = _INSTRUCTIONS.read(fields)
     if instructions:
-        # Written before the input, as a system message would be.
+        # The engine renders them before the input, like a system message.
         items.insert(0, {"role": _SYSTEM, "content": fields["instructions"]})
     media = _look_at(items, media_hosts, first=1 if instructions else 0)
     is_structured = "text" in fields and _is_structured(fields)
@@ -84,7 +84,7 @@ def read_responses(fields: Fields, media_hosts: frozenset[str]) -> PromptRequest
 
 
 def _read_input(fields: Fields) -> list[Fields]:
-    """The input's items; a text is one user message. They are read here only: none is sent on."""
+    """Return the input's items; a text is one user message. These copies are not sent on."""
     if not is_given(fields, "input"):
         raise InvalidRequest("`input` is required.", param="input")
     raw = fields["input"]
@@ -106,7 +106,7 @@ def _read_input(fields: Fields) -> list[Fields]:
 
 
 def _look_at(items: list[Fields], media_hosts: frozenset[str], *, first: int) -> Media:
-    """Check every item; say what media they carry. `first` is where the input's own begin."""
+    """Check every item; return their media. `first` is where the input's own items begin."""
     media, parts = Media(), 0
     for index, item in enumerate(items):
         for name, value in item.items():

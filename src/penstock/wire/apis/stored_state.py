@@ -1,6 +1,6 @@
-"""What a Responses request may not refer to: anything that would have to be kept between requests.
+"""Refuses Responses requests that need anything to be kept between requests.
 
-Until something is kept here, all of it is refused by one code, and the message says what to send.
+Nothing is kept here yet: all of it is refused with one code, and the message says what to send.
 """
 
 from typing import Final
@@ -15,12 +15,12 @@ _WISHES: Final = tuple(
     Field(name, msgspec.json.Decoder(bool | None), None) for name in ("store", "background")
 )
 _ITEM_REFERENCE: Final = b'"item_reference"'
-# An item that has none of these can only be the name of one that was sent before.
+# An item that has none of these can only be a reference to one that was sent before.
 _ITEM_KEYS: Final = ("type", "role", "content")
 
 
 def refuse_stored_state(fields: Fields, items: list[Fields]) -> None:
-    """Refuse what refers to earlier requests, or asks to be referred to by later ones."""
+    """Refuse what refers to earlier requests, or asks to be stored for later ones."""
     for name in _REFERENCES:
         if is_given(fields, name):
             raise _refusal(f"`{name}`", name)

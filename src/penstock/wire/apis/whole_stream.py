@@ -1,4 +1,4 @@
-"""A whole chat completion as the stream that it would have been: one delta with everything."""
+"""Converts a whole chat completion to a stream: one delta with everything."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from penstock.errors import EngineFailed
 from penstock.wire.json_body import Fields, given
 
 _DONE: Final = b"data: [DONE]\n\n"
-# What stands at the top of a completion and of its chunks alike.
+# Top-level fields that a completion and its chunks share.
 _SAME: Final = ("id", "created", "model", "system_fingerprint", "service_tier")
 
 
@@ -32,7 +32,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def whole_events(answer: bytes, *, with_usage: bool) -> bytes:
-    """The events of one completion: for each choice its message and its end, usage if asked."""
+    """Return the events of one completion: each choice's message and end, and usage if asked."""
     try:
         completion = _completion_decoder.decode(answer)
         top = _fields_decoder.decode(answer)
@@ -54,7 +54,7 @@ def whole_events(answer: bytes, *, with_usage: bool) -> bytes:
 
 
 def _delta(message: Fields) -> dict[str, object]:
-    """A message as a delta: in streams tool calls carry their place, and nulls are left out."""
+    """Return a message as a delta: in streams tool calls have an index, and nulls are left out."""
     delta: dict[str, object] = {name: raw for name, raw in message.items() if bytes(raw) != b"null"}
     delta.setdefault("role", "assistant")
     calls = _calls_decoder.decode(message["tool_calls"]) if "tool_calls" in message else None

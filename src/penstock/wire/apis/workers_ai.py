@@ -1,4 +1,4 @@
-"""Workers AI's shapes: `/ai/run` input as a chat request, answers in envelope and native form."""
+"""Converts Workers AI's `/ai/run` input to a chat request, and answers to its two forms."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ _fields_decoder = msgspec.json.Decoder(Fields)
 
 
 def chat_fields(fields: Fields, model: Model) -> Fields:
-    """`/ai/run` input as the fields of a chat request. `fields` is changed."""
+    """Return `/ai/run` input as the fields of a chat request. `fields` is changed."""
     if "requests" in fields or "request_id" in fields:
         raise InvalidRequest("Batches of requests are not available on this gateway.")
     _refuse_unknown_forms(fields, model)
@@ -48,23 +48,23 @@ def chat_fields(fields: Fields, model: Model) -> Fields:
 
 
 def envelope(result: bytes) -> bytes:
-    """A successful answer's wrapping."""
+    """Wrap a successful answer."""
     return b'{"result":%s,"success":true,"errors":[],"messages":[]}' % result
 
 
 def task_envelope(result: bytes, task_id: str) -> bytes:
-    """The wrapping of a submission: `taskId` also stands beside `result`, where clients read it."""
+    """Wrap the answer to a submission: `taskId` is also beside `result`, where clients read it."""
     return b'{"taskId":"%s",%s' % (task_id.encode(), envelope(result)[1:])
 
 
 def native_result(answer: bytes) -> bytes:
-    """A chat completion in the Llama-era shape: text, flat tool calls with objects, usage."""
+    """Convert a chat completion to the Llama-era shape: text, flat tool calls, usage."""
     completion = _decode_completion(answer)
     return _encode_native(completion, completion.choices[0].message.content)
 
 
 def native_json_result(answer: bytes) -> bytes:
-    """The same in JSON mode, where `response` is the object itself."""
+    """Convert a chat completion in JSON mode, where `response` is the object itself."""
     completion = _decode_completion(answer)
     content = completion.choices[0].message.content
     return _encode_native(completion, None if content is None else _parsed(content))
@@ -96,11 +96,11 @@ def _flat_call(function: "_Function") -> dict[str, object]:
 
 
 def _parsed(text: str) -> Raw | str:
-    """A model's JSON as itself, to the last digit."""
+    """Return a model's JSON text as raw JSON, exact to the last digit."""
     try:
         return _raw_decoder.decode(text)
     except (msgspec.DecodeError, RecursionError):
-        # Cut by max_tokens: half an object is handed on as text, so that nothing is hidden.
+        # Cut by max_tokens: half an object is passed on as text, so that nothing is hidden.
         return text
 
 

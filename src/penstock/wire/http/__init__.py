@@ -1,1 +1,1 @@
-"""Parts of HTTP as bytes."""
+"""Reads and writes parts of HTTP as bytes."""

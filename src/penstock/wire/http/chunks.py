@@ -1,15 +1,15 @@
-"""HTTP's chunked framing, as far as streams of tokens need it: one small chunk, mostly alone."""
+"""HTTP's chunked framing for streams of tokens: mostly one small chunk at a time."""
 
 from typing import Final
 
 LAST_CHUNK: Final = b"0\r\n\r\n"
 _LINE_END: Final = b"\r\n"
-# A token's event has a few hundred bytes. To format its length would cost as much as all the rest.
+# Made once: a token's event has a few hundred bytes, and formatting its length doubles the cost.
 _LINES: Final = tuple([b"%x\r\n" % size for size in range(4096)])
 _DIGITS_MAX: Final = 8
 _RETURN: Final = ord("\r")
 _NEW_LINE: Final = ord("\n")
-# What each byte is worth as a digit; all others are worth 16.
+# The value of each byte as a hexadecimal digit; 16 for a byte that is none.
 _NO_DIGIT: Final = 16
 _WORTH: Final = bytes(
     int(chr(byte), 16) if chr(byte) in "0123456789abcdefABCDEF" else _NO_DIGIT
@@ -18,18 +18,18 @@ _WORTH: Final = bytes(
 
 
 def chunk(data: bytes) -> bytes:
-    """The data as one chunk. Not for empty data: that would be the end of the body."""
+    """Return the data as one chunk. Not for empty data: that would end the body."""
     size = len(data)
     line = _LINES[size] if size < len(_LINES) else b"%x\r\n" % size
     return b"%s%s\r\n" % (line, data)
 
 
 def only_chunk(data: bytes) -> bytes | None:
-    """What is in the chunk that data is: one whole, with two or three digits, and nothing else.
+    """Return the content if data is exactly one whole chunk, whose size has two or three digits.
 
-    None for all else, such as a line with extensions, or in capitals: that must be parsed.
+    None for anything else, such as a line with extensions or capitals, which must be parsed.
     """
-    # With the line's end and the data's, two digits make 6 bytes around it and three make 7.
+    # The digits and two line ends: 6 bytes around the content with two digits, 7 with three.
     size = len(data) - 6 if len(data) < 262 else len(data) - 7
     if not 16 <= size < len(_LINES):
         return None
@@ -40,12 +40,12 @@ def only_chunk(data: bytes) -> bytes | None:
 
 
 def chunk_line(data: bytes, at: int) -> tuple[int, int]:
-    """Where the chunk begins whose line is at this place, and its size.
+    """Return where the content of the chunk begins whose line is at this offset, and its size.
 
-    The size is 0 for what is left to the parser: the last chunk, a line with extensions or one that
-    is not all there.
+    The size is 0 for what the parser must read: the last chunk, a line with extensions or an
+    incomplete one.
     """
-    # Digit by digit: to cut the line out and look it up costs compiled code several times as much.
+    # Digit by digit: slicing the line and looking it up costs compiled code several times as much.
     place, size = at, 0
     last = min(at + _DIGITS_MAX, len(data) - 2)
     while place < last:

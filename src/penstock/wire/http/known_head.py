@@ -1,4 +1,4 @@
-"""A head that a connection repeats, recognised by its bytes instead of parsed again.
+"""Recognises a head that a connection repeats by its bytes, instead of parsing it again.
 
 From message to message on one connection only the values of `content-length` and `date` change.
 The bytes around these values are compared, and the values are read from their places. A parser
@@ -12,7 +12,7 @@ Headers = list[tuple[bytes, bytes]]
 _HEAD_BYTES_MAX: Final = 8 * 1024
 _VALUE_BYTES_MAX: Final = 64
 _DIGITS_MAX: Final = 12
-# A peer whose heads have nothing in common is not learned from for ever.
+# After so many misses in a row no head is learned: the peer's heads have nothing in common.
 _MISSES_MAX: Final = 4
 _END: Final = b"\r\n\r\n"
 _SPACE: Final = ord(" ")
@@ -22,7 +22,7 @@ _LENGTH: Final = b"content-length"
 _VARIABLE: Final = frozenset({_LENGTH, b"date"})
 _CONNECTION: Final = b"connection"
 _KEEP_ALIVE: Final = b"keep-alive"
-# With these something else than so many bytes may follow, or the connection is not kept.
+# With these the body may not be `content-length` bytes, or the connection may not be kept.
 _UNUSUAL: Final = frozenset({
     b"transfer-encoding", b"upgrade", b"expect", b"trailer", b"connection", b"proxy-connection",
 })  # fmt: skip
@@ -32,10 +32,10 @@ class KnownHead:
     """The last head of a connection that can be recognised; of requests or of answers."""
 
     def __init__(self) -> None:
-        # Of the head that `body_at` found: its headers, by names in small letters, and the length.
+        # The headers of the head that `body_at` found, with lower-case names, and its length.
         self.headers: Headers = []
         self.body_bytes = 0
-        # One piece more than there are variable headers, which are named by their index.
+        # The bytes around the variable headers' values; and the indexes of these headers.
         self._fixed: list[bytes] = []
         self._variable: list[int] = []
         self._misses = 0
@@ -43,8 +43,8 @@ class KnownHead:
     def body_at(self, data: bytes) -> int:
         """Find where the body begins, if `data` begins with the known head; -1 if it does not.
 
-        `headers` and `body_bytes` are then those of this head. How much of the body `data` holds,
-        and whether anything follows, is for the caller to check.
+        `headers` and `body_bytes` are then those of this head. The caller must check how much of
+        the body `data` holds, and whether anything follows.
         """
         if not self._fixed:
             return -1
@@ -55,8 +55,8 @@ class KnownHead:
     def learn(self, data: bytes, headers: Headers, beginning: bytes) -> bool:
         """Remember the head that `data` begins with, in which a parser found these headers.
 
-        Only if it begins with `beginning`, has a length, and each of its lines is one header as it
-        is usually written: what the parser takes for the head must be what is compared here.
+        Only if it begins with `beginning`, has one `content-length`, and each line is one header in
+        the usual form: the parser's head must be the head that is compared here.
         """
         end = data.find(_END, 0, _HEAD_BYTES_MAX)
         if end < 0 or self._misses >= _MISSES_MAX or data[: len(beginning)] != beginning:
@@ -90,7 +90,7 @@ class KnownHead:
             return -1
         for number, index in enumerate(self._variable):
             name = headers[index][0]
-            # Not found: the value has not come to its end, or is no value of these headers.
+            # Not found: the value is incomplete, or too long for these headers.
             end = data.find(b"\r", at, at + _VALUE_BYTES_MAX)
             if end <= at:
                 return -1
@@ -111,7 +111,7 @@ class KnownHead:
 
 
 def number_of(digits: bytes) -> int:
-    """The number that these bytes write; -1 if they write none, or more than any length has."""
+    """Return the number in these digits; -1 if they are not digits, or too many for a length."""
     if not 0 < len(digits) <= _DIGITS_MAX:
         return -1
     number = 0
@@ -123,7 +123,7 @@ def number_of(digits: bytes) -> int:
 
 
 def _is_usual(line: bytes, name: bytes, value: bytes) -> bool:
-    """Whether the line is this header, written as `name: value`, and says nothing of framing."""
+    """Return whether the line is this header, written as `name: value`, and not about framing."""
     if name in _UNUSUAL and (name != _CONNECTION or value.lower() != _KEEP_ALIVE):
         return False
     at = len(name)
@@ -133,5 +133,5 @@ def _is_usual(line: bytes, name: bytes, value: bytes) -> bool:
 
 
 def _is_plain(value: bytes) -> bool:
-    """Whether a parser takes all of it for a value: parsers cut spaces and refuse controls."""
+    """Return whether a parser keeps all of the value: parsers strip spaces and refuse controls."""
     return value[0] != _SPACE and value[-1] != _SPACE and value.decode("latin-1").isprintable()

@@ -23,7 +23,7 @@ DIGEST_MAX: Final = 2**62 - 1
 
 
 def digest(value: str | bytes | memoryview, seed: int = 0) -> int:
-    """Hash a value to 62 bits. A secret seed keeps the digests of one account from all others."""
+    """Hash a value to 62 bits. A secret seed makes an account's digests differ from all others'."""
     return _xxh3(value, seed) & DIGEST_MAX
 
 
@@ -52,7 +52,7 @@ _ROLE_LINKS: Final = [
 ]
 _ROLE_AND_MORE: Final = 2
 
-# What vLLM renders in front of the first message, or what changes how messages become tokens.
+# Fields that vLLM renders before the first message, or that change how messages become tokens.
 # `tool_choice` and `response_format` are shown to the template of one model only (Kimi K3), and
 # clients change them from turn to turn: they would break chains that the engine's cache holds.
 _FIELD_SEEDS: Final = {
@@ -124,11 +124,11 @@ def prompt_chain(
 
 
 def _link_of(message: Fields, seed: int) -> tuple[int, int, int]:
-    """A message's link behind the one before it, its size, and its role."""
+    """Return a message's link, seeded with the link before it, its size, and its role."""
     link, size, role = 0, 0, _OTHER
     for name, value in message.items():
         size += len(value)
-        # XOR, so that the order of names does not count; a name is there once, so none cancels out.
+        # XOR, so that the order of names does not count; each occurs once, so none cancels out.
         if name == "role":
             role = _role(value)
             link ^= digest(value) if role == _OTHER else _ROLE_LINKS[role]
@@ -144,7 +144,7 @@ def _link_of(message: Fields, seed: int) -> tuple[int, int, int]:
 
 
 def roles_of(messages: list[Fields]) -> list[int]:
-    """The role of each message."""
+    """Return the role of each message."""
     return [_role(message.get("role", _NOTHING)) for message in messages]
 
 
@@ -178,7 +178,7 @@ def _first_link(root: int, fields: Fields) -> tuple[int, int]:
 
 
 def earlier_of(roles: list[int]) -> int:
-    """How many links come before the assistant's last answer, in one message or several."""
+    """Return how many links come before the assistant's last answer, of one message or more."""
     found = 0
     for index in range(len(roles) - 1, -1, -1):
         if roles[index] == _ASSISTANT:
@@ -196,7 +196,7 @@ def _earlier_with(known: KnownPrompt, roles: list[int]) -> int:
 
 
 def opening_of(root: int, messages: list[Fields], roles: list[int]) -> int:
-    """A digest of the first user message by itself; 0 if there is none."""
+    """Return a digest of the first user message by itself; 0 if there is none."""
     for index, role in enumerate(roles):
         if role == _USER:
             return digest(messages[index].get("content", _NOTHING), root)

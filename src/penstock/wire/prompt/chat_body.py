@@ -2,8 +2,8 @@
 
 Decoding a body into its fields, and then `messages` into messages, makes msgspec skip every string
 twice. Here `messages` is decoded first. Most clients write JSON without spaces: the messages
-encoded again are then the very bytes of the body, which tells where the array ends, and only what
-surrounds the array is decoded into fields. Any other body is read the plain way; tests compare
+encoded again then equal the bytes of the body, which shows where the array ends, and only what
+surrounds the array is decoded into fields. Any other body is read in two passes; tests compare
 both.
 """
 
@@ -24,7 +24,7 @@ from penstock.wire.json_body import (
 from penstock.wire.prompt.parsed_body import ParsedBody
 from penstock.wire.prompt.shapes import OnlyMessages, RawMessages
 
-# Up to the bracket: a tool in front of the messages may have a parameter of that name, an object.
+# Followed by a bracket: a tool before the messages may have a parameter of that name, an object.
 _BEFORE_ARRAY: Final = re.compile(rb'"messages"[ \t\n\r]*:[ \t\n\r]*(?=\[)')
 _ARRAY_END: Final = ord("]")
 
@@ -68,9 +68,9 @@ class ChatBodyReader:
         return parsed
 
     def _read_between(self, body: bytes) -> ParsedBody | None:
-        """Decode only the messages where the surroundings are kept ones.
+        """Decode only the messages of a body whose surroundings are kept.
 
-        Surroundings that are valid JSON around one array are so around any array.
+        Surroundings that are valid JSON around one array are valid around any array.
         """
         for around in self.kept:
             if body.startswith(around.before) and body.endswith(around.after):
@@ -78,7 +78,7 @@ class ChatBodyReader:
         else:
             return None
         start, end = len(around.before), len(body) - len(around.after)
-        # Spaces around the array would become part of the field, unlike in the plain way.
+        # Spaces around the array would become part of the field, unlike in `split_fields`.
         if start >= end or body[start] != ARRAY_START or body[end - 1] != _ARRAY_END:
             return None
         try:
@@ -88,18 +88,18 @@ class ChatBodyReader:
         return _joined(body, around, messages)
 
     def _read_at_once(self, body: bytes) -> ParsedBody | None:
-        """Return None for a body that is written unusually or wrong: the plain way judges it."""
+        """Decode the messages first; return None for an unusual or invalid body."""
         found = _BEFORE_ARRAY.search(body)
         if found is None:
             return None
         start = found.end()
         try:
             messages = _decode(body).messages
-            # Before the messages are encoded again.
+            # Checked before the messages are encoded again.
             check_items(messages, "messages")
             array = _encode(messages)
             if not body.startswith(array, start):
-                # Written with spaces: a second pass says how long the array is.
+                # Written with spaces: a second pass finds the length of the array.
                 array = bytes(_decode_raw(body).messages)
         except (msgspec.DecodeError, RecursionError):
             return None
@@ -115,11 +115,11 @@ class ChatBodyReader:
 
 
 def _split_around(body: bytes, start: int, end: int) -> Around | None:
-    """What surrounds the array from `start` to `end`; None if it is not the body's `messages`."""
+    """Return what surrounds the array at `start` to `end`; None if that is not `messages`."""
     before, after = body[:start], body[end:]
     rest = b"".join((before, b"0", after))
     fields = split_fields(rest)
-    # Of a name that stands twice, or deeper, the wrong value was cut out: an array is left here.
+    # Of a name that occurs twice, or deeper, the wrong value was cut out: an array is left here.
     if len(fields["messages"]) != 1:
         return None
     return Around(before, after, fields, _behind(fields, rest, 0) == len(rest))
@@ -137,21 +137,21 @@ def _joined(body: bytes, around: Around, messages: list[Fields]) -> ParsedBody:
 
 
 def _are_texts(messages: list[Fields], body: bytes, start: int, end: int) -> bool:
-    """Whether no value in these messages is an array or an object. False where that is unsure."""
+    """Return whether no value in these messages is an array or an object. False if unsure."""
     at = start + 1
     for message in messages:
         at = _behind(message, body, at) + 1
         if not at:
             return False
-    # Spaces, a name that is longer as it is written, or an empty message make the end too low.
+    # Spaces, a name with more bytes than characters, or an empty message make `at` too low.
     return at == end
 
 
 def _behind(fields: Fields, written: bytes, at: int) -> int:
-    """Where an object ends that begins here and is written without spaces; -1 if it holds others.
+    """Return the end of an object written without spaces; -1 if it holds arrays or objects.
 
-    Looks at the first byte of each value, which stands where the lengths before it add up to. Where
-    that is wrong it is too low, and so is the end.
+    Checks the first byte of each value, at the sum of the lengths before it. Where an object is
+    written otherwise that offset is too low, and so is the end.
     """
     at += 1
     for name, value in fields.items():

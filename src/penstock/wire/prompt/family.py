@@ -33,7 +33,7 @@ _text_decoder = msgspec.json.Decoder(str)
 
 
 class PromptFamilies:
-    """Computes families, and keeps those of prompts that come again and again."""
+    """Computes families, and caches those of prompts that recur."""
 
     def __init__(self) -> None:
         self._by_digest: dict[int, str] = {}
@@ -43,7 +43,7 @@ class PromptFamilies:
         return len(self._by_digest)
 
     def find(self, fields: Fields, messages: list[Fields], known: KnownPrompt | None = None) -> str:
-        """Sixteen hexadecimal digits; empty for a prompt with neither tools nor system message.
+        """Return sixteen hexadecimal digits; empty for a prompt without tools and system message.
 
         Two prompts with one digest would share a family, which is only a label.
         """
@@ -53,7 +53,7 @@ class PromptFamilies:
             return ""
         made_of = self._seed if tools is None else digest(tools, self._seed)
         if system is not None:
-            # One more, so that a system message is not taken for tools.
+            # The seed is one more, so that a system message is not taken for tools.
             made_of = digest(_start(system), made_of + 1)
         family = self._by_digest.get(made_of)
         if family is None:
@@ -64,7 +64,7 @@ class PromptFamilies:
 
 
 def find_system(messages: list[Fields]) -> Raw | None:
-    """The content of the first system message."""
+    """Return the content of the first system message."""
     for index, message in enumerate(messages):
         if index == SEARCHED_MESSAGES:
             break
@@ -105,7 +105,7 @@ def _known_system(fields: Fields, known: KnownPrompt) -> Raw | None:
 
 
 def _start(content: Raw) -> Raw | memoryview:
-    """The part of a content that decides its family: of a long string only its first bytes."""
+    """Return the part of a content that decides its family: a long string's first bytes."""
     if len(content) <= _STRING_BYTES:
         return content
     view = memoryview(content)

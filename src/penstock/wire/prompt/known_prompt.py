@@ -1,6 +1,6 @@
 """What the memory keeps of a prompt's first messages.
 
-Places and figures only: nothing here holds a byte of the body that it was learned from.
+Offsets and figures only: nothing here holds a byte of the body that it was learned from.
 """
 
 from typing import TYPE_CHECKING
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 class KnownPrompt:
-    """True of every body of the same account that begins with the same `boundary` bytes.
+    """Facts of every body of the same account that begins with the same `boundary` bytes.
 
-    Its system message, if it has one, is among the known.
+    The system message, if there is one, is among the known messages.
     """
 
     def __init__(  # noqa: PLR0913 - the fields of a record
@@ -32,12 +32,12 @@ class KnownPrompt:
         images: "array[int]",
         system: tuple[int, int] | None,
     ) -> None:
-        # Where `messages` begins in the body, and the byte behind the last known message.
+        # Where `messages` begins in the body, and the byte after the last known message.
         self.array_at = array_at
         self.boundary = boundary
-        # At least as many as there are up to the boundary; None where nobody counted.
+        # An upper bound of the commas up to the boundary; None where they were not counted.
         self.commas = commas
-        # What the links were made from: they hold only for the same root and image size.
+        # What the links were made from: they are valid only for the same root and image size.
         self.root = root
         self.image_bytes = image_bytes
         # As in `PromptChain`, for the known messages.
@@ -49,7 +49,7 @@ class KnownPrompt:
         self.opening = opening
         # Index, count and bytes of each message that has images, one after the other.
         self.images = images
-        # The content of the first system message: from and to, counted from `array_at`.
+        # Start and end of the first system message's content, counted from `array_at`.
         self.system = system
         # How many messages are known.
         self.count = len(links) - 1

@@ -1,7 +1,7 @@
-"""Makes what the memory keeps of a prompt out of a body that was read: places and links, no text.
+"""Builds what the memory keeps of a prompt from a body that was read: offsets and links, no text.
 
-A prompt is learned up to its end, which is where its next turn goes on. A prompt that was new is
-also learned without its last message: other requests may ask something else about the same text.
+A prompt is learned up to its end, where its next turn continues. A prompt that was new is also
+learned without its last message: other requests may ask something else about the same text.
 """
 
 from array import array
@@ -18,7 +18,7 @@ from penstock.wire.prompt.known_prompt import KnownPrompt
 from penstock.wire.prompt.media import Media
 from penstock.wire.prompt.parsed_body import ParsedBody
 
-# So that no single prompt takes the place of many in the memory.
+# So that no single prompt displaces many others in the memory.
 WEIGHT_EACH_MAX: Final = 10_000
 
 _decode_each: Final = msgspec.json.Decoder(list[Raw]).decode
@@ -34,7 +34,7 @@ def learn(
     try:
         sizes = array("I", chain.sizes)
     except OverflowError:
-        # So many images count as gigabytes of text: no real prompt has them.
+        # The images count as gigabytes of text: no real prompt has so many.
         return []
     written = b"" if known is not None else bytes(parsed.fields["messages"])
     whole = KnownPrompt(
@@ -61,10 +61,10 @@ def learn(
 
 
 def _without_last(whole: KnownPrompt, written: bytes, before: list[Fields]) -> KnownPrompt:
-    """The prompt up to the last message but one; `before` is all messages but the last."""
+    """Return the prompt up to the last message but one; `before` is all messages but the last."""
     roles = roles_of(before)
     last_at = whole.boundary - whole.array_at - len(_decode_each(written)[-1])
-    # Only a comma and spaces stand between two messages.
+    # Only a comma and spaces are between two messages.
     end = written.rfind(b"}", 0, last_at) + 1
     return KnownPrompt(
         array_at=whole.array_at,
@@ -96,12 +96,12 @@ def _images_before(index: int, images: "array[int]") -> "array[int]":
 
 
 def _has_settled_system(known: KnownPrompt) -> bool:
-    """Whether later messages cannot change which one is the system's: only the first few count."""
+    """Return whether later messages cannot change the system message: only the first few count."""
     return known.system is not None or known.count >= SEARCHED_MESSAGES
 
 
 def _place_of_system(written: bytes, messages: list[Fields]) -> tuple[int, int] | None:
-    """Where the system message's content is in `written`.
+    """Return where the system message's content is in `written`.
 
     This may be an earlier place with the same bytes: only the bytes are read again, not the message
     around them.

@@ -2,7 +2,7 @@
 
 
 class Images:
-    """The images in one message, and how many of its bytes they are; and the parts it has."""
+    """The number and bytes of the images in one message, and the number of its parts."""
 
     def __init__(self, count: int = 0, bytes: int = 0) -> None:
         self.count = count
@@ -11,7 +11,7 @@ class Images:
 
 
 class Media:
-    """The images in all messages together, and those of each that has some, by its index."""
+    """The images in all messages together, and in each message with images, by its index."""
 
     def __init__(self) -> None:
         self.images = 0
@@ -19,7 +19,7 @@ class Media:
         self.by_message: dict[int, Images] = {}
 
     def add(self, index: int, images: Images) -> None:
-        """Those of one message."""
+        """Add the images of one message."""
         self.by_message[index] = images
         self.images += images.count
         self.image_bytes += images.bytes

@@ -1,8 +1,8 @@
 """Remembers the prompts of earlier turns, so that only the new messages of a turn are read.
 
 A prompt is recognised by a keyed digest of every byte up to the end of its last message. A prompt
-that comes once costs nothing: only its start is noted, and the rest when that start comes again.
-Accounts share nothing. All is bounded; what was not used for longest is forgotten first.
+that comes once costs little: only its start is noted, and the rest when that start comes again.
+Accounts share nothing. All is bounded; the least recently used is dropped first.
 """
 
 import secrets
@@ -41,7 +41,7 @@ class BodyDigests:
     def __init__(self, body: bytes, seed: int) -> None:
         """Digest the first piece only: it decides whether the rest is worth digesting."""
         self._body = body
-        # The quick digest that was asked for last: prompts near each other often end at one byte.
+        # The last result of `last_before`: similar prompts often end at the same byte.
         self._last = 0
         self._last_end = -1
         # The digest of the known prompt that this body begins with.
@@ -50,23 +50,23 @@ class BodyDigests:
         self.wholes = [seed, self._part(seed, 0, PIECE_BYTES)]
 
     def go_on(self) -> None:
-        """To the end of the last whole piece."""
+        """Digest the body up to the end of its last whole piece."""
         whole = self.wholes[1]
         for end in range(2 * PIECE_BYTES, len(self._body) + 1, PIECE_BYTES):
             whole = self._part(whole, end - PIECE_BYTES, end)
             self.wholes.append(whole)
 
     def until(self, end: int) -> int:
-        """The digest of the first `end` bytes."""
+        """Return the digest of the first `end` bytes."""
         pieces = end // PIECE_BYTES
         return self._part(self.wholes[pieces], pieces * PIECE_BYTES, end)
 
     def pieces_before(self, end: int) -> int:
-        """The digest of the whole pieces among them, by which a prompt is looked for."""
+        """Return the digest of the whole pieces before `end`, by which prompts are looked up."""
         return self.wholes[end // PIECE_BYTES]
 
     def last_before(self, end: int) -> int:
-        """Not a digest to trust: it tells for little that they are not the same."""
+        """Return a cheap, unkeyed digest of the last bytes before `end`: it only rules out."""
         if end != self._last_end:
             self._last = _xxh3(self._body[max(0, end - _LAST_BYTES) : end]) & DIGEST_MAX
             self._last_end = end
@@ -89,12 +89,12 @@ class _Remembered:
         self.digest = digest
         self.near = digests.pieces_before(self.boundary)
         self.last = digests.last_before(self.boundary)
-        # The prompt of the turn before.
+        # The digest of the prompt of the turn before.
         self.follows = follows
 
 
 class PromptMemory:
-    """One for each worker."""
+    """One worker's memory of prompts."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class PromptMemory:
         self._tries_max = tries_max
         self._secret = secrets.token_bytes(32)
         self._by_digest: OrderedDict[int, _Remembered] = OrderedDict()
-        # Those that are equal in all whole pieces; the one that was used last stands last.
+        # Prompts that are equal in all whole pieces, the one that was used last at the end.
         self._near: dict[int, list[_Remembered]] = {}
         self._weight = 0
         self._starts: OrderedDict[int, None] = OrderedDict()
@@ -120,11 +120,11 @@ class PromptMemory:
 
     @property
     def weight(self) -> int:
-        """That of all prompts together."""
+        """The weight of all prompts together."""
         return self._weight
 
     def digests(self, account: str, body: bytes) -> BodyDigests | None:
-        """None for a body that is short, or that begins like none before it."""
+        """Return a body's digests; None if it is short, or begins like none before it."""
         if len(body) < LARGE_BYTES or not HAS_SIPHASH:
             return None
         seed = hash(self._secret + account.encode())
@@ -135,7 +135,7 @@ class PromptMemory:
         return digests
 
     def find(self, digests: BodyDigests) -> KnownPrompt | None:
-        """The longest known prompt that the body begins with."""
+        """Return the longest known prompt that the body begins with."""
         looks = tries = 0
         for whole in reversed(digests.wholes):
             alike = self._near.get(whole)
@@ -158,9 +158,9 @@ class PromptMemory:
         return None
 
     def keep(self, digests: BodyDigests, prompt: KnownPrompt) -> None:
-        """Remember it beside the one it goes on from, which another branch or a retry may need.
+        """Store a prompt beside the one it continues, which another branch or a retry may need.
 
-        That one's own predecessor has then served its turn.
+        The predecessor of the continued one is dropped.
         """
         digest, follows = digests.until(prompt.boundary), digests.matched
         if follows == digest:
@@ -190,7 +190,7 @@ class PromptMemory:
 
     def _use(self, remembered: _Remembered, alike: list[_Remembered]) -> None:
         self._by_digest.move_to_end(remembered.digest)
-        # By identity and from the end: that is where it was put the last time.
+        # By identity and from the end, where its last use has put it.
         at = len(alike) - 1
         while alike[at] is not remembered:
             at -= 1

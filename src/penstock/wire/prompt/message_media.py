@@ -28,18 +28,18 @@ from penstock.wire.prompt.known_prompt import KnownPrompt
 from penstock.wire.prompt.media import Images, Media
 from penstock.wire.prompt.shapes import MediaUrl
 
-# Keys by which vLLM knows a part that it would load; it goes by them when `type` is absent.
+# Keys by which vLLM recognises a part that it would load, when `type` is absent.
 _IMAGE_KEYS = frozenset({"image_url", "image_pil", "image_embeds"})
 _MEDIA_KEYS = _IMAGE_KEYS | {
     "video_url", "audio_url", "file_url", "input_audio", "audio_embeds", "file", "prompt_embeds",
 }  # fmt: skip
 _URL_KEYS = frozenset({"image_url", "video_url", "audio_url", "file_url"})
 _LEVELS_MAX: Final = DEPTH_MAX - 3
-# Each level takes two brackets: a value of so few bytes, such as a role, cannot be too deep.
+# Each level takes two brackets: a value of at most so many bytes, such as a role, is not too deep.
 _FLAT_BYTES: Final = 2 * _LEVELS_MAX
 
 _ADDRESS_CHARACTERS_MAX: Final = 8192
-# A whole number of fours, so that each piece of base64 can be checked by itself.
+# A multiple of four, so that each piece of base64 can be checked by itself.
 _BASE64_PIECE: Final = 64 * 1024
 
 _messages_decoder = msgspec.json.Decoder(list[Fields])
@@ -48,7 +48,7 @@ _url_decoder = msgspec.json.Decoder(MediaUrl | str | None)
 
 
 def decode_messages(raw: Raw) -> list[Fields]:
-    """Each message as name → raw value."""
+    """Decode each message as name → raw value."""
     try:
         return _messages_decoder.decode(raw)
     except msgspec.DecodeError as bad:
@@ -169,7 +169,7 @@ def _check_data_url(url: str, param: str) -> None:
 
 
 def _is_base64(text: str) -> bool:
-    """In pieces: what a long image decodes to is written nowhere, and other threads may run."""
+    """Return whether a text is base64. Works in pieces: keeps no image, lets other threads run."""
     for at in range(0, len(text), _BASE64_PIECE):
         piece = text[at : at + _BASE64_PIECE]
         if len(text) - at > _BASE64_PIECE and "=" in piece:

@@ -22,17 +22,17 @@ class ParsedBody:
         commas: int | None = None,
     ) -> None:
         self.fields = fields
-        # The messages behind the known ones.
+        # The messages after the known ones.
         self.messages = messages
         self.known = known
-        # Where `messages` begins in the body, and the byte behind the last message.
+        # Where `messages` begins in the body, and the byte after the last message.
         self.array_at = array_at
         self.boundary = boundary
-        # At least as many as there are up to the boundary; None where nobody counted.
+        # An upper bound of the commas up to the boundary; None where they were not counted.
         self.commas = commas
-        # By which the prompt will be recognised; None where it is not remembered.
+        # The digests that identify the prompt; None where it is not remembered.
         self.digests: BodyDigests | None = None
-        # True only where the reader noticed: no array or object is a value in a message, or of
-        # a field.
+        # True only where the reader has checked that no value in a message, or of a field, is an
+        # array or object.
         self.has_only_texts = False
         self.has_only_scalars = False

@@ -16,7 +16,7 @@ from penstock.wire.prompt.parsed_body import ParsedBody
 from penstock.wire.prompt.shapes import RawMessages
 
 # The placeholder is random, so no caller can write it: the array that begins with it is the known
-# one, and not another `messages` behind it, of which the last one would count.
+# one, not a later `messages`, which would replace it.
 _BEFORE: Final = b'{"messages":'
 _KNOWN_ONE: Final = b'[{"%s":0}' % secrets.token_hex(16).encode()
 _KNOWN: Final = _BEFORE + _KNOWN_ONE
@@ -30,7 +30,7 @@ _fields_decoder: Final = msgspec.json.Decoder(Fields)
 def read_suffix(body: bytes, known: KnownPrompt) -> ParsedBody | None:
     """Read a body whose bytes up to the boundary are those of `known`.
 
-    Return None when it is not simply a longer prompt: the plain way then judges it.
+    Return None when it is not simply a longer prompt: `chat_body.py` then reads it.
     """
     known_end = known.boundary
     rest = _KNOWN + body[known_end:]
@@ -49,7 +49,7 @@ def read_suffix(body: bytes, known: KnownPrompt) -> ParsedBody | None:
         return None
     end = _ARRAY_AT + len(raw)
     shift = known_end - len(_KNOWN)
-    # Only spaces stand between the last message and the end of the array.
+    # Only spaces are between the last message and the end of the array.
     boundary = rest.rfind(b"}", 0, end) + 1 + shift
     start = known.array_at
     fields = _split_around(body, start, end + shift)
@@ -57,7 +57,7 @@ def read_suffix(body: bytes, known: KnownPrompt) -> ParsedBody | None:
 
 
 def _split_around(body: bytes, start: int, end: int) -> Fields:
-    """The fields of a body whose `messages` stand from `start` to `end`."""
+    """Return the fields of a body whose `messages` are from `start` to `end`."""
     fields: Fields = _fields_decoder.decode(body[:start] + b"0" + body[end:])
     fields["messages"] = Raw(memoryview(body)[start:end])
     return fields

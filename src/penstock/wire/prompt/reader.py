@@ -1,6 +1,6 @@
 """Reads chats with a memory of earlier turns: agents send the whole conversation again each turn.
 
-The only way into the memory of prompts. What a request means does not depend on the memory: tests
+The only entry point to the memory of prompts. The result does not depend on the memory: tests
 compare every reading with one without it.
 """
 
@@ -16,7 +16,7 @@ from penstock.wire.prompt.prompt_suffix import read_suffix
 
 
 class PromptReader:
-    """One for each worker. Holds all that is kept from one request to the next."""
+    """One worker's reader. Holds all that is kept from one request to the next."""
 
     def __init__(self, memory: PromptMemory | None = None) -> None:
         self._memory = PromptMemory() if memory is None else memory
@@ -26,7 +26,7 @@ class PromptReader:
     def read(self, account: str | None, body: bytes) -> ParsedBody:
         """Split a chat's body into fields and messages, reading only what is new to the account.
 
-        None as account: this body is neither recognised nor remembered.
+        With None as account this body is neither recognised nor remembered.
         """
         digests = None if account is None else self._memory.digests(account, body)
         known = None if digests is None else self._memory.find(digests)
@@ -45,5 +45,5 @@ class PromptReader:
                 self._memory.keep(parsed.digests, known)
 
     def family(self, fields: Fields, messages: list[Fields], parsed: ParsedBody | None) -> str:
-        """The prompt family (`family.py`) of a request in any API."""
+        """Return the prompt family (`family.py`) of a request in any API."""
         return self._families.find(fields, messages, None if parsed is None else parsed.known)

@@ -1,4 +1,4 @@
-"""Shapes that msgspec decodes of a prompt: only the fields that are read."""
+"""The parts of a prompt that msgspec decodes: only the fields that are read."""
 
 import msgspec
 
@@ -18,25 +18,25 @@ class RawMessages(msgspec.Struct):
 
 
 class ToolFunction(msgspec.Struct):
-    """What a tool calls."""
+    """The function of a tool."""
 
     name: str = ""
 
 
 class Tool(msgspec.Struct):
-    """OpenAI's shape, or Workers AI's flat one."""
+    """A tool in OpenAI's shape, or in Workers AI's flat one."""
 
     function: ToolFunction | None = None
     name: str = ""
 
 
 class Part(msgspec.Struct):
-    """One of several that a content is made of."""
+    """One part of a message's content."""
 
     text: str = ""
 
 
 class MediaUrl(msgspec.Struct):
-    """An address inside an object."""
+    """A media address inside an object."""
 
     url: str

@@ -1,1 +1,1 @@
-"""Bodies of the pages that are not inference."""
+"""Bodies of the endpoints that are not inference."""

@@ -1,6 +1,6 @@
 """Requests and answers of the APIs beside chat, as `/openapi.json` shows them.
 
-As in `schemas.py` they say what is understood here; engines may know more, and it is passed on.
+As in `schemas.py` they list what is understood; unknown fields are passed on to the engines.
 """
 
 from typing import Annotated, Any, Literal
@@ -28,7 +28,7 @@ class _Responses(msgspec.Struct, kw_only=True):
     text: _Object | UnsetType | None = UNSET
     reasoning: _Object | UnsetType | None = UNSET
     prompt_cache_key: str | UnsetType | None = UNSET
-    # Nothing is kept: `true` is refused.
+    # Nothing is stored: `true` is refused.
     store: Literal[False] | UnsetType | None = UNSET
     stream: bool | UnsetType | None = UNSET
 

@@ -154,7 +154,7 @@ class InputLine(msgspec.Struct, frozen=True):
 
 
 class LineResponse(msgspec.Struct, frozen=True):
-    """What the request was answered, with the status it would have had by itself."""
+    """The answer to the request, with the status that it would have had by itself."""
 
     status_code: int
     request_id: str
@@ -181,22 +181,22 @@ _encoder = msgspec.json.Encoder()
 
 
 def answer_line(line: AnswerLine) -> bytes:
-    """As it stands in the file, with its end."""
+    """Return the line as written in the file, with its line end."""
     return _encoder.encode(line) + b"\n"
 
 
 def one_line(json: bytes) -> Raw:
-    """A JSON text without line ends: in JSON they can only stand between its tokens."""
+    """Return a JSON text without line ends, which in JSON can only be between tokens."""
     return Raw(json.translate(_WITHOUT_LINE_ENDS))
 
 
 def public_id(batch: str) -> str:
-    """How clients name a batch."""
+    """Return the id by which clients name a batch."""
     return _PREFIX + batch.replace("-", "")
 
 
 def batch_of(public: str) -> str | None:
-    """The batch that a client means, as our own id; None where it cannot be one."""
+    """Return our own id of the batch that a client names; None where it cannot be one."""
     text = public.removeprefix(_PREFIX).replace("-", "")
     if len(text) != 32 or not set(text) <= _HEX:
         return None

@@ -1,10 +1,10 @@
-"""What became of a request's cache: the facts of its ledger row, and what they mean in words."""
+"""Answers about a request's cache: the facts of its ledger row, and their meaning in words."""
 
 import msgspec
 
 
 class CacheFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that the facts show."""
+    """One conclusion from the facts."""
 
     # `break`, `moved`, `evicted`, `new`, `unknown`, `estimated` or `hit`.
     kind: str
@@ -14,7 +14,7 @@ class CacheFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CacheAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the attempt that answered, or the last that was made."""
+    """The cache facts of the attempt that answered, or of the last attempt."""
 
     request: str
     attempt: int

@@ -75,7 +75,7 @@ ANTHROPIC_TYPES: Final = {
 
 
 def anthropic_type(status: int) -> str:
-    """Anthropic's `type` for a status; what is not listed there is one of two."""
+    """Return Anthropic's `type` for a status; a status not listed has one of two."""
     other = "invalid_request_error" if status < 500 else "api_error"
     return ANTHROPIC_TYPES.get(status, other)
 
@@ -94,5 +94,5 @@ OPENAI_TYPES: Final = {
 
 
 def openai_type(status: int) -> str:
-    """OpenAI's `type` for a status."""
+    """Return OpenAI's `type` for a status."""
     return OPENAI_TYPES.get(status, "server_error")

@@ -1,4 +1,4 @@
-"""`/v1/jobs`: a job as its account sees it, and what can be asked of the list."""
+"""`/v1/jobs`: a job as its account sees it, and the filters of the list."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -54,12 +54,12 @@ class JobAnswer(msgspec.Struct, kw_only=True):
     cost_nanousd: int
     cost_usd: str
     error: JobError | None
-    # How the last attempt that failed ended, also if the job was tried again or succeeded since.
+    # How the last failed attempt ended, even if the job was retried or has succeeded since.
     last_error: JobError | None
-    # Only of a single job that was asked for, while it waits.
+    # Set only where a single job is read, while it waits.
     position: Annotated[int, Meta(ge=1)] | UnsetType | None = UNSET
     eta_seconds: float | UnsetType | None = UNSET
-    # Only of a single job that was asked for, when it has succeeded.
+    # Set only where a single job is read, when it has succeeded.
     result: Raw | UnsetType = UNSET
     object: str = "job"
 
@@ -74,7 +74,7 @@ class JobListAnswer(msgspec.Struct):
 
 
 class JobsAsked(msgspec.Struct, frozen=True):
-    """What the list is asked for; what is None is not asked."""
+    """The filters and the page of a list; a filter that is None does not apply."""
 
     account: str | None
     model: str | None
@@ -85,7 +85,7 @@ class JobsAsked(msgspec.Struct, frozen=True):
 
 
 def read_jobs_asked(given: Iterable[tuple[str, str]], account: str | None) -> JobsAsked:
-    """`account` is the only one that the caller may see; None for an operator, who may name one."""
+    """Read a list's filters. `account` is the only one allowed; None lets an operator name any."""
     allowed = ("state", "model", "batch", "after", "limit", "account")
     params = {
         name: read_value(text, name) for name, text in read_parameters(given, allowed).items()
@@ -101,7 +101,7 @@ def read_jobs_asked(given: Iterable[tuple[str, str]], account: str | None) -> Jo
 
 
 def read_id(text: str | None, name: str) -> str | None:
-    """A job's or batch's id, as it is written; Postgres would take others for a failure."""
+    """Return a job's or batch's id; refuse other text, on which Postgres would fail."""
     if text is None:
         return None
     if not is_id(text):
@@ -110,12 +110,12 @@ def read_id(text: str | None, name: str) -> str | None:
 
 
 def read_batch(text: str | None) -> str | None:
-    """A batch's id as its caller knows it: `batch_…` of `/v1/batches`, or a `request_id`."""
+    """Return a batch's id from the caller's: `batch_…` of `/v1/batches`, or a `request_id`."""
     return None if text is None else read_id(batch_of(text) or text, "batch")
 
 
 def is_id(text: str) -> bool:
-    """Whether this may be one of our ids at all."""
+    """Return whether a text has the form of our ids."""
     try:
         return str(UUID(text)) == text
     except ValueError:

@@ -1,4 +1,4 @@
-"""A file of one JSON text per line, read out of pieces that end anywhere, in bounded memory."""
+"""Splits a file of one JSON text per line, from pieces that end anywhere, in bounded memory."""
 
 from collections.abc import AsyncIterator
 
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 async def lines_of(
     pieces: AsyncIterator[bytes], bytes_max: int
 ) -> AsyncIterator[tuple[int, bytes | None]]:
-    """Each line that is not blank, with its number from 0; None for one longer than `bytes_max`."""
+    """Yield each line that is not blank, with its number from 0; None if over `bytes_max`."""
     number, begun, is_long = 0, bytearray(), False
     async for piece in pieces:
         *ended, rest = piece.split(b"\n")
@@ -21,7 +21,7 @@ async def lines_of(
             begun.clear()
         begun += rest
         if len(begun) > bytes_max:
-            # Only that it was too long is kept of it.
+            # Only the fact that the line is too long is kept.
             is_long = True
             begun.clear()
     if is_long or len(begun) > bytes_max:

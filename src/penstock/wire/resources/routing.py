@@ -1,4 +1,4 @@
-"""`POST /v1/routing/explain`: which replica a request would go to now, and why. Nothing is sent."""
+"""`POST /v1/routing/explain`: which replica would get a request now, and why. Nothing is sent."""
 
 import msgspec
 
@@ -15,21 +15,21 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int
     # Its cost over that of the cheapest candidate.
     cost_ratio: float
-    # Its requests in flight over those of the candidate that has most; 0 if none has any.
+    # Its requests in flight over those of the candidate with most; 0 if there are none.
     load_ratio: float
-    # Whether its cost is as good as the least.
+    # Whether its cost is within the near-tie margin of the least.
     is_near: bool
-    # What waits there before it could begin, in seconds of prefill as the next four.
+    # The wait before the request could begin, in seconds of prefill like the next four.
     wait_seconds: float | None = None
-    # The time that its own uncached tokens take.
+    # The time that the request's own uncached tokens take.
     own_seconds: float | None = None
-    # What these make others wait.
+    # The time that these tokens make other requests wait.
     harm_seconds: float | None = None
     # A price for a KV cache that would be nearly full.
     full_seconds: float | None = None
-    # The sum: least wins.
+    # The sum; the lowest wins.
     cost_seconds: float | None = None
-    # Requests of all accounts that it works on.
+    # Requests of all accounts in flight at this replica.
     in_flight: int | None = None
 
 
@@ -43,7 +43,7 @@ class RoutingAnswer(msgspec.Struct, frozen=True, kw_only=True):
     # `least`, `last`, `home`, `rank`, `strict`, `short` or `left`; `reason` is the same in words.
     why: str
     reason: str
-    # Where the session was last; empty when that is not known.
+    # The session's last replica; empty when that is not known.
     last_replica: str
     session_moved: str
     cache_break: str

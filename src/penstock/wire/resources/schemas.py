@@ -1,7 +1,7 @@
 """Requests and answers as clients may write and read them: the source of `/openapi.json`.
 
 The hot path does not decode into these: it reads what it must and passes the rest through. They
-say what is understood; engines may know more fields, and unknown ones are passed on.
+list what is understood; engines may know more fields, and unknown ones are passed on.
 """
 
 from typing import Annotated, Any, Literal
@@ -79,7 +79,7 @@ class _Sampling(msgspec.Struct):
     reasoning_effort: str | UnsetType | None = UNSET
     chat_template_kwargs: dict[str, Any] | UnsetType = UNSET
     prompt_cache_key: str | UnsetType | None = UNSET
-    # `flex` waits in line for less; what else there is means now.
+    # `flex` queues the request at a lower price; any other value makes it a live request.
     service_tier: str | UnsetType | None = UNSET
     options: OptionsSchema | UnsetType = UNSET
     stream: bool | UnsetType | None = UNSET

@@ -1,7 +1,7 @@
 """Answers about usage: rows of sums, the turns of a session, one request with its attempts.
 
-Money comes twice: `..._nanousd`, an integer to calculate with, and `..._usd`, the same as an exact
-decimal. A ratio of which nothing is known is null, never 0.
+Each amount of money is there twice: `..._nanousd`, an integer to calculate with, and `..._usd`, the
+same as an exact decimal. An unknown ratio is null, never 0.
 """
 
 from datetime import date, datetime
@@ -35,7 +35,7 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     retried: int
     retried_ok: int
     retry_success: float | None
-    # By reason; null where the labels asked for are not known of refusals.
+    # By reason; null where refusals do not have the requested labels.
     refusals: dict[str, int] | None
 
 
@@ -79,7 +79,7 @@ class SessionAnswer(msgspec.Struct, frozen=True, kw_only=True):
     until: datetime
     turn_count: int
     tokens_per_turn: float | None
-    # By how many tokens the prompt grows from turn to turn: the least-squares slope.
+    # The prompt's growth in tokens from turn to turn: the least-squares slope.
     prompt_growth_tokens: float | None
     hit_ratio: float | None
     cost_nanousd: int
@@ -105,7 +105,7 @@ class Calculation(msgspec.Struct, frozen=True, kw_only=True):
     lines: list[ChargeLine]
     multiplier_bp: int
     calculated_nanousd: int
-    # The same in one line, to be read.
+    # The same as one line of text.
     text: str
 
 
@@ -134,8 +134,8 @@ class AttemptAnswer(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int | None
     cached_tokens: int | None
     is_cached_estimated: bool
-    # What routing expected to be cached, why the session was not where it was last (`load`, `drain`
-    # or `lost`), and the first part of the prompt that had changed since its last turn.
+    # The cached tokens that routing expected, why the session left its last replica (`load`,
+    # `drain` or `lost`), and the first part of the prompt that had changed since its last turn.
     cached_expected: int | None
     session_moved: str
     cache_break: str

@@ -1,6 +1,6 @@
-"""What can be asked of usage, and the strict reading of it: parameters in, one typed query out.
+"""Reads queries about usage strictly: parameters in, one typed query out.
 
-Shared by `GET /v1/usage` and `penstock usage`, so that both understand and refuse the same.
+Shared by `GET /v1/usage` and `penstock usage`, so that both accept and refuse the same.
 """
 
 import re
@@ -25,7 +25,7 @@ _TIME = re.compile(r"2\d{3}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\
 
 
 class Label(StrEnum):
-    """What usage is told apart by."""
+    """The labels by which usage is grouped and filtered."""
 
     ACCOUNT = "account"
     KEY = "key"
@@ -37,7 +37,7 @@ class Label(StrEnum):
 
 
 class Step(StrEnum):
-    """How long each row's share of the period is."""
+    """The length of each row's part of the period."""
 
     HOUR = "hour"
     DAY = "day"
@@ -49,7 +49,7 @@ _ALL: Final = (*_PERIOD, "by", "group_by", *Label)
 
 
 class UsageQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """One question. The period is whole hours: from `since` up to, not including, `until`."""
+    """One query. The period is whole hours: from `since` up to, not including, `until`."""
 
     since: datetime
     until: datetime
@@ -60,17 +60,17 @@ class UsageQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def labels(self) -> frozenset[Label]:
-        """Every label that plays a part."""
+        """Every label that the query groups or filters by."""
         return frozenset(self.group_by) | frozenset(self.filters)
 
     @property
     def needs_attempts(self) -> bool:
-        """Whether hourly sums cannot answer it: they do not know sessions and prompt families."""
+        """Whether hourly sums cannot answer it: they lack sessions and prompt families."""
         return bool(self.labels & _IN_ROWS_ONLY)
 
 
 class ReportPeriod(msgspec.Struct, frozen=True, kw_only=True):
-    """Whole hours: from `since` up to, not including, `until`."""
+    """A period of whole hours: from `since` up to, not including, `until`."""
 
     since: datetime
     until: datetime
@@ -87,7 +87,7 @@ class SessionQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_usage_query(given: Iterable[tuple[str, str]], now: float) -> UsageQuery:
-    """The whole question; what is not said has a default."""
+    """Read a whole query; parameters that are absent have defaults."""
     params = read_parameters(given, _ALL)
     since, until = _period(params, now)
     return UsageQuery(
@@ -103,7 +103,7 @@ def read_usage_query(given: Iterable[tuple[str, str]], now: float) -> UsageQuery
 def read_session_query(
     given: Iterable[tuple[str, str]], session: str, now: float, *, account: str | None
 ) -> SessionQuery:
-    """A session is its account's: operators name one, others have theirs (`account`)."""
+    """Read a session's query. Operators name the account; others have theirs (`account`)."""
     params = read_parameters(given, (*_PERIOD, Label.ACCOUNT))
     since, until = _period(params, now)
     owner = account if account is not None else params.get(Label.ACCOUNT)
@@ -119,14 +119,14 @@ def read_session_query(
 
 
 def read_period(since: str | None, until: str | None, now: float) -> ReportPeriod:
-    """A period alone, for an export."""
+    """Read a period alone, for an export."""
     said = {"since": since, "until": until}
     begin, end = _period({name: text for name, text in said.items() if text is not None}, now)
     return ReportPeriod(since=begin, until=end)
 
 
 def read_parameters(given: Iterable[tuple[str, str]], allowed: Iterable[str]) -> Mapping[str, str]:
-    """By name, each at most once. An unknown one is refused with what is allowed."""
+    """Return parameters by name, each at most once; refuse unknown ones, naming those allowed."""
     names = tuple(map(str, allowed))
     there_are = f"there are {', '.join(names)}" if names else "there are none here"
     params: dict[str, str] = {}
@@ -141,7 +141,7 @@ def read_parameters(given: Iterable[tuple[str, str]], allowed: Iterable[str]) ->
 
 
 def read_value(text: str, name: str) -> str:
-    """A label's value to look for. What could never have been stored is refused."""
+    """Return a label's value to look for; refuse one that could never have been stored."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -163,7 +163,7 @@ def _period(params: Mapping[str, str], now: float) -> tuple[datetime, datetime]:
 
 
 def _time(text: str, name: str) -> datetime:
-    """A date is its 0:00 UTC."""
+    """Parse a time, or a date as its 0:00 UTC."""
     try:
         if _DATE.fullmatch(text):
             day = date.fromisoformat(text)
@@ -171,7 +171,7 @@ def _time(text: str, name: str) -> datetime:
         if _TIME.fullmatch(text):
             return datetime.fromisoformat(text.upper()).astimezone(UTC)
     except ValueError:
-        pass  # a thirteenth month, a 25th hour: told like any other text
+        pass  # a thirteenth month, a 25th hour: refused like any other text
     raise InvalidRequest(
         f"`{name}` must be a date (2026-11-01) or an RFC 3339 time (2026-11-01T12:00:00Z).",
         param=name,

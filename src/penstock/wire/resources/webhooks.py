@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-# Postgres keeps no NUL, and nobody wants line ends in a name.
+# Postgres stores no NUL, and a name must have no line ends.
 Name = Annotated[str, Meta(max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Url = Annotated[str, Meta(min_length=1, max_length=2048)]
 EventType = Literal[
@@ -65,7 +65,7 @@ class WebhookEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     event_types: list[str]
     enabled: bool
-    # Why it was disabled, if it was not the account that did.
+    # Why it was disabled, if not by the account.
     disabled_reason: str | None
     # Whole seconds since 1970.
     created_at: int
@@ -158,7 +158,7 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoggedEvent(msgspec.Struct, frozen=True):
-    """An event as webhooks and `GET /v1/events` tell it."""
+    """An event as webhooks and `GET /v1/events` send it."""
 
     id: str
     type: str
