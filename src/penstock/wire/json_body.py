@@ -43,6 +43,7 @@ _PLAIN_STRING = re.compile(rb'"[^"]*"')
 _ONE_BRACKET = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS_OR_QUOTES = bytes(b for b in range(256) if b not in b'[]{}"')
 _NO_BRACKETS = bytes(b for b in range(256) if b not in b"[]{}")
+_NO_SEPARATORS = bytes(b for b in range(256) if b not in b",[{")
 # An opening bracket is one level up, a closing one a level down, as signed bytes.
 _STEPS = bytes.maketrans(b"[]", b"\x01\xff")
 # Up to so many brackets it is faster to remove them level by level than to add up levels.
@@ -167,10 +168,22 @@ def _brackets(value: bytes) -> bytes:
 
 
 def _refuse_many(body: bytes) -> int:
+    """Refuse more than `VALUES_MAX` values. Return an upper bound of them.
+
+    A count that takes in strings too comes first: to leave strings out takes three times as long,
+    and few bodies need it.
+    """
+    values = 0
+    for at in range(0, len(body), COUNTED_BYTES):
+        values += len(body[at : at + COUNTED_BYTES].translate(None, _NO_SEPARATORS))
+    return values if values <= VALUES_MAX else count_values(body)
+
+
+def count_values(body: bytes) -> int:
     """Count values until there are too many: each follows a comma, or opens an array or object."""
     values = 0
     for outside in _outside_strings(body):
-        values += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
+        values += len(outside.translate(None, _NO_SEPARATORS))
         if values > VALUES_MAX:
             raise InvalidRequest(f"The body has more than {VALUES_MAX} values.")
     return values

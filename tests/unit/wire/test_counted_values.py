@@ -20,6 +20,8 @@ from penstock.wire.json_body import (
     check_items,
     check_names,
     check_text,
+    count_values,
+    read_fields,
     refuse_deep,
 )
 
@@ -47,29 +49,41 @@ def test_values_are_those_outside_of_strings_wherever_the_pieces_end(
         count = 2000
     text = b" " * shift + b"[" + b",".join([unit] * count) + b"," + b" " * COUNTED_BYTES + b"0]"
     if plain_count(text) <= VALUES_MAX:
-        assert check_text(text) == plain_count(text)
+        assert count_values(text) == plain_count(text)
 
 
 @pytest.mark.parametrize("length", range(65_530, 65_542))
 @pytest.mark.parametrize("tail", [b'\\\\"', b'\\""', b'\\\\\\""', b'"'])
 def test_escape_at_the_end_of_a_piece_escapes_what_follows(length: int, tail: bytes) -> None:
     body = b'["' + b"a" * (length - 2) + tail + b",[{" + b" " * COUNTED_BYTES + b"}]]"
-    assert check_text(body) == plain_count(body) == 4
+    assert count_values(body) == plain_count(body) == 4
 
 
 @pytest.mark.parametrize("length", [65_534, 65_535, 65_536, 65_537])
 def test_backslashes_without_end_are_told_by_pairs(length: int) -> None:
     body = b'["' + b"\\" * (4 * length) + b'",1' + b" " * COUNTED_BYTES + b"]"
-    assert check_text(body) == 2
+    assert count_values(body) == 2
 
 
-@pytest.mark.parametrize(
-    "unit", [b"0,", b"[],", b'"",', b'{"a":0},', b"[", b'"', b'"a"', b'\\"",'], ids=str
-)
+@pytest.mark.parametrize("unit", [b"0,", b"[],", b'"",', b'{"a":0},', b"[", b'\\"",'], ids=str)
 def test_too_many_values_are_refused_whatever_they_are(unit: bytes) -> None:
     body = b"[" + unit * (8 * 2**20 // len(unit))
     with pytest.raises(InvalidRequest, match="more than 400000 values"):
         check_text(body)
+
+
+@pytest.mark.parametrize("unit", [b'"', b'"a"'], ids=str)
+def test_strings_with_nothing_between_them_are_bounded_too(unit: bytes) -> None:
+    body = b"[" + unit * (8 * 2**20 // len(unit))
+    with pytest.raises(InvalidRequest, match="more than 400000 values"):
+        count_values(body)
+    with pytest.raises(InvalidRequest, match="JSON"):
+        read_fields(b'{"a":' + body)
+
+
+def test_separators_inside_of_strings_refuse_nothing() -> None:
+    body = b'["' + b"," * (2 * VALUES_MAX) + b'",1]'
+    assert check_text(body) == count_values(body) == 2
 
 
 @pytest.mark.parametrize("levels", [3, 60, 61, 62, 200])
