@@ -88,7 +88,7 @@ def set_(  # noqa: PLR0913 - each is an option of the command line
     state: StateOption = DEFAULT_STATE,
     json: JsonOption = False,
 ) -> None:
-    """Change an account. Every gateway heeds it within 5 s."""
+    """Change an account. Every gateway applies it within 5 s."""
     if on_outage is None and affinity is None and flex_weight is None:
         raise CommandFailed(
             "Say what to change: --on-outage, --affinity or --flex-weight.", ExitCode.USAGE
@@ -117,7 +117,7 @@ def block(
     state: StateOption = DEFAULT_STATE,
     json: JsonOption = False,
 ) -> None:
-    """Stop a whole account. Every gateway heeds it within 5 s."""
+    """Stop a whole account. Every gateway applies it within 5 s."""
     _set_blocked(context, account, state, is_blocked=True, json=json)
 
 

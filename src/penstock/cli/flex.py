@@ -35,7 +35,7 @@ def pause(
     state: StateOption = DEFAULT_STATE,
     json: JsonOption = False,
 ) -> None:
-    """Start no more jobs of a model; those that run go on. Every keeper heeds it within 2 s."""
+    """Start no more jobs of a model; those that run go on. Every keeper applies it within 2 s."""
     _change(context, model, state, json=json, is_paused=True)
 
 

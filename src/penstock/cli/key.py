@@ -88,7 +88,7 @@ def revoke(
     state: StateOption = DEFAULT_STATE,
     json: JsonOption = False,
 ) -> None:
-    """End a key for good. Every gateway heeds it within 5 s."""
+    """End a key for good. Every gateway applies it within 5 s."""
     config = invocation(context).load().config
 
     async def run() -> None:

@@ -23,8 +23,8 @@ class WantedReplicas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: str = ""
     # Requests one replica takes at once before it counts as busy; 0 = what the recipe says.
     slots_live: Annotated[int, Meta(ge=0, le=65536)] = 0
-    # Whether an attached vLLM was started with `--scheduling-policy priority`: it lets what is
-    # wanted now go before flex work inside the engine too. A recipe says it by itself.
+    # Whether an attached vLLM was started with `--scheduling-policy priority`: it then
+    # runs live requests before flex work inside the engine too. A recipe says it by itself.
     has_priority: bool = False
 
     def __post_init__(self) -> None:

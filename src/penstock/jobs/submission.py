@@ -206,7 +206,7 @@ def new_job(
     idempotency_key: str | None = None,
 ) -> NewJob:
     """Make a job of a request that was read for a later tier; its id becomes the job's."""
-    assert request.terms.tier is not Tier.NOW, "what is wanted now is no job"
+    assert request.terms.tier is not Tier.NOW, "a live request is no job"
     body = {name: value for name, value in request.prompt.body.items() if name not in _NOT_KEPT}
     ticket = Ticket(
         price=request.terms.price.terms,

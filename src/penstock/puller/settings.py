@@ -14,10 +14,10 @@ class PullerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     # Whether this keeper pulls flex work for its replicas.
     enabled: bool = True
-    # The share of a replica's slots that stays free for what is wanted now; at least one slot.
+    # The share of a replica's slots that stays free for live requests; at least one slot.
     slots_free_share: Share = 0.0625
     # The share of a replica's slots that jobs which have waited for longer than
-    # `queue.flex_wait_target_seconds` may take from what is wanted now; at least one slot.
+    # `queue.flex_wait_target_seconds` may take from live requests; at least one slot.
     reserved_share: Share = 0.03125
     # The share of a replica's slots by which its flex work may grow in a second.
     growth_share_per_second: Annotated[float, Meta(gt=0, le=100)] = 0.5
@@ -78,5 +78,5 @@ class PullerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     links_max: Annotated[int, Meta(ge=1024, le=2**26)] = 2**16
     # Sessions that a keeper remembers; up to 3 kilobytes each.
     sessions_max: Annotated[int, Meta(ge=1, le=10**6)] = 1000
-    # How far a job's place in the engine's own line is behind what is wanted now.
+    # How far a job's place in the engine's own queue is behind live requests.
     engine_priority: Annotated[int, Meta(ge=1, le=10**6)] = 10

@@ -74,7 +74,7 @@ with locked as materialized (
 )
 
 -- name: ended
--- In the order of the fields of books.EndedJob.
+-- In the order of the fields of after_job_end.FinishedJob.
 select
     id::text, account, key, model, priority, batch::text, state, tokens, weight,
     prompt_tokens + completion_tokens, was_held, limits, workflow, session, failure_code

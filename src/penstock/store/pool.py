@@ -114,11 +114,11 @@ class Store:
         try:
             with naming_failures():
                 async with self._pool.connection() as connection:
-                    _heed_cancel(asked)
+                    _raise_if_cancelled(asked)
                     with severed_after(connection, self._settings.transaction_seconds):
                         yield connection
         except StoreUnavailable:
-            _heed_cancel(asked)
+            _raise_if_cancelled(asked)
             raise
 
     async def _configure(self, connection: Connection) -> None:
@@ -145,7 +145,7 @@ def _cancels_asked() -> int:
     return task.cancelling() if task is not None else 0
 
 
-def _heed_cancel(asked_before: int) -> None:
+def _raise_if_cancelled(asked_before: int) -> None:
     """Raise a cancellation that was lost while waiting for a connection.
 
     `asyncio.wait_for` of Python 3.11, which the pool uses, drops a cancellation that arrives

@@ -11,11 +11,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 KEEPER_METRICS: Final = {
-    "penstock_engine_running": "Requests that an engine works on, by its own word.",
-    "penstock_engine_waiting": "Requests that wait inside an engine, by its own word.",
+    "penstock_engine_running": "Requests that an engine reports as running.",
+    "penstock_engine_waiting": "Requests that an engine reports as waiting.",
     "penstock_engine_kv_use": "The share of an engine's KV cache that is in use.",
     "penstock_engine_prefill_tokens_per_second": "Uncached prompt tokens that an engine reads.",
-    "penstock_engine_live": "Requests wanted now that gateways say they have at an engine.",
+    "penstock_engine_live": "Live requests that gateways report at an engine.",
     "penstock_engine_healthy": "Whether an engine answers, 1 or 0.",
     "penstock_flex_in_flight": "Jobs that this keeper has at an engine.",
     "penstock_flex_allowed": "Jobs that the headroom of an engine allows.",

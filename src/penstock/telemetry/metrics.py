@@ -73,7 +73,7 @@ METRICS: Final = {
     "penstock_ledger_unwritable_total": "Attempts that Postgres refused, put aside in a file.",
     "penstock_drain_failures_total": "Times that the journal could not be drained.",
     "penstock_route_cached_expected_total": (
-        "Prompt tokens that routing expected to be cached, of answers that told how many were."
+        "Prompt tokens that routing expected to be cached, of answers that report cached tokens."
     ),
     "penstock_route_cached_real_total": "Prompt tokens of the same answers that were cached.",
     "penstock_session_moves_total": "Turns not served where their session was last, by reason.",
@@ -82,11 +82,11 @@ METRICS: Final = {
     "penstock_index_bytes": "Memory that these take.",
     "penstock_sessions_remembered": "Sessions whose last replica workers remember.",
     "penstock_peers_heard": (
-        "Gateway workers and keepers that are heard, by the worker that hears the fewest."
+        "Peers (gateway workers and keepers) whose signals arrive, at the worker with the fewest."
     ),
-    "penstock_workers_in_silence": "Workers that miss a gateway worker which they heard before.",
-    "penstock_signals_sent_total": "Messages that workers told the others.",
-    "penstock_signals_heard_total": "Messages of others that were heard and believed.",
+    "penstock_workers_in_silence": "Workers that no longer receive signals of a gateway worker.",
+    "penstock_signals_sent_total": "Messages that workers sent to peers.",
+    "penstock_signals_heard_total": "Messages of peers that were received and accepted.",
     "penstock_signals_trimmed_total": "Messages that had to leave something out.",
     "penstock_signal_failures_total": "Messages or turns that failed by a fault of our own.",
     "penstock_signals_dropped_total": "Messages not listened to or not sent, by reason.",
