@@ -95,3 +95,14 @@ def test_no_two_public_classes_have_one_name() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 where.setdefault(node.name, []).append(name_of(path))
     assert {name: files for name, files in where.items() if len(files) > 1} == {}
+
+
+def test_integration_tests_import_nothing_from_each_other() -> None:
+    """What several of them need is in `cells`, or in a helper beside them."""
+    for path in (ROOT / "tests" / "integration").rglob("*.py"):
+        modules = [
+            node.module or ""
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.ImportFrom)
+        ]
+        assert not [name for name in modules if ".test_" in name], name_of(path)

@@ -13,6 +13,7 @@ from penstock.metering import Drain, Journal, Ledger, MeteringSettings, Refusals
 from penstock.metering.bill import Bill
 from penstock.metering.journal_reader import Row
 from penstock.metering.ledger_line import closing, opening
+from penstock.policy import AccountBook
 from penstock.records.price import cost_nanousd
 from penstock.records.request import Outcome, RequestId
 from penstock.records.usage import Usage
@@ -137,3 +138,16 @@ def added_up(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
         for name, value in counted.items():
             total[name] += int(value)
     return total
+
+
+async def add_limit(store: Store, scope: str, measure: str, period: str) -> int:
+    account = await AccountBook(store).create("limited")
+    async with store.transaction() as transaction:
+        row = await transaction.fetch_one(
+            "insert into limits (account, scope, value, measure, period, amount, is_hard,"
+            " base_window, base_amount, revision)"
+            " values (%s, %s, %s, %s, %s, 1000, true, now(), 0, 1) returning id",
+            (account.id, scope, "" if scope == "account" else "*", measure, period),
+        )
+    assert row is not None
+    return int(row[0])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import LiteralString
 
 from penstock.clock import SystemClock, new_id
-from penstock.queue import Claim, Finished, Queue, QueueSettings, Submitted
+from penstock.queue import Claim, Finished, Queue, QueueSettings, Submitted, Swept
 from penstock.records.account import AccountId, KeyId
 from penstock.records.job import (
     BatchId,
@@ -13,7 +13,9 @@ from penstock.records.job import (
     Door,
     Job,
     JobEnd,
+    JobFailure,
     JobId,
+    JobState,
     NewJob,
     Priority,
     Submission,
@@ -154,3 +156,28 @@ class Work:
             jobs * TOKENS,
             jobs,
         )
+
+
+LOST = JobFailure("engine_lost", "The engine went away.", 502)
+
+
+def held(*jobs: ClaimedJob) -> list[tuple[JobId, int]]:
+    return [(job.id, job.epoch) for job in jobs]
+
+
+async def lapse(work: Work) -> Swept:
+    """Let all leases be over, and sweep."""
+    await work.execute(
+        "update jobs set lease_until = now() - interval '1 second' where state = 'running'"
+    )
+    return await sweep(work)
+
+
+async def sweep(work: Work) -> Swept:
+    async with work.store.transaction() as tx:
+        return await work.queue.sweep(tx)
+
+
+async def retry(work: Work, job: ClaimedJob) -> JobState:
+    async with work.store.transaction() as tx:
+        return (await work.queue.retry(tx, job.id, job.epoch, LOST)).state

@@ -13,6 +13,7 @@ from tests.integration.cells.metering_lines import (
     NOON,
     SUMS,
     USAGE,
+    add_limit,
     added_up,
     attempts,
     hours,
@@ -20,7 +21,6 @@ from tests.integration.cells.metering_lines import (
     line,
     spent,
 )
-from tests.integration.metering.test_metering_ledger import add_limit
 
 from penstock.clock import new_id
 from penstock.metering import JobCharge, Ledger, charge

@@ -1,8 +1,7 @@
 """What an account may ask of its jobs, and what operators see of a queue."""
 
 import pytest
-from tests.integration.cells.queue_work import ANNA, BERT, MODEL, Work
-from tests.integration.flex.test_queue_leases import sweep
+from tests.integration.cells.queue_work import ANNA, BERT, MODEL, Work, sweep
 
 from penstock.queue import FlexControl, FlexStats, JobQuery, QueueSettings
 from penstock.records.job import JobState

@@ -1,8 +1,7 @@
 """Batches: their counts, when they end, and what is told of it."""
 
 import msgspec
-from tests.integration.cells.queue_work import ANNA, BERT, MODEL, Work
-from tests.integration.flex.test_queue_leases import LOST
+from tests.integration.cells.queue_work import ANNA, BERT, LOST, MODEL, Work
 
 from penstock.clock import new_id
 from penstock.queue import Batch, Batches, NewBatch, OutboxEvent, outbox

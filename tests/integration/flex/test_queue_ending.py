@@ -3,8 +3,17 @@
 import time
 
 import msgspec
-from tests.integration.cells.queue_work import ANNA, BERT, TOKENS, Work, new_job
-from tests.integration.flex.test_queue_leases import LOST, held, lapse, retry
+from tests.integration.cells.queue_work import (
+    ANNA,
+    BERT,
+    LOST,
+    TOKENS,
+    Work,
+    held,
+    lapse,
+    new_job,
+    retry,
+)
 
 from penstock.clock import new_id, timestamp_of
 from penstock.queue import Batches, NewBatch, QueueSettings, outbox

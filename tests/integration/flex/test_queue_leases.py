@@ -4,37 +4,13 @@ import asyncio
 from itertools import chain
 
 import pytest
-from tests.integration.cells.queue_work import Work, opening_with
+from tests.integration.cells.queue_work import LOST, Work, held, lapse, opening_with, retry, sweep
 
 from penstock.clock import SystemClock
 from penstock.errors import LeaseLost
-from penstock.queue import QueueSettings, Swept
-from penstock.records.job import ClaimedJob, JobFailure, JobId, JobState
+from penstock.queue import QueueSettings
+from penstock.records.job import ClaimedJob, JobState
 from penstock.store import Store
-
-LOST = JobFailure("engine_lost", "The engine went away.", 502)
-
-
-def held(*jobs: ClaimedJob) -> list[tuple[JobId, int]]:
-    return [(job.id, job.epoch) for job in jobs]
-
-
-async def lapse(work: Work) -> Swept:
-    """Let all leases be over, and sweep."""
-    await work.execute(
-        "update jobs set lease_until = now() - interval '1 second' where state = 'running'"
-    )
-    return await sweep(work)
-
-
-async def sweep(work: Work) -> Swept:
-    async with work.store.transaction() as tx:
-        return await work.queue.sweep(tx)
-
-
-async def retry(work: Work, job: ClaimedJob) -> JobState:
-    async with work.store.transaction() as tx:
-        return (await work.queue.retry(tx, job.id, job.epoch, LOST)).state
 
 
 async def test_claimers_that_race_never_get_the_same_job(store: Store) -> None:

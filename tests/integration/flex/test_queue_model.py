@@ -4,8 +4,7 @@ import random
 
 import pytest
 from tests.integration.cells.queue_model import ModelJob, ModelQueue
-from tests.integration.cells.queue_work import ANNA, BERT, Work, new_job
-from tests.integration.flex.test_queue_leases import LOST, sweep
+from tests.integration.cells.queue_work import ANNA, BERT, LOST, Work, new_job, sweep
 
 from penstock.clock import SystemClock
 from penstock.errors import LeaseLost

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from tests.integration.cells.gateway_cell import CHAT, NATIVE, Cell, chat_body, events_of
-from tests.integration.metering.test_metering_gateway import rows_of
+from tests.integration.cells.ledger_rows import rows_of
 
 from penstock.metering import usd
 from penstock.testing import ScriptedEngine

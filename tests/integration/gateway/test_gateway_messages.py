@@ -8,9 +8,9 @@ import httpx
 import pytest
 from tests.integration.cells.gateway_answers import check_envelope, check_request_id
 from tests.integration.cells.gateway_cell import CHAT, PLAIN, Cell, CellFactory, prompt
+from tests.integration.cells.ledger_rows import rows_of
 from tests.integration.cells.named_streams import named_events
 from tests.integration.cells.raw_client import RawClient, post_bytes
-from tests.integration.metering.test_metering_gateway import rows_of
 
 from penstock.metering import usd
 from penstock.testing import ScriptedEngine

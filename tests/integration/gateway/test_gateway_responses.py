@@ -17,9 +17,10 @@ from tests.integration.cells.gateway_cell import (
     CellFactory,
     prompt,
 )
+from tests.integration.cells.ledger_rows import rows_of
 from tests.integration.cells.named_streams import named_events
 from tests.integration.cells.raw_client import RawClient, post_bytes
-from tests.integration.metering.test_metering_gateway import rows_of
+from tests.integration.cells.responses_requests import ask
 
 from penstock.clock import new_id
 from penstock.metering import usd
@@ -51,11 +52,6 @@ def cell(replying: tuple[Cell, ScriptedEngine]) -> Iterator[Cell]:
 @pytest.fixture
 def engine(replying: tuple[Cell, ScriptedEngine]) -> ScriptedEngine:
     return replying[1]
-
-
-def ask(script: Body | None = None, text: str = "hello", **fields: object) -> Body:
-    """A request whose input is one text."""
-    return {"model": CHAT, "input": prompt(script, text)[0]["content"], **fields}
 
 
 def sent(engine: ScriptedEngine) -> Body:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.integration.cells.gateway_answers import check_envelope, check_openai
 from tests.integration.cells.gateway_cell import CHAT, PLAIN, Cell, CellFactory
-from tests.integration.gateway.test_gateway_responses import ask
+from tests.integration.cells.responses_requests import ask
 
 from penstock.testing import ScriptedEngine
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from tests.integration.cells import timed_gateway
 from tests.integration.cells.gateway_cell import CHAT, PLAIN, REPLIES, Cell, CellFactory, chat_body
+from tests.integration.cells.limited_accounts import ask, first_with_limits, set_limit
 from tests.integration.cells.raw_client import RawClient, post_bytes
 from tests.integration.hostile.hostile_sizes import SHAPES
-from tests.integration.limits.test_limits_gateway import ask, first_with_limits, set_limit
 
 from penstock.ingress.inference import inference_endpoint
 from penstock.intake.large_reading import INLINE_BYTES_MAX

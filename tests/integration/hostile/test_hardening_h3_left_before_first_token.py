@@ -23,8 +23,8 @@ from tests.integration.cells.leaving_callers import (
     kill,
     rows_tagged,
 )
+from tests.integration.cells.limited_accounts import set_limit
 from tests.integration.cells.raw_client import RawClient, post_bytes
-from tests.integration.limits.test_limits_gateway import set_limit
 
 from penstock.clock import new_id
 from penstock.records.limit import Measure, Period

@@ -19,6 +19,7 @@ from tests.integration.cells.gateway_cell import (
     prompt,
 )
 from tests.integration.cells.gateway_process import eventually
+from tests.integration.cells.ledger_rows import rows_of
 from tests.integration.cells.metering_lines import attempts, names_in
 from tests.integration.cells.raw_client import RawClient, is_refused, post_bytes
 
@@ -45,23 +46,6 @@ def cell(metered: tuple[Cell, ScriptedEngine]) -> Cell:
 @pytest.fixture
 def engine(metered: tuple[Cell, ScriptedEngine]) -> ScriptedEngine:
     return metered[1]
-
-
-def rows_of(cell: Cell, request_id: str, count: int = 1) -> list[Row]:
-    """A request's rows, as soon as they are all drained."""
-
-    async def read(store: Store) -> list[Row]:
-        return [row for row in await attempts(store) if row["request"] == request_id]
-
-    found: list[Row] = []
-
-    def is_there() -> bool:
-        found[:] = cell.run(read)
-        return len(found) >= count
-
-    eventually(is_there)
-    assert len(found) == count
-    return found
 
 
 def counts(row: Row) -> tuple[int, int, int]:

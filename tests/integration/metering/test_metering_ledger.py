@@ -10,6 +10,7 @@ from tests.integration.cells.metering_lines import (
     NOON,
     SUMS,
     USAGE,
+    add_limit,
     added_up,
     attempts,
     hours,
@@ -21,26 +22,12 @@ from tests.integration.cells.metering_lines import (
 from penstock.clock import new_id
 from penstock.metering import Ledger, MeteringSettings, Refusals, Retention
 from penstock.metering.journal_reader import Row
-from penstock.policy import AccountBook
 from penstock.records.request import Outcome
 from penstock.records.usage import Usage
 from penstock.store import Store, StoreSettings
 from penstock.testing.manual_clock import ManualClock
 
 MIDNIGHT = NOON + 12 * 3600
-
-
-async def add_limit(store: Store, scope: str, measure: str, period: str) -> int:
-    account = await AccountBook(store).create("limited")
-    async with store.transaction() as transaction:
-        row = await transaction.fetch_one(
-            "insert into limits (account, scope, value, measure, period, amount, is_hard,"
-            " base_window, base_amount, revision)"
-            " values (%s, %s, %s, %s, %s, 1000, true, now(), 0, 1) returning id",
-            (account.id, scope, "" if scope == "account" else "*", measure, period),
-        )
-    assert row is not None
-    return int(row[0])
 
 
 async def test_journal_replayed_three_times_adds_nothing(store: Store) -> None:
