@@ -51,11 +51,16 @@ def assistant(text: str = "Well.") -> Message:
     return {"role": "assistant", "content": text}
 
 
-def attempts_of(cell: Cell, request: str) -> list[dict[str, Any]]:
-    """As an account sees them, as soon as they are there."""
-    path = f"/v1/usage/requests/{request}"
-    eventually(lambda: cell.get(path).status_code == 200)
-    found: list[dict[str, Any]] = cell.get(path).json()["attempts"]
+def attempts_of(cell: Cell, request: str, count: int = 1) -> list[dict[str, Any]]:
+    """As an account sees them, as soon as so many are there."""
+    found: list[dict[str, Any]] = []
+
+    def are_there() -> bool:
+        answer = cell.get(f"/v1/usage/requests/{request}")
+        found[:] = answer.json()["attempts"] if answer.status_code == 200 else []
+        return len(found) >= count
+
+    eventually(are_there)
     return found
 
 
@@ -164,7 +169,7 @@ def test_retried_request_tells_of_the_replica_that_answered(cells: CellFactory) 
         assert answer.headers["x-penstock-replica"] == second
         assert answer.headers["x-penstock-cache-expected"] == "0"
         assert answer.headers["x-penstock-session-moved"] == "lost"
-        tries = attempts_of(cell, answer.headers["x-request-id"])
+        tries = attempts_of(cell, answer.headers["x-request-id"], count=2)
         assert [each["replica"] for each in tries] == [first, second]
         assert [each["session_moved"] for each in tries] == ["", "lost"]
         assert tries[0]["cached_expected"] > 0

@@ -64,13 +64,18 @@ _FLOODS = {
 def test_431_100_mb_of_headers(hostile: HostileCell, caller: Caller, kind: str) -> None:
     start, piece = _FLOODS[kind]
     port = hostile.cell.gateway.port
-    endings = all_of(
-        hostile.traffic, 4, lambda _: flood(port, _open_head(caller) + start, piece, 100 * _MB)
-    )
-    for ending in endings:
-        assert ending.status in {431, 0}
-        assert ending.bytes_taken < _TAKEN_MAX
-    assert 431 in {ending.status for ending in endings}
+    seen: set[int] = set()
+    # A client that goes on sending may have its connection reset before it reads the answer.
+    for _ in range(5):
+        endings = all_of(
+            hostile.traffic, 4, lambda _: flood(port, _open_head(caller) + start, piece, 100 * _MB)
+        )
+        assert all(ending.bytes_taken < _TAKEN_MAX for ending in endings)
+        seen |= {ending.status for ending in endings}
+        if 431 in seen:
+            break
+    assert 431 in seen
+    assert seen <= {431, 0}
 
 
 def test_431_100_mb_of_target(hostile: HostileCell) -> None:

@@ -11,7 +11,7 @@ from tests.unit.metering.journal_files import read_all
 
 from penstock.clock import new_id
 from penstock.metering import Journal, MeteringSettings
-from penstock.metering.journal import take_lock
+from penstock.metering.journal import FORMAT, take_lock
 
 _HOLDS = """
 import os, sys
@@ -27,7 +27,7 @@ sys.stdin.read()
 _RACES = """
 import os, sys
 from pathlib import Path
-from penstock.metering.journal import take_lock
+from penstock.metering.journal import FORMAT, take_lock
 print("ready", flush=True)
 sys.stdin.readline()
 lock = take_lock(Path(sys.argv[1]))
@@ -57,12 +57,13 @@ def said(process: subprocess.Popen[str]) -> str:
 def test_living_workers_journal_is_nobody_elses_and_a_killed_ones_is(tmp_path: Path) -> None:
     holder = new_id()
     with child(_HOLDS, tmp_path, holder) as worker:
-        assert take_lock(tmp_path / holder) is None
+        folder = tmp_path / f"{holder}.{FORMAT}"
+        assert take_lock(folder) is None
         worker.kill()
         worker.wait()
-        lock = take_lock(tmp_path / holder)
+        lock = take_lock(folder)
         assert lock is not None
-    rows, left = read_all(tmp_path / holder)
+    rows, left = read_all(folder)
     assert rows == []
     assert left[0].startswith(b"begun\t")
 
