@@ -120,9 +120,16 @@ def test_migrate_of_a_running_installation_has_nothing_to_do(shared: Up) -> None
     assert run_json(shared.state, "migrate", "--check") == {"pending": []}
 
 
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """For sockets: their path may have 107 bytes, and the one of `tmp_path` is long."""
+    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_gateway_alone_ends_with_code_0_when_told_to(
-    workers: str, shared: Up, tmp_path: Path
+    workers: str, shared: Up, tmp_path: Path, short_folder: Path
 ) -> None:
     port = free_port()
     settings = {
@@ -131,9 +138,7 @@ def test_gateway_alone_ends_with_code_0_when_told_to(
         "ingress.metrics_port": 0,
         "ingress.workers": int(workers),
     }
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    environment = {**environment_for(settings), "TMPDIR": str(temporary)}
+    environment = {**environment_for(settings), "TMPDIR": str(short_folder)}
     # Its journal and its signals are in its working directory.
     with subprocess.Popen([*PENSTOCK, "gateway"], env=environment, cwd=tmp_path) as gateway:
         try:
@@ -141,7 +146,7 @@ def test_gateway_alone_ends_with_code_0_when_told_to(
         finally:
             gateway.terminate()
         assert gateway.wait(30) == 0
-    assert list(temporary.iterdir()) == []
+    assert list(short_folder.iterdir()) == []
 
 
 def test_busy_port_and_busy_folder_are_told_by_name(

@@ -223,8 +223,10 @@ def _type(cell: ClientCell, command: str, **variables: str) -> str:
 
 
 def _result(answer: str) -> dict[str, Any]:
-    """What is in Workers AI's envelope."""
+    """What is in Workers AI's envelope. An answer to a submission has its id beside that."""
     envelope = json.loads(answer)
+    task = envelope.pop("taskId", None)
+    assert task is None or task in envelope["result"].values(), answer
     assert envelope.keys() == {"result", "success", "errors", "messages"}, answer
     assert (envelope["success"], envelope["errors"], envelope["messages"]) == (True, [], [])
     result: dict[str, Any] = envelope["result"]
