@@ -5,6 +5,9 @@ compiled gateway in valgrind's callgrind, under the bench's own load. Time on a 
 by a quarter; the count of a chunk moves by a percent, of a request by a tenth. They leave out the
 kernel, and what runs by the clock weighs too much: under callgrind requests are fifty times slower.
 
+The fewer requests a slow machine makes, the more of them are first turns: so 300 KB has no recorded
+count, and the others have room.
+
 Prints last one line of JSON: instructions by scenario. `--gate FILE` fails where a count is above
 1.25 times the one in FILE. `--functions` prints what each compiled function costs.
 """
