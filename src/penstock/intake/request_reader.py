@@ -139,6 +139,8 @@ class RequestReader:
         prompt = self._read(opened, parsed)
         if prompt.needs:
             _require(opened.model, prompt, opened.api)
+        # Before the chain, which remembers the prompt: a cost cap may refuse the request here.
+        terms = self._terms(request_id, headers, opened, prompt, tier)
         chain = self._chain(prompt, opened.granted, parsed)
         grant = opened.grant
         return InferenceRequest(
@@ -148,7 +150,7 @@ class RequestReader:
             model=opened.model,
             api=opened.api,
             labels=self._labels(headers, opened, prompt, parsed),
-            terms=self._terms(request_id, headers, opened, prompt, tier),
+            terms=terms,
             prompt=RequestPrompt(
                 body=prompt.fields,
                 is_stream=prompt.is_stream,

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.catalogue import Catalogue
 from penstock.clock import new_id
-from penstock.errors import Error
+from penstock.errors import Error, InvalidRequest
 from penstock.ingress.settings import IngressSettings
 from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.request_reader import RequestReader
@@ -287,6 +287,17 @@ def test_a_refused_request_is_not_remembered() -> None:
     memory = EagerMemory()
     body = body_of(messages("a", PAD), stream_options={"include_usage": True})
     assert isinstance(result(reader_with(memory), body), tuple)
+    assert len(memory) == 0
+
+
+def test_a_request_whose_cost_cap_is_refused_is_not_remembered() -> None:
+    memory = EagerMemory()
+    capped = CallerHeaders([(b"x-penstock-max-cost-usd", b"much")])
+    body = body_of(messages("a", PAD), max_tokens=10)
+    with pytest.raises(InvalidRequest):
+        reader_with(memory).read(
+            REQUEST, find_route(b"/v1/chat/completions"), capped, KEYS[0], body
+        )
     assert len(memory) == 0
 
 

@@ -41,8 +41,6 @@ EXPOSED_HEADERS: Final = (
 )  # fmt: skip
 _QUEUED: Final = (Delivery.QUEUE, Delivery.TASK)
 # Bound once, because each use of an enum's member is a lookup in its class.
-_CHAT: Final = Api.CHAT
-_RUN: Final = Surface.WORKERS_RUN
 _NOW: Final = Tier.NOW
 _FLEX: Final = Tier.FLEX
 _CLIENT_LEFT: Final = Outcome.CLIENT_LEFT
@@ -79,7 +77,7 @@ class InferenceEndpoint(WorkerConnections):
         self,
         reader: RequestReader,
         ways: Ways,
-        endings: RequestAccounting,
+        accounting: RequestAccounting,
         settings: IngressSettings,
         wheel: TimerWheel,
         clock: Clock,
@@ -89,7 +87,7 @@ class InferenceEndpoint(WorkerConnections):
         self._path = ways.now
         self._flex = ways.flex
         self._queue = ways.queue
-        self._endings = endings
+        self._accounting = accounting
         self._monotonic = clock.monotonic
         self._cors_origins = settings.cors_origins
 
@@ -112,7 +110,7 @@ class InferenceEndpoint(WorkerConnections):
                 await self._enqueue(call, opened, headers)
                 return
             call.request = request
-            self._endings.begin(request)
+            self._accounting.begin(request)
             writer = call.writer = self._writer(call, request, opened, headers)
             is_long = len(request.prompt.chain.links) >= LINKS_MAX
             if delivery is None and not request.prompt.is_stream and not is_long:
@@ -133,17 +131,17 @@ class InferenceEndpoint(WorkerConnections):
             logger.exception("request crashed", extra={"action": "crash", "request": call.id})
             self._fail(call, InternalError())
         finally:
-            self._see_out(call)
+            self._account_for_end(call)
 
-    def _see_out(self, call: InferenceCall) -> None:
+    def _account_for_end(self, call: InferenceCall) -> None:
         """Write the request's log line, and add it to the counters."""
         exchange, end = call.exchange, call.end
         self.drop_body(exchange)
         end.total_seconds = self._monotonic() - call.started
         end.status = exchange.status
-        self._endings.finish(call.id, exchange.target, call.request, end)
+        self._accounting.finish(call.id, exchange.target, call.request, end)
         if not end.attempts and end.outcome is _FAILED:
-            self._endings.count_refusal(call.key, end)
+            self._accounting.count_refusal(call.key, end)
 
     async def _enqueue(
         self, call: InferenceCall, opened: OpenedRequest, headers: CallerHeaders
@@ -173,7 +171,7 @@ class InferenceEndpoint(WorkerConnections):
         """Answer a request that could not even be read."""
         call = InferenceCall(exchange, self._monotonic())
         self._fail(call, error)
-        self._see_out(call)
+        self._account_for_end(call)
 
     def account_of(self, headers: CallerHeaders) -> str:
         return self._reader.find_account(headers)
