@@ -57,8 +57,10 @@ native: setup
 wheel: setup
 	HATCH_BUILD_HOOK_ENABLE_CUSTOM=1 $(BIN)/hatchling build -t wheel
 
-# The routing code in a simulated fleet, on generated agent traffic.
-simulation: setup
+# The routing code in a simulated fleet, on generated agent traffic; compiled it takes a quarter of
+# the time.
+simulation: native
+	export PYTHONPATH=$$($(BIN)/python deploy/native/build.py); \
 	$(SUITE) simulation -n 2 $(LENGTH) tests/simulation
 
 # The real engine: installed on first use, 3 to 6 minutes.

@@ -29,7 +29,7 @@ from queue_load import (
 SUBMIT = read_queries("submitting.sql")
 CLAIM = read_queries("claiming.sql")
 END = read_queries("ending.sql")
-BOOKS = read_queries("books.sql")
+AFTER_JOB_END = read_queries("after_job_end.sql")
 TOKENS = 250
 DEADLINE = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
 OUTBOX = """
@@ -98,7 +98,7 @@ class Bare:
             list(jobs.values()),
             [float(correction * count) for count in jobs.values()],
         )
-        await self._connection.execute(BOOKS["correct_tags"], tags)
+        await self._connection.execute(AFTER_JOB_END["correct_tags"], tags)
         events = (
             [new_id() for _ in ended],
             [row[1] for row in ended],

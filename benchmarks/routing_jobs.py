@@ -14,7 +14,7 @@ from fleet_simulator.block_cache import BLOCK_TOKENS
 from fleet_simulator.cell import PENSTOCK, Cell, CellKnowledge, Change, run_cell
 from fleet_simulator.figures import Figures, figures_of
 from fleet_simulator.flight import TraceRequest
-from fleet_simulator.scale_event import ScaleOutcome, run_scale_event
+from fleet_simulator.scale_event import ScaleOutcome, run_scale_event, run_without_event
 from fleet_simulator.trace import read_trace
 from penstock.routing import RoutingSettings
 
@@ -165,4 +165,5 @@ def _run_one(job: Job, seed: int) -> Figures:
 
 
 def _run_scale_event(job: Job, seed: int) -> ScaleOutcome:
-    return run_scale_event(cell_of(job, seed), _requests(job))
+    cell, requests = cell_of(job, seed), _requests(job)
+    return run_scale_event(cell, requests, run_without_event(cell, requests))

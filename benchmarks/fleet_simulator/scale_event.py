@@ -6,7 +6,7 @@ import msgspec
 
 from fleet_simulator.cell import Cell, Change, run_cell
 from fleet_simulator.figures import figures_of, moved_sessions
-from fleet_simulator.flight import TraceRequest
+from fleet_simulator.flight import Flight, TraceRequest
 
 # The event is at half time; a fifth of the trace before it is compared with a fifth after it.
 _BEFORE = 0.3
@@ -28,9 +28,15 @@ class ScaleOutcome(msgspec.Struct, frozen=True):
     failed: int
 
 
-def run_scale_event(cell: Cell, requests: Sequence[TraceRequest]) -> ScaleOutcome:
+def run_without_event(cell: Cell, requests: Sequence[TraceRequest]) -> list[Flight]:
+    """What `run_scale_event` compares with; the same for every event of one cell."""
+    return run_cell(msgspec.structs.replace(cell, change=Change.NONE), requests)
+
+
+def run_scale_event(
+    cell: Cell, requests: Sequence[TraceRequest], without: Sequence[Flight]
+) -> ScaleOutcome:
     with_event = run_cell(cell, requests)
-    without = run_cell(msgspec.structs.replace(cell, change=Change.NONE), requests)
     end = with_event[-1].arrived
     start, event, after = (share * end for share in (_BEFORE, _EVENT, _AFTER))
     all_of_it = figures_of(with_event, 0.0)

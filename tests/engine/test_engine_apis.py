@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from tests.engine.real_cell import TEXT_MODEL, Cell
+from tests.engine.real_cell import TEXT_MODEL, VISION_MODEL, Cell
 from tests.integration.cells.named_streams import named_events
 
 HELLO = "Say hello in one short sentence."
@@ -165,12 +165,13 @@ def test_response_has_the_structure_that_was_asked_for(sdk: openai.OpenAI) -> No
 
 
 def test_prompt_that_leaves_little_room_is_answered(cell: Cell, client: httpx.Client) -> None:
-    # 8,192 tokens in all; the catalogue's default for the answer is more than what is left.
-    body = {"model": TEXT_MODEL, "input": "water " * 8000, "temperature": 0}
+    # 2,048 tokens in all; the catalogue's default for the answer, 256, is more than what is left.
+    body = {"model": VISION_MODEL, "input": "water " * 1900, "temperature": 0}
     whole = client.post(f"{cell.openai_url}/responses", json=body)
     assert whole.status_code == 200, whole.text
     usage = whole.json()["usage"]
-    assert usage["total_tokens"] <= 8192
+    assert usage["input_tokens"] + 256 > 2048
+    assert usage["total_tokens"] <= 2048
 
 
 def test_client_that_leaves_is_counted_by_the_events_that_passed(

@@ -18,8 +18,8 @@ import pytest
 from tests.engine.real_cell import TEXT_MODEL
 from tests.engine.routing_cell import BLOCK_TOKENS, RoutingCell, reads_slowly, routing_cell
 
-# Two slow cores read for 16 minutes what half of them send in the three arms.
-SESSIONS, TURNS = (6, 4) if reads_slowly() else (20, 6)
+# Two slow cores read a hundred tokens in a second: four minutes for six sessions of four turns.
+SESSIONS, TURNS = (4, 3) if reads_slowly() else (20, 6)
 # A word is a little more than one token: 2,000 of a shared prompt, and 400 more in each turn.
 SHARED_WORDS = 1_900
 TURN_WORDS = 378
@@ -176,7 +176,7 @@ def _through_gateways(
 def _serve_others(client: httpx.Client, send: Callable[[int, list[Body]], httpx.Request]) -> None:
     random = Random(SEED + 1)
     for number in range(EARLIER_PROMPTS):
-        prompt = {"role": "user", "content": _text(random, 2 * TURN_WORDS)}
+        prompt = {"role": "user", "content": _text(random, TURN_WORDS)}
         assert client.send(send(SESSIONS + number, [prompt])).status_code == 200
 
 

@@ -11,14 +11,14 @@ import pytest
 from fleet_simulator.agent_traffic import AgentTraffic, make_traffic
 from fleet_simulator.cell import PENSTOCK, Cell, CellKnowledge, Change, run_cell
 from fleet_simulator.figures import Figures, figures_of
-from fleet_simulator.flight import TraceRequest
+from fleet_simulator.flight import Flight, TraceRequest
 from fleet_simulator.peer_rules.rules import (
     LEAST_REQUESTS,
     PEERS,
     ROUND_ROBIN,
     SESSION_HASH,
 )
-from fleet_simulator.scale_event import ScaleOutcome, run_scale_event
+from fleet_simulator.scale_event import ScaleOutcome, run_scale_event, run_without_event
 
 REPLICAS = 6
 # About three quarters of what one gateway carries with the busier seed (2.45 at a p95 of 5 s). At
@@ -117,11 +117,17 @@ def test_change_of_the_fleet_fails_nothing_but_begun_streams_and_slows_nobody_fo
 
 
 def measured_change(stand: tuple[int, CellKnowledge], change: Change) -> ScaleOutcome:
-    gateways, knowledge = stand
-    changing = msgspec.structs.replace(
-        cell(PENSTOCK, 1, gateways, knowledge), change=change, speed_up=SPEED_UP_HALF
-    )
-    return run_scale_event(changing, traffic(1))
+    changing = msgspec.structs.replace(half_loaded(stand), change=change)
+    return run_scale_event(changing, traffic(1), unchanged_flights(stand))
+
+
+@cache
+def unchanged_flights(stand: tuple[int, CellKnowledge]) -> list[Flight]:
+    return run_without_event(half_loaded(stand), traffic(1))
+
+
+def half_loaded(stand: tuple[int, CellKnowledge]) -> Cell:
+    return msgspec.structs.replace(cell(PENSTOCK, 1, *stand), speed_up=SPEED_UP_HALF)
 
 
 def test_same_seed_gives_the_same_run() -> None:

@@ -5,9 +5,9 @@ from penstock.records.limit import Limit
 
 
 class CountedLimit:
-    """An entry of `LimitTable`; `WindowBalances.find` caches in `pot` the balance it found."""
+    """An entry of `LimitTable`; `WindowBalances.find` caches in `balance` the balance it found."""
 
-    def __init__(self, limit: Limit, value: str, pot: WindowBalance | None = None) -> None:
+    def __init__(self, limit: Limit, value: str, balance: WindowBalance | None = None) -> None:
         self.limit = limit
         self.value = value
-        self.pot = pot
+        self.balance = balance

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from penstock.admission.hold import Claims
-from penstock.admission.window_balance import PotKey, Reading, WindowBalance
+from penstock.admission.hold import HeldAmounts
+from penstock.admission.window_balance import BalanceKey, Reading, WindowBalance
 from penstock.errors import StoreUnavailable
 
 _SLICES = 50
@@ -19,7 +19,7 @@ _SLICES = 50
 class Shortage(msgspec.Struct, frozen=True):
     """Why a request is refused: this balance has less than the request may need."""
 
-    pot: WindowBalance
+    balance: WindowBalance
     needed: int
     left: int
     # The limit's amount in Postgres, which may be newer than the balance's copy.
@@ -32,15 +32,15 @@ Answer = Shortage | StoreUnavailable | None
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """A request that waits for its claims to be granted."""
+    """A request that waits for its amounts to be granted."""
 
-    claims: Claims
-    # The result is None when the claims are granted; they are then reserved.
+    amounts: HeldAmounts
+    # The result is None when the amounts are granted; they are then reserved.
     answer: asyncio.Future[Answer]
 
     def release(self) -> None:
-        for claim in self.claims:
-            claim.pot.release(claim.amount)
+        for held in self.amounts:
+            held.balance.release(held.amount)
 
 
 class Division(msgspec.Struct):
@@ -55,24 +55,26 @@ class Division(msgspec.Struct):
 
 def lacking(demands: Sequence[Demand]) -> list[WindowBalance]:
     """Return the hard limits' balances without room for all that is demanded of them."""
-    needed: dict[PotKey, int] = {}
-    pots: dict[PotKey, WindowBalance] = {}
+    needed: dict[BalanceKey, int] = {}
+    balances: dict[BalanceKey, WindowBalance] = {}
     for demand in demands:
-        for claim in demand.claims:
-            pot = claim.pot
-            if claim.amount and pot.limit.is_hard:
-                needed[pot.key] = needed.get(pot.key, 0) + claim.amount
-                pots[pot.key] = pot
-    return [pot for key, pot in pots.items() if pot.room < needed[key]]
+        for held in demand.amounts:
+            balance = held.balance
+            if held.amount and balance.limit.is_hard:
+                needed[balance.key] = needed.get(balance.key, 0) + held.amount
+                balances[balance.key] = balance
+    return [balance for key, balance in balances.items() if balance.room < needed[key]]
 
 
 def divide(
-    demands: Sequence[Demand], asked: Sequence[WindowBalance], readings: Mapping[PotKey, Reading]
+    demands: Sequence[Demand],
+    asked: Sequence[WindowBalance],
+    readings: Mapping[BalanceKey, Reading],
 ) -> Division:
     """Decide on every demand, and reserve for those that are accepted."""
     division = Division()
-    for pot in asked:
-        pot.take_in(readings[pot.key])
+    for balance in asked:
+        balance.take_in(readings[balance.key])
     for demand in demands:
         shortage, is_unsure = _first_shortage(demand, readings)
         if is_unsure:
@@ -80,15 +82,15 @@ def divide(
         elif shortage is not None:
             division.refused.append((demand, shortage))
         else:
-            for claim in demand.claims:
-                claim.pot.reserve(claim.amount)
+            for held in demand.amounts:
+                held.balance.reserve(held.amount)
             division.accepted.append(demand)
-    for pot in asked:
-        reading = readings[pot.key]
-        grant = slice_of(reading.free, -pot.room) if reading.is_binding else 0
-        pot.elsewhere = max(0, reading.free - grant)
+    for balance in asked:
+        reading = readings[balance.key]
+        grant = slice_of(reading.free, -balance.room) if reading.is_binding else 0
+        balance.elsewhere = max(0, reading.free - grant)
         if grant:
-            division.grants.append((pot, pot.granted + grant))
+            division.grants.append((balance, balance.granted + grant))
     return division
 
 
@@ -100,19 +102,19 @@ def slice_of(free: int, want: int) -> int:
 
 
 def _first_shortage(
-    demand: Demand, readings: Mapping[PotKey, Reading]
+    demand: Demand, readings: Mapping[BalanceKey, Reading]
 ) -> tuple[Shortage | None, bool]:
     """Return the shortage, if any; and whether it is unsure, because Postgres was not asked."""
-    for claim in demand.claims:
-        pot, amount = claim.pot, claim.amount
-        reading = readings.get(pot.key)
-        if not amount or not pot.limit.is_hard or (reading and not reading.is_binding):
+    for held in demand.amounts:
+        balance, amount = held.balance, held.amount
+        reading = readings.get(balance.key)
+        if not amount or not balance.limit.is_hard or (reading and not reading.is_binding):
             continue
-        left = pot.room + (reading.free if reading else 0)
+        left = balance.room + (reading.free if reading else 0)
         if left >= amount:
             continue
         if reading is None:
             return None, True
-        is_held = reading.may_come_back(pot.used) >= amount
-        return Shortage(pot, amount, max(0, left), reading.amount, is_held), False
+        is_held = reading.may_come_back(balance.used) >= amount
+        return Shortage(balance, amount, max(0, left), reading.amount, is_held), False
     return None, False

@@ -10,27 +10,27 @@ from penstock.records.limit import Standing
 class HeldAmount:
     """The amount of one balance that a request may need."""
 
-    def __init__(self, pot: WindowBalance, amount: int) -> None:
-        self.pot = pot
+    def __init__(self, balance: WindowBalance, amount: int) -> None:
+        self.balance = balance
         self.amount = amount
 
     @property
     def is_within_lease(self) -> bool:
         """Whether it can be reserved without asking Postgres; on a soft limit it always can."""
-        pot = self.pot
-        return not self.amount or not pot.limit.is_hard or pot.room >= self.amount
+        balance = self.balance
+        return not self.amount or not balance.limit.is_hard or balance.room >= self.amount
 
 
-Claims = tuple[HeldAmount, ...]
+HeldAmounts = tuple[HeldAmount, ...]
 
 
 class Hold:
     """What a request has reserved, of hard and soft limits; made after the reservation."""
 
-    def __init__(self, claims: Claims = ()) -> None:
+    def __init__(self, amounts: HeldAmounts = ()) -> None:
         # The journal records these ids: the drain books the use on these limits.
-        self.limits = tuple(claim.pot.limit.id for claim in claims)
-        self._claims = claims
+        self.limits = tuple(held.balance.limit.id for held in amounts)
+        self._amounts = amounts
         self._is_settled = False
 
     @property
@@ -39,23 +39,23 @@ class Hold:
 
         It is not asked where the request needs nothing, such as of a budget if the model is free.
         """
-        return tuple(claim.pot.standing() for claim in self._claims if claim.pot.is_known)
+        return tuple(held.balance.standing() for held in self._amounts if held.balance.is_known)
 
     @property
     def warnings(self) -> tuple[Standing, ...]:
         """The standings of the soft limits that are exceeded."""
-        return tuple(claim.pot.standing() for claim in self._claims if claim.pot.is_passed)
+        return tuple(held.balance.standing() for held in self._amounts if held.balance.is_passed)
 
     def settle(self, *, requests: int, tokens: int, nanousd: int) -> None:
         """Release the reservation and count what was used; zeros when nothing ran."""
-        if not self._claims:
+        if not self._amounts:
             return
         assert not self._is_settled, "a hold is settled once"
         self._is_settled = True
-        for claim in self._claims:
-            measure = claim.pot.limit.measure
+        for held in self._amounts:
+            measure = held.balance.limit.measure
             used = used_of(measure, requests=requests, tokens=tokens, nanousd=nanousd)
-            claim.pot.settle(claim.amount, used)
+            held.balance.settle(held.amount, used)
 
 
 # Shared by all accounts without limits, which are most; settling it changes nothing.

@@ -16,7 +16,7 @@ from penstock.admission.lease_table import LeaseTable
 from penstock.admission.limit_rows import limit_from
 from penstock.admission.limit_table import EACH, as_stored
 from penstock.admission.refusal import refusal
-from penstock.admission.window_balance import PotKey, Reading, WindowBalance
+from penstock.admission.window_balance import BalanceKey, Reading, WindowBalance
 from penstock.admission.windows import window_of
 from penstock.records.account import AccountId, KeyId
 from penstock.records.job import Released, Ticket
@@ -98,18 +98,18 @@ async def hold_jobs(
     transaction: Transaction, limits: Sequence[Limit], jobs: Sequence[Released], moment: Moment
 ) -> None:
     """Hold what these jobs may cost; raise BudgetSpent if a hard limit leaves too little."""
-    wanted = _pots(limits, jobs)
+    wanted = _balances(limits, jobs)
     if not wanted:
         return
-    pots = [pot for pot, _ in wanted]
+    balances = [balance for balance, _ in wanted]
     table = LeaseTable(FLEX_HOLDER, moment.lease_return_seconds)
-    await table.lock(transaction, pots)
-    readings = await table.read(transaction, pots)
-    for pot, needed in wanted:
-        shortage = _shortage(pot, needed, readings[pot.key])
+    await table.lock(transaction, balances)
+    readings = await table.read(transaction, balances)
+    for balance, needed in wanted:
+        shortage = _shortage(balance, needed, readings[balance.key])
         if shortage is not None:
             raise refusal(shortage, moment.now, moment.lease_return_seconds)
-    keys = [pot.key for pot in pots]
+    keys = [balance.key for balance in balances]
     columns = [list(column) for column in zip(*keys, strict=True)]
     await transaction.execute(_HOLD, (FLEX_HOLDER, *columns, [needed for _, needed in wanted]))
 
@@ -137,18 +137,20 @@ async def _change(transaction: Transaction, changes: Sequence[tuple[Released, in
         await transaction.execute(_CHANGE, (*columns, FLEX_HOLDER))
 
 
-def _pots(limits: Sequence[Limit], jobs: Sequence[Released]) -> list[tuple[WindowBalance, int]]:
+def _balances(limits: Sequence[Limit], jobs: Sequence[Released]) -> list[tuple[WindowBalance, int]]:
     """Return the balances that these jobs hold from, and the total of each. Pure."""
     by_id = {limit.id: limit for limit in limits}
-    pots: dict[PotKey, WindowBalance] = {}
-    needed: dict[PotKey, int] = {}
+    balances: dict[BalanceKey, WindowBalance] = {}
+    needed: dict[BalanceKey, int] = {}
     for job in jobs:
         for id in job.limits if job.nanousd else ():
             limit = by_id[id]
-            pot = WindowBalance(limit, _value(limit, job), window_of(limit.period, job.asked_at))
-            pots.setdefault(pot.key, pot)
-            needed[pot.key] = needed.get(pot.key, 0) + job.nanousd
-    return [(pot, needed[key]) for key, pot in pots.items()]
+            balance = WindowBalance(
+                limit, _value(limit, job), window_of(limit.period, job.asked_at)
+            )
+            balances.setdefault(balance.key, balance)
+            needed[balance.key] = needed.get(balance.key, 0) + job.nanousd
+    return [(balance, needed[key]) for key, balance in balances.items()]
 
 
 def _value(limit: Limit, job: Released) -> str:
@@ -162,8 +164,8 @@ def _value(limit: Limit, job: Released) -> str:
     return as_stored(values[limit.scope])
 
 
-def _shortage(pot: WindowBalance, needed: int, reading: Reading) -> Shortage | None:
+def _shortage(balance: WindowBalance, needed: int, reading: Reading) -> Shortage | None:
     if not reading.is_binding or needed <= reading.free:
         return None
     is_held = reading.may_come_back(reading.own_spent) >= needed
-    return Shortage(pot, needed, max(0, reading.free), reading.amount, is_held)
+    return Shortage(balance, needed, max(0, reading.free), reading.amount, is_held)

@@ -17,7 +17,7 @@ from penstock.store import Store
 
 
 class LeaseDesk:
-    """Keeps `pots` and the table `leases` consistent, also when it raises StoreUnavailable.
+    """Keeps `balances` and the table `leases` consistent, also when it raises StoreUnavailable.
 
     `round_trips` counts the transactions that asked for leases.
     """
@@ -28,13 +28,13 @@ class LeaseDesk:
         clock: Clock,
         settings: AdmissionSettings,
         holder: str,
-        pots: WindowBalances,
+        balances: WindowBalances,
     ) -> None:
         self.round_trips = 0
         self._store = store
         self._clock = clock
         self._settings = settings
-        self._pots = pots
+        self._balances = balances
         self._leases = LeaseTable(holder, settings.lease_seconds)
         self._swept = FIRST
         self._to_survey: list[WindowBalance] = []
@@ -49,7 +49,7 @@ class LeaseDesk:
         waiting = [each for each in demands if not each.answer.done()]
         # A waiting client may leave meanwhile; a grant must still find its balance.
         for demand in waiting:
-            self._pots.open(demand.claims)
+            self._balances.open(demand.amounts)
         try:
             return await self._answer(waiting)
         except Superseded:
@@ -57,13 +57,13 @@ class LeaseDesk:
             return waiting
         finally:
             for demand in waiting:
-                self._pots.close(demand.claims)
+                self._balances.close(demand.amounts)
 
     async def give_back(self) -> bool:
         """Return what was not needed for a while, and record what was used beyond the grant."""
         settings = self._settings
         now = self._clock.monotonic()
-        due = self._pots.due(now, settings.lease_return_seconds, settings.pots_batch_max)
+        due = self._balances.due(now, settings.lease_return_seconds, settings.pots_batch_max)
         if not due:
             return True
         try:
@@ -71,8 +71,8 @@ class LeaseDesk:
                 await self._leases.write(transaction, due)
         except Superseded:
             return await self.renew()
-        for pot, granted in due:
-            pot.recorded = granted
+        for balance, granted in due:
+            balance.recorded = granted
         return len(due) < settings.pots_batch_max
 
     async def renew(self) -> bool:
@@ -80,7 +80,7 @@ class LeaseDesk:
         async with self._store.transaction() as transaction:
             if not await self._leases.renew(transaction):
                 # Before the commit: even if its answer is lost, no lease is relied on.
-                self._pots.lose_all()
+                self._balances.lose_all()
         return True
 
     async def sweep(self) -> bool:
@@ -95,24 +95,24 @@ class LeaseDesk:
 
     async def find_passed(self) -> list[WindowBalance]:
         """Return the balances of soft limits that were exceeded."""
-        found, most = self._to_survey or self._pots.to_survey(), self._settings.pots_batch_max
-        pots, self._to_survey = found[:most], found[most:]
-        if not pots:
+        found, most = self._to_survey or self._balances.to_survey(), self._settings.pots_batch_max
+        balances, self._to_survey = found[:most], found[most:]
+        if not balances:
             return []
-        used = [pot.used for pot in pots]
+        used = [balance.used for balance in balances]
         async with self._store.transaction() as transaction:
-            readings = await self._leases.read(transaction, pots)
-        for pot, surveyed in zip(pots, used, strict=True):
-            pot.surveyed = surveyed
-            pot.elsewhere = readings[pot.key].unspent(pot.used)
-            pot.is_over = pot.elsewhere < 0
-        return [pot for pot in pots if pot.is_over]
+            readings = await self._leases.read(transaction, balances)
+        for balance, surveyed in zip(balances, used, strict=True):
+            balance.surveyed = surveyed
+            balance.elsewhere = readings[balance.key].unspent(balance.used)
+            balance.is_over = balance.elsewhere < 0
+        return [balance for balance in balances if balance.is_over]
 
     async def _answer(self, demands: Sequence[Demand]) -> list[Demand]:
         division = await self._ask(demands)
         now = self._clock.monotonic()
-        for pot, granted in division.grants:
-            pot.take_grant(granted, now)
+        for balance, granted in division.grants:
+            balance.take_grant(granted, now)
         for demand in division.accepted:
             if demand.answer.done():
                 # The waiting client has left meanwhile.
@@ -140,8 +140,8 @@ class LeaseDesk:
         except BaseException:
             for demand in division.accepted:
                 demand.release()
-            for pot, granted in division.grants:
+            for balance, granted in division.grants:
                 # It may have been committed; as `granted` differs from it, it will be returned.
-                pot.recorded = granted
+                balance.recorded = granted
             raise
         return division

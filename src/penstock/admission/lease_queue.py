@@ -13,7 +13,7 @@ from typing import Final
 
 from penstock import errors
 from penstock.admission.division import Answer, Demand
-from penstock.admission.hold import Claims
+from penstock.admission.hold import HeldAmounts
 from penstock.admission.lease_desk import LeaseDesk
 from penstock.admission.periodic_step import PeriodicStep
 from penstock.admission.settings import AdmissionSettings
@@ -49,14 +49,14 @@ class LeaseQueue:
         self._wanted = asyncio.Event()
         self._pause = min(chore.every for chore in chores)
 
-    async def ask(self, claims: Claims) -> Answer:
+    async def ask(self, amounts: HeldAmounts) -> Answer:
         """Wait for the next transaction, up to `lease_wait_seconds`; then for its answer."""
         if self.is_away:
             return errors.StoreUnavailable()
         if len(self._waiting) >= self._settings.lease_waiting_max:
             raise errors.Overloaded(_CROWDED)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        demand = Demand(claims, answer)
+        demand = Demand(amounts, answer)
         self._waiting.append(demand)
         self._wanted.set()
         try:

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.admission.window_balance import PotKey, Reading, WindowBalance
+from penstock.admission.window_balance import BalanceKey, Reading, WindowBalance
 from penstock.errors import Superseded
 from penstock.records.limit import FLEX_HOLDER
 from penstock.store import Transaction
@@ -80,7 +80,7 @@ _SWEEP = """
     from mine order by limit_id desc, value desc, window_start desc limit 1
 """
 # Sorts before all keys: limits are numbered from 1.
-FIRST: Final[PotKey] = (0, "", 0)
+FIRST: Final[BalanceKey] = (0, "", 0)
 
 
 class LeaseTable:
@@ -90,24 +90,24 @@ class LeaseTable:
         self._holder = holder
         self._lease_seconds = lease_seconds
 
-    async def lock(self, transaction: Transaction, pots: Sequence[WindowBalance]) -> None:
+    async def lock(self, transaction: Transaction, balances: Sequence[WindowBalance]) -> None:
         """Lock these balances against other grants. Always in the same order."""
         # A separate statement: the next one sees what others committed during the wait.
-        await transaction.execute(_LOCK, (sorted(_lock_of(pot.key) for pot in pots),))
+        await transaction.execute(_LOCK, (sorted(_lock_of(balance.key) for balance in balances),))
 
     async def read(
-        self, transaction: Transaction, pots: Sequence[WindowBalance]
-    ) -> dict[PotKey, Reading]:
+        self, transaction: Transaction, balances: Sequence[WindowBalance]
+    ) -> dict[BalanceKey, Reading]:
         rows = await transaction.fetch(
-            _READ, (self._holder, self._holder, FLEX_HOLDER, *_columns(pots))
+            _READ, (self._holder, self._holder, FLEX_HOLDER, *_columns(balances))
         )
-        return {pots[row[0] - 1].key: _reading(row) for row in rows}
+        return {balances[row[0] - 1].key: _reading(row) for row in rows}
 
     async def write(
         self, transaction: Transaction, grants: Sequence[tuple[WindowBalance, int]]
     ) -> None:
         """Write grants; raise Superseded when our leases were taken away, see `renew`."""
-        columns = _columns([pot for pot, _ in grants])
+        columns = _columns([balance for balance, _ in grants])
         granted = [amount for _, amount in grants]
         if not await transaction.execute(_WRITE, (self._holder, *columns, granted)):
             raise Superseded("This worker's leases were taken away.")
@@ -122,8 +122,8 @@ class LeaseTable:
         return False
 
     async def sweep(
-        self, transaction: Transaction, after: PotKey, at: float, most: int
-    ) -> PotKey | None:
+        self, transaction: Transaction, after: BalanceKey, at: float, most: int
+    ) -> BalanceKey | None:
         """Check some of our leases, and delete those that add nothing to what is charged.
 
         That is: all of it is spent and booked, or the window was over `at` this time, or the limit
@@ -138,11 +138,11 @@ def _reading(row: Row) -> Reading:
     return Reading(amount, base, charged, spent, own_granted, own_spent, jobs_held, row[8])
 
 
-def _columns(pots: Sequence[WindowBalance]) -> tuple[list[int], list[str], list[float]]:
-    keys = [pot.key for pot in pots]
+def _columns(balances: Sequence[WindowBalance]) -> tuple[list[int], list[str], list[float]]:
+    keys = [balance.key for balance in balances]
     return [key[0] for key in keys], [key[1] for key in keys], [float(key[2]) for key in keys]
 
 
-def _lock_of(key: PotKey) -> int:
+def _lock_of(key: BalanceKey) -> int:
     digest = hashlib.blake2b(repr(key).encode(), digest_size=8, person=b"penstock pot").digest()
     return int.from_bytes(digest, signed=True)

@@ -80,7 +80,8 @@ class LimitTable:
         if known is None:
             if len(self._known) >= CALLERS_MAX:
                 self._known.clear()
-            known = self._known[caller] = _counting(limits, request)
+            labels = {_KEY: request.key, _WORKFLOW: workflow, _SESSION: session}
+            known = self._known[caller] = _counting(limits, labels)
         return known
 
     def counting_refused(self, account: AccountId, key: str) -> list[CountedLimit]:
@@ -91,11 +92,7 @@ class LimitTable:
         limits = self._by_account.get(account)
         if limits is None:
             return []
-        of_account = limits.by_scope.get(_ACCOUNT, {})
-        of_keys = limits.by_scope.get(_KEY, {})
-        found = [CountedLimit(limit, "") for limit in of_account.get("", ())]
-        for value in (EACH, key):
-            found += [CountedLimit(limit, key) for limit in of_keys.get(value, ())]
+        found = _counting(limits, {_KEY: key})
         return [counted for counted in found if counted.limit.measure is Measure.REQUESTS]
 
     def apply(self, rows: Iterable[LimitRow]) -> None:
@@ -131,23 +128,18 @@ class LimitTable:
             del self._by_account[limit.account]
 
 
-def _counting(limits: _AccountLimits, request: InferenceRequest) -> tuple[CountedLimit, ...]:
+def _counting(limits: _AccountLimits, labels: dict[str, str]) -> tuple[CountedLimit, ...]:
+    """Return the account's limits that count a request with these labels, by scope."""
     found: list[CountedLimit] = []
     for scope, by_value in limits.by_scope.items():
         if scope == _ACCOUNT:
             found += [CountedLimit(limit, "") for limit in by_value[""]]
-        elif label := _label(request, scope):
+        elif label := labels.get(scope):
             value = as_stored(label)
             found += [CountedLimit(limit, value) for limit in by_value.get(EACH, ())]
             if value != EACH:
                 found += [CountedLimit(limit, value) for limit in by_value.get(value, ())]
     return tuple(found)
-
-
-def _label(request: InferenceRequest, scope: str) -> str:
-    if scope == _KEY:
-        return request.key
-    return request.labels.workflow if scope == _WORKFLOW else request.labels.session
 
 
 def as_stored(label: str) -> str:

@@ -13,7 +13,7 @@ from penstock import errors
 from penstock.admission.counted_limit import CountedLimit
 from penstock.admission.division import Shortage
 from penstock.admission.estimate import estimate
-from penstock.admission.hold import NO_HOLD, Claims, HeldAmount, Hold
+from penstock.admission.hold import NO_HOLD, HeldAmount, HeldAmounts, Hold
 from penstock.admission.lease_desk import LeaseDesk
 from penstock.admission.lease_queue import LeaseQueue
 from penstock.admission.limit_mirror import LimitMirror
@@ -51,8 +51,8 @@ class Limits:
         self._settings = settings
         self._holder = holder
         self._mirror = LimitMirror(store, settings)
-        self._pots = WindowBalances()
-        self._desk = LeaseDesk(store, clock, settings, holder, self._pots)
+        self._balances = WindowBalances()
+        self._desk = LeaseDesk(store, clock, settings, holder, self._balances)
         chores = (
             # First, because without it no lease can be written.
             PeriodicStep(self._desk.renew, settings.lease_seconds / 3),
@@ -69,7 +69,7 @@ class Limits:
 
     @property
     def leases_held(self) -> int:
-        return self._pots.leases_held
+        return self._balances.leases_held
 
     @property
     def lease_round_trips(self) -> int:
@@ -80,11 +80,11 @@ class Limits:
         counted = self._mirror.table.counting(request)
         if not counted:
             return NO_HOLD
-        claims = self._claims(request, counted)
-        for claim in claims:
-            if not claim.is_within_lease:
+        amounts = self._amounts(request, counted)
+        for held in amounts:
+            if not held.is_within_lease:
                 return None
-        return _reserved(claims)
+        return _reserved(amounts)
 
     async def lease(self, request: InferenceRequest) -> Hold:
         """Reserve after asking Postgres for more; raise OverLimit when there is not enough.
@@ -94,18 +94,18 @@ class Limits:
         hold = self.reserve(request)
         if hold is not None:
             return hold
-        claims = self._claims(request, self._mirror.table.counting(request))
-        self._pots.open(claims)
+        amounts = self._amounts(request, self._mirror.table.counting(request))
+        self._balances.open(amounts)
         try:
-            answer = await self._queue.ask(claims)
+            answer = await self._queue.ask(amounts)
             if answer is None:
-                return Hold(claims)
+                return Hold(amounts)
             if isinstance(answer, Shortage):
-                self.refusals[_kind(answer.pot.limit)] += 1
+                self.refusals[_kind(answer.balance.limit)] += 1
                 raise refusal(answer, self._clock.now(), self._settings.lease_return_seconds)
-            return self._without_postgres(request, claims)
+            return self._without_postgres(request, amounts)
         finally:
-            self._pots.close(claims)
+            self._balances.close(amounts)
 
     def count_refused(self, account: AccountId, key: KeyId) -> None:
         """Count an invalid request that was refused, on the limits of requests.
@@ -114,7 +114,7 @@ class Limits:
         counts as long as this worker's lease lasts, which is at least as long as its minute.
         """
         for counted in self._mirror.table.counting_refused(account, key):
-            self._pots.use(counted, self._clock.now())
+            self._balances.use(counted, self._clock.now())
 
     async def load(self) -> None:
         """Read all limits, waiting a while for Postgres if necessary."""
@@ -130,7 +130,7 @@ class Limits:
                 await self._queue.work()
                 if self._queue.is_away:
                     # Requests that go on without Postgres add balances; only this bounds them.
-                    self._pots.forget_unused(self._settings.pots_max)
+                    self._balances.forget_unused(self._settings.pots_max)
         finally:
             self._queue.end()
 
@@ -142,14 +142,14 @@ class Limits:
         except errors.StoreUnavailable:
             logger.warning("leases not given back", extra={"action": "leases_not_given_back"})
 
-    def _claims(self, request: InferenceRequest, counted: tuple[CountedLimit, ...]) -> Claims:
-        pots, asked_at = self._pots, request.terms.asked_at
+    def _amounts(self, request: InferenceRequest, counted: tuple[CountedLimit, ...]) -> HeldAmounts:
+        balances, asked_at = self._balances, request.terms.asked_at
         return tuple(
-            HeldAmount(pots.find(each, asked_at), estimate(request, each.limit.measure))
+            HeldAmount(balances.find(each, asked_at), estimate(request, each.limit.measure))
             for each in counted
         )
 
-    def _without_postgres(self, request: InferenceRequest, claims: Claims) -> Hold:
+    def _without_postgres(self, request: InferenceRequest, amounts: HeldAmounts) -> Hold:
         if request.terms.on_outage_refuse:
             raise errors.StoreUnavailable(
                 "What this gateway had leased of the account's limits is used up, and the database"
@@ -157,18 +157,18 @@ class Limits:
                 retry_after_seconds=math.ceil(self._settings.outage_retry_seconds),
             )
         self.beyond_leases += 1
-        return _reserved(claims)
+        return _reserved(amounts)
 
     async def _refresh(self) -> bool:
         if await self._mirror.refresh():
-            self._pots.limits_changed(self._mirror.table)
+            self._balances.limits_changed(self._mirror.table)
             await self._desk.give_back()
         return self._mirror.is_current
 
     async def _survey(self) -> bool:
         """Warn of soft limits that are exceeded, then drop balances that are not needed."""
-        for pot in await self._desk.find_passed():
-            limit = pot.limit
+        for balance in await self._desk.find_passed():
+            limit = balance.limit
             self.warnings[_kind(limit)] += 1
             logger.warning(
                 "limit passed, which only warns",
@@ -178,15 +178,15 @@ class Limits:
             return False
         # A request that arrived just before a window's end may be counted a little later.
         ended = self._clock.now() - self._settings.lease_seconds
-        self._pots.forget_ended(ended, self._mirror.table)
-        self._pots.forget_unused(self._settings.pots_max)
+        self._balances.forget_ended(ended, self._mirror.table)
+        self._balances.forget_unused(self._settings.pots_max)
         return True
 
 
-def _reserved(claims: Claims) -> Hold:
-    for claim in claims:
-        claim.pot.reserve(claim.amount)
-    return Hold(claims)
+def _reserved(amounts: HeldAmounts) -> Hold:
+    for held in amounts:
+        held.balance.reserve(held.amount)
+    return Hold(amounts)
 
 
 def _kind(limit: Limit) -> LimitKind:

@@ -11,7 +11,7 @@ from penstock.records.limit import Limit, Measure, Period, Scope
 
 def refusal(shortage: Shortage, now: float, lease_return_seconds: float) -> errors.OverLimit:
     """Return the error for a shortage, with the time after which a retry may succeed."""
-    limit, value, window = shortage.pot.limit, shortage.pot.value, shortage.pot.window
+    limit, value, window = shortage.balance.limit, shortage.balance.value, shortage.balance.window
     measure = limit.measure
     text = (
         f"The limit of {quantity(shortage.amount, measure)} per {limit.period} for"

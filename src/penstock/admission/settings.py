@@ -35,11 +35,11 @@ class AdmissionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     lease_waiting_max: Annotated[int, Meta(ge=1, le=10**6)] = 10_000
     # How many requests are given their leases in one transaction.
     lease_batch_max: Annotated[int, Meta(ge=1, le=1000)] = 64
-    # How many pots (one limit, one value, one window) a worker keeps unused, 500 bytes each.
+    # How many balances (one limit, one value, one window) a worker keeps unused, 500 bytes each.
     pots_max: Annotated[int, Meta(ge=0, le=10**6)] = 20_000
-    # How many pots are written or read in one transaction.
+    # How many balances are written or read in one transaction.
     pots_batch_max: Annotated[int, Meta(ge=1, le=100_000)] = 1000
-    # How often the spending of warn-only limits is read, and pots of ended windows are dropped.
+    # How often the spending of warn-only limits is read, and balances of ended windows are dropped.
     pots_survey_seconds: Annotated[float, Meta(ge=0.05, le=600)] = 5.0
     # How often a worker asks again whether Postgres is back; meanwhile nobody waits for it.
     outage_retry_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 1.0

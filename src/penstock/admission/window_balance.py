@@ -1,4 +1,4 @@
-"""A worker's part of one limit for one value in one window; called a pot in names. Pure.
+"""A worker's part of one limit for one value in one window. Pure.
 
 What is granted to a worker stays granted when it is used: in Postgres the larger of granted and
 spent counts, so that use which is not booked yet is never free for others.
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from penstock.admission.windows import Window
 from penstock.records.limit import Limit, Measure, Standing
 
-PotKey = tuple[int, str, int]
+BalanceKey = tuple[int, str, int]
 
 # A busy balance keeps what it uses in this many watch intervals: if it returned all, it would have
 # to ask again at once, and all requests would wait meanwhile.
@@ -54,7 +54,7 @@ class WindowBalance:
         self.limit = limit
         self.value = value
         self.window = window
-        self.key: PotKey = (limit.id, value, window.start)
+        self.key: BalanceKey = (limit.id, value, window.start)
         # The window's bounds, as times are compared with them.
         self.starts_at = float(window.start)
         self.ends_at = float(window.end)

@@ -1,4 +1,4 @@
-"""One worker's balances (pots), and which of them need attention. Pure: time is passed in.
+"""One worker's balances, and which of them need attention. Pure: time is passed in.
 
 An *open* balance has something reserved, or more granted than used: only those are checked every
 second. The others are kept so that their next lease includes what was used.
@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from itertools import islice
 
 from penstock.admission.counted_limit import CountedLimit
-from penstock.admission.hold import Claims
+from penstock.admission.hold import HeldAmounts
 from penstock.admission.limit_table import LimitTable
-from penstock.admission.window_balance import PotKey, WindowBalance
+from penstock.admission.window_balance import BalanceKey, WindowBalance
 from penstock.admission.windows import window_of
 from penstock.records.limit import Limit
 
@@ -19,52 +19,52 @@ class WindowBalances:
     """All balances by limit, value and window."""
 
     def __init__(self) -> None:
-        self._all: dict[PotKey, WindowBalance] = {}
-        self._open: dict[PotKey, WindowBalance] = {}
+        self._all: dict[BalanceKey, WindowBalance] = {}
+        self._open: dict[BalanceKey, WindowBalance] = {}
 
     def __len__(self) -> int:
         return len(self._all)
 
     @property
     def leases_held(self) -> int:
-        return sum(pot.recorded > 0 for pot in self._all.values())
+        return sum(balance.recorded > 0 for balance in self._all.values())
 
     def find(self, counted: CountedLimit, asked_at: float) -> WindowBalance:
         """Return the balance of a limit and value for a request of this time; create it if new."""
-        pot = counted.pot
-        if pot is None or pot.is_forgotten or not pot.is_of(asked_at):
-            pot = counted.pot = self._look_up(counted.limit, counted.value, asked_at)
-        return pot
+        balance = counted.balance
+        if balance is None or balance.is_forgotten or not balance.is_of(asked_at):
+            balance = counted.balance = self._look_up(counted.limit, counted.value, asked_at)
+        return balance
 
     def _look_up(self, limit: Limit, value: str, asked_at: float) -> WindowBalance:
         window = window_of(limit.period, asked_at)
-        pot = self._all.get((limit.id, value, window.start))
-        if pot is None:
-            pot = WindowBalance(limit, value, window)
-            self._all[pot.key] = pot
-        return pot
+        balance = self._all.get((limit.id, value, window.start))
+        if balance is None:
+            balance = WindowBalance(limit, value, window)
+            self._all[balance.key] = balance
+        return balance
 
     def use(self, counted: CountedLimit, at: float) -> None:
         """Count a use that was not reserved. The next lease that is written includes it."""
-        pot = self.find(counted, at)
-        pot.reserve(1)
-        pot.settle(1, 1)
-        if pot.is_known:
-            self._open[pot.key] = pot
+        balance = self.find(counted, at)
+        balance.reserve(1)
+        balance.settle(1, 1)
+        if balance.is_known:
+            self._open[balance.key] = balance
 
-    def open(self, claims: Claims) -> None:
+    def open(self, amounts: HeldAmounts) -> None:
         """Mark these as waiting for a lease, so that they are not dropped."""
-        for claim in claims:
-            pot = claim.pot
-            pot.waiting += 1
-            if pot.limit.is_hard:
-                self._open[pot.key] = pot
+        for held in amounts:
+            balance = held.balance
+            balance.waiting += 1
+            if balance.limit.is_hard:
+                self._open[balance.key] = balance
 
-    def close(self, claims: Claims) -> None:
+    def close(self, amounts: HeldAmounts) -> None:
         """Undo `open` after the answer, and drop balances that are still empty."""
-        for claim in claims:
-            claim.pot.waiting -= 1
-        self.forget([claim.pot for claim in claims if claim.pot.is_empty])
+        for held in amounts:
+            held.balance.waiting -= 1
+        self.forget([held.balance for held in amounts if held.balance.is_empty])
 
     def due(
         self, now: float, lease_return_seconds: float, most: int
@@ -75,44 +75,47 @@ class WindowBalances:
         there are more than `most`, the next call returns the others.
         """
         found: list[tuple[WindowBalance, int]] = []
-        for key, pot in list(self._open.items()):
+        for key, balance in list(self._open.items()):
             if len(found) >= most:
                 break
-            is_time = pot.is_changed or now - pot.watched_since >= lease_return_seconds
+            is_time = balance.is_changed or now - balance.watched_since >= lease_return_seconds
             if not is_time:
                 continue
-            if pot.is_read:
-                pot.granted -= pot.unneeded()
-                pot.is_changed = False
-                if pot.granted != pot.recorded:
-                    found.append((pot, pot.granted))
-            pot.watch(now)
-            if pot.is_square or not (pot.is_read or pot.is_busy):
+            if balance.is_read:
+                balance.granted -= balance.unneeded()
+                balance.is_changed = False
+                if balance.granted != balance.recorded:
+                    found.append((balance, balance.granted))
+            balance.watch(now)
+            if balance.is_square or not (balance.is_read or balance.is_busy):
                 del self._open[key]
         return found
 
     def to_survey(self) -> list[WindowBalance]:
         """Return soft limits' balances that have not warned yet and were used since the survey."""
         return [
-            pot
-            for pot in self._all.values()
-            if not pot.limit.is_hard and not pot.is_over and pot.used != pot.surveyed
+            balance
+            for balance in self._all.values()
+            if not balance.limit.is_hard
+            and not balance.is_over
+            and balance.used != balance.surveyed
         ]
 
-    def forget(self, pots: Iterable[WindowBalance]) -> None:
-        for pot in pots:
-            if self._all.get(pot.key) is pot:
-                pot.is_forgotten = True
-                del self._all[pot.key]
-                self._open.pop(pot.key, None)
+    def forget(self, balances: Iterable[WindowBalance]) -> None:
+        for balance in balances:
+            if self._all.get(balance.key) is balance:
+                balance.is_forgotten = True
+                del self._all[balance.key]
+                self._open.pop(balance.key, None)
 
     def forget_ended(self, at: float, table: LimitTable) -> None:
         """Drop balances that are no longer needed: their window is over, or their limit is gone."""
         self.forget(
             [
-                pot
-                for pot in self._all.values()
-                if (pot.window.end <= at and not pot.is_busy) or table.find(pot.limit.id) is None
+                balance
+                for balance in self._all.values()
+                if (balance.window.end <= at and not balance.is_busy)
+                or table.find(balance.limit.id) is None
             ]
         )
 
@@ -125,25 +128,25 @@ class WindowBalances:
         excess = len(self._all) - pots_max
         if excess > 0:
             unused = (
-                pot
-                for key, pot in self._all.items()
-                if not pot.is_busy and not (pot.is_read and key in self._open)
+                balance
+                for key, balance in self._all.items()
+                if not balance.is_busy and not (balance.is_read and key in self._open)
             )
             self.forget(list(islice(unused, excess)))
 
     def limits_changed(self, table: LimitTable) -> None:
         """Update every balance to its limit's current settings."""
-        for key, pot in self._all.items():
-            limit = table.find(pot.limit.id)
-            if limit is None or limit == pot.limit:
+        for key, balance in self._all.items():
+            limit = table.find(balance.limit.id)
+            if limit is None or limit == balance.limit:
                 continue
-            pot.elsewhere = max(0, pot.elsewhere + limit.amount - pot.limit.amount)
-            pot.limit, pot.is_changed, pot.is_over = limit, True, False
-            if pot.is_read:
-                self._open[key] = pot
+            balance.elsewhere = max(0, balance.elsewhere + limit.amount - balance.limit.amount)
+            balance.limit, balance.is_changed, balance.is_over = limit, True, False
+            if balance.is_read:
+                self._open[key] = balance
 
     def lose_all(self) -> None:
         """Drop all leases: Postgres has none of this worker any more."""
-        for pot in self._all.values():
-            if pot.recorded > 0:
-                pot.lose()
+        for balance in self._all.values():
+            if balance.recorded > 0:
+                balance.lose()

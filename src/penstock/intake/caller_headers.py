@@ -1,4 +1,4 @@
-"""Reads the few request headers that matter, once for all requests with the same known head."""
+"""Reads the few request headers that matter."""
 
 import hashlib
 from typing import Final

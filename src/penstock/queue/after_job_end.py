@@ -1,8 +1,8 @@
 """Updates the fair order, the batches' counts and the events after jobs have ended.
 
-Code that ends jobs calls `close_books` in the same transaction, after it updates the jobs' rows:
-locks are taken in one order everywhere (jobs, tags, batches), so that two transactions that end
-jobs cannot deadlock.
+Code that ends jobs calls `record_ended_jobs` in the same transaction, after it updates the jobs'
+rows: locks are taken in one order everywhere (jobs, tags, batches), so that two transactions that
+end jobs cannot deadlock.
 """
 
 from collections import Counter, defaultdict
@@ -21,7 +21,7 @@ from penstock.records.model import ModelId
 from penstock.store import Transaction
 from penstock.store.pool import Row
 
-_QUERIES: Final = read_queries("books.sql")
+_QUERIES: Final = read_queries("after_job_end.sql")
 
 
 class FinishedJob(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ def ended_from(rows: Iterable[Row]) -> list[FinishedJob]:
     return [msgspec.convert(row, FinishedJob, strict=False) for row in map(_by_name, rows)]
 
 
-async def close_books(
+async def record_ended_jobs(
     tx: Transaction, ended: Sequence[FinishedJob], *, pull_back: bool = False
 ) -> None:
     """Record ended jobs. `pull_back`: they ended while queued, so move their account's tag back."""

@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.errors import Error, JobCancelled, LeaseLost
 from penstock.queue import job_queries
-from penstock.queue.after_job_end import FinishedJob, close_books, ended_from, released
+from penstock.queue.after_job_end import FinishedJob, ended_from, record_ended_jobs, released
 from penstock.queue.back_off import pause_seconds
 from penstock.queue.queries import read_queries
 from penstock.queue.settings import QueueSettings
@@ -84,7 +84,7 @@ async def cancel(tx: Transaction, account: AccountId | None, job: JobId) -> Canc
     statement = _QUERIES["cancel"] + _QUERIES["cancel_locked"] + _QUERIES["ended"]
     rows = await tx.fetch(statement, (job, account, *told(JobCancelled)))
     ended = [each for each in ended_from(rows) if each.state.is_final]
-    await close_books(tx, ended, pull_back=True)
+    await record_ended_jobs(tx, ended, pull_back=True)
     found = await job_queries.find(tx, account, job)
     return None if found is None else Cancelled(found, released(ended))
 
@@ -105,7 +105,7 @@ async def cancel_batch(
     statement = _QUERIES["cancel_batch"] + _QUERIES["cancel_locked"] + _QUERIES["ended"]
     touched = ended_from(await tx.fetch(statement, (batch, limit, *told(JobCancelled))))
     ended = [job for job in touched if job.state.is_final]
-    await close_books(tx, ended, pull_back=True)
+    await record_ended_jobs(tx, ended, pull_back=True)
     # After the jobs, because locks are taken in the same order everywhere.
     await tx.execute(
         "update job_batches set is_cancelling = true where id = %s and state = 'open'", (batch,)
@@ -123,7 +123,7 @@ async def _finish(tx: Transaction, ends: Sequence[JobEnd]) -> list[FinishedJob]:
         _QUERIES["finish"] + _QUERIES["ended"], (*_columns(ends), *told(JobCancelled))
     )
     ended = ended_from(rows)
-    await close_books(tx, ended)
+    await record_ended_jobs(tx, ended)
     return ended
 
 

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from penstock.errors import EngineLost, JobCancelled, JobExpired
-from penstock.queue.after_job_end import FinishedJob, close_books, ended_from, released
+from penstock.queue.after_job_end import FinishedJob, ended_from, record_ended_jobs, released
 from penstock.queue.claims import wake
 from penstock.queue.ending import told
 from penstock.queue.queries import read_queries
@@ -108,7 +108,7 @@ async def _take_lapsed(tx: Transaction, settings: QueueSettings) -> list[Finishe
         (*map(list, columns), settings.attempts_max, settings.sweep_jobs_max),
     )
     lapsed = ended_from(rows)
-    await close_books(tx, [job for job in lapsed if job.state.is_final])
+    await record_ended_jobs(tx, [job for job in lapsed if job.state.is_final])
     return lapsed
 
 
@@ -116,5 +116,5 @@ async def _expire(tx: Transaction, limit: int) -> list[FinishedJob]:
     """Expire jobs still queued at their deadline; as on cancel, move their account's tag back."""
     rows = await tx.fetch(_QUERIES["past_deadline"] + _QUERIES["ended"], (limit, *told(JobExpired)))
     late = ended_from(rows)
-    await close_books(tx, late, pull_back=True)
+    await record_ended_jobs(tx, late, pull_back=True)
     return late

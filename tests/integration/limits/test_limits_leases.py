@@ -231,7 +231,7 @@ async def test_more_than_may_wait_are_told_to_come_back(store: Store) -> None:
     # After its wait that one is, too. Postgres was not asked: nobody goes on without it.
     assert limits.beyond_leases == 0
     assert not limits._queue.is_away
-    assert len(limits._pots) == 0
+    assert len(limits._balances) == 0
 
 
 async def _overloaded(limits: Limits, account: str) -> None:
@@ -239,7 +239,7 @@ async def _overloaded(limits: Limits, account: str) -> None:
         await limits.lease(request(account))
 
 
-async def test_pots_of_ended_windows_and_their_leases_are_dropped(store: Store) -> None:
+async def test_balances_of_ended_windows_and_their_leases_are_dropped(store: Store) -> None:
     account = await account_with(store, a_limit(10, Measure.REQUESTS, period=Period.MINUTE))
     quick = msgspec.structs.replace(SETTINGS, lease_seconds=1)
     async with working(store, quick) as limits:
@@ -252,14 +252,14 @@ async def test_pots_of_ended_windows_and_their_leases_are_dropped(store: Store) 
         await settled(store, 0)
 
 
-async def test_more_pots_than_are_kept_cost_round_trips_and_no_exactness(store: Store) -> None:
+async def test_more_balances_than_are_kept_cost_round_trips_and_no_exactness(store: Store) -> None:
     account = await account_with(store, a_limit(15, scope=Scope.KEY, value="*"))
     few = msgspec.structs.replace(SETTINGS, pots_max=0)
     async with working(store, few) as limits:
         for number in range(5):
             hold = await limits.lease(request(account, key=KeyId(f"k{number}")))
             hold.settle(requests=1, tokens=10, nanousd=0)
-        await eventually(lambda: len(limits._pots) == 0)
+        await eventually(lambda: len(limits._balances) == 0)
         for number in range(5):
             with pytest.raises(errors.QuotaSpent):
                 await limits.lease(request(account, key=KeyId(f"k{number}")))

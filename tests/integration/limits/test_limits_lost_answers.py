@@ -131,9 +131,9 @@ async def test_one_that_leaves_just_when_it_is_granted_gives_it_up(store: Store)
         asking = tasks.create_task(limits.lease(request(account)))
         await asyncio.sleep(0)
         demand = limits._queue._waiting[0]
-        pot = demand.claims[0].pot
-        pot.reserve(10)
+        balance = demand.amounts[0].balance
+        balance.reserve(10)
         demand.answer.set_result(None)
         asking.cancel()
     assert asking.cancelled()
-    assert pot.reserved == 0
+    assert balance.reserved == 0

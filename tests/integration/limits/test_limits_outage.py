@@ -147,7 +147,7 @@ async def test_closing_without_postgres_leaves_the_leases_to_the_drain(
     assert await granted(store) == 200
 
 
-async def test_an_outage_makes_no_more_pots_than_are_kept(
+async def test_an_outage_makes_no_more_balances_than_are_kept(
     store: Store, own_postgres: EmbeddedPostgres
 ) -> None:
     account = await account_with(store, a_limit(10, scope=Scope.SESSION, value="*"))
@@ -159,13 +159,16 @@ async def test_an_outage_makes_no_more_pots_than_are_kept(
         for number in range(500):
             with pytest.raises(errors.StoreUnavailable):
                 await limits.lease(request(account, session=f"r{number}", on_outage_refuse=True))
-        assert len(limits._pots) == 1
+        assert len(limits._balances) == 1
         running = await limits.lease(request(account, session="running"))
         for number in range(500):
             hold = await limits.lease(request(account, session=f"c{number}"))
             hold.settle(requests=1, tokens=10, nanousd=0)
-        await eventually(lambda: len(limits._pots) <= 20)
-        assert len(limits._pots._open) <= 20
+        await eventually(lambda: len(limits._balances) <= 20)
+        assert len(limits._balances._open) <= 20
         # What is leased and what runs is still known.
         assert running.limits
-        assert {pot.value for pot in limits._pots._all.values()} >= {"before", "running"}
+        assert {balance.value for balance in limits._balances._all.values()} >= {
+            "before",
+            "running",
+        }

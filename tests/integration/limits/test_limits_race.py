@@ -154,6 +154,6 @@ async def _drain(store: Store, limit: int, workers: tuple[Limits, ...]) -> None:
     while True:
         await asyncio.sleep(0.2)
         for number, worker in enumerate(workers):
-            used = sum(pot.used for pot in worker._pots._all.values())
+            used = sum(balance.used for balance in worker._balances._all.values())
             await book(store, worker, limit, used - booked[number])
             booked[number] = used

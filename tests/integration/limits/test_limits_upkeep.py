@@ -28,7 +28,7 @@ from penstock.clock import SystemClock, new_id
 from penstock.records.limit import Measure, Period, Scope
 from penstock.store import Store
 
-# What is asked for is kept; only a few pots are, and they are seen to a few at a time.
+# What is asked for is kept; only a few balances are, and they are seen to a few at a time.
 FEW = msgspec.structs.replace(SETTINGS, pots_max=5, pots_batch_max=7)
 LABELS = ["nightly/build", "*", "ü", "a\0b", "\ud800x", "' or 1=1 --"]
 
@@ -52,7 +52,7 @@ async def write_leases(store: Store, limits: Limits, limit: int, count: int, ago
         )
 
 
-async def test_leases_of_ended_windows_go_though_their_pots_are_forgotten(store: Store) -> None:
+async def test_leases_of_ended_windows_go_though_their_balances_are_forgotten(store: Store) -> None:
     account = await account_with(store)
     each = a_limit(50, scope=Scope.SESSION, value="*", period=Period.DAY)
     limit = await set_limit(store, account, each)
@@ -74,7 +74,7 @@ async def test_leases_that_are_wholly_spent_and_booked_go_and_nothing_changes(
         for session in sessions:
             hold = await limits.lease(request(account, session=session))
             hold.settle(requests=1, tokens=10, nanousd=0)
-        await eventually(lambda: len(limits._pots) <= FEW.pots_max)
+        await eventually(lambda: len(limits._balances) <= FEW.pots_max)
         await settled(store, 200)
         for session in sessions[1:]:
             await book(store, limits, limit.id, 10, session)
@@ -122,8 +122,8 @@ async def test_a_release_waits_for_a_lease_that_is_being_written(store: Store) -
     async with working(store) as limits, asyncio.TaskGroup() as tasks:
         await limits.lease(request(account, session="one"))
         async with store.transaction() as writing:
-            pot = WindowBalances().find(CountedLimit(limit, "another"), SystemClock().now())
-            await limits._desk._leases.write(writing, [(pot, 70)])
+            balance = WindowBalances().find(CountedLimit(limit, "another"), SystemClock().now())
+            await limits._desk._leases.write(writing, [(balance, 70)])
             releasing = tasks.create_task(_release(store, limits))
             await asyncio.sleep(0.2)
             assert not releasing.done()
@@ -190,17 +190,17 @@ async def test_arbitrary_labels_are_bounded_in_memory(
             made = request(account, **{scope.value: label})  # type: ignore[arg-type] # never `tokens`
             hold = limits.reserve(made) or await limits.lease(made)
             hold.settle(requests=1, tokens=1, nanousd=0)
-        await eventually(lambda: len(limits._pots) <= FEW.pots_max)
+        await eventually(lambda: len(limits._balances) <= FEW.pots_max)
         assert await granted(store) in ((106,) if is_hard else (0,))
         (state,) = await LimitBook(store, SETTINGS).list(account)
         assert state.leased == int(is_hard)
 
 
-async def test_refused_requests_leave_no_pots(store: Store) -> None:
+async def test_refused_requests_leave_no_balances(store: Store) -> None:
     account = await account_with(store, a_limit(0, scope=Scope.SESSION, value="*"))
     never = msgspec.structs.replace(SETTINGS, pots_survey_seconds=60)
     async with working(store, never) as limits:
         for number in range(100):
             with pytest.raises(errors.QuotaSpent):
                 await limits.lease(request(account, session=f"s{number}"))
-        assert len(limits._pots) == 0
+        assert len(limits._balances) == 0

@@ -38,21 +38,21 @@ def a_request(**fields: Any) -> InferenceRequest:
     return sample_request(**given)
 
 
-def a_pot(limit: Limit | None = None, value: str = "", **state: Any) -> WindowBalance:
+def a_balance(limit: Limit | None = None, value: str = "", **state: Any) -> WindowBalance:
     limit = limit or a_limit()
-    pot = WindowBalance(limit, value, window_of(limit.period, NOW))
+    balance = WindowBalance(limit, value, window_of(limit.period, NOW))
     for name, number in state.items():
-        setattr(pot, name, number)
-    return pot
+        setattr(balance, name, number)
+    return balance
 
 
-def a_demand(*claims: tuple[WindowBalance, int]) -> Demand:
+def a_demand(*amounts: tuple[WindowBalance, int]) -> Demand:
     """One whose answer nobody waits for."""
-    return Demand(tuple(HeldAmount(*each) for each in claims), asyncio.Future(loop=_loop))
+    return Demand(tuple(HeldAmount(*each) for each in amounts), asyncio.Future(loop=_loop))
 
 
 def a_reading(**fields: Any) -> Reading:
-    """Of a pot of 100 that nobody has touched, but for what is said."""
+    """Of a balance of 100 that nobody has touched, but for what is said."""
     given = {
         "amount": 100, "base": 0, "charged": 0, "spent": 0, "own_granted": 0, "own_spent": 0,
         **fields,

@@ -1,7 +1,7 @@
 """What a refused caller is told, and when to come again."""
 
 import pytest
-from tests.unit.admission.limit_samples import NOW, a_limit, a_pot
+from tests.unit.admission.limit_samples import NOW, a_balance, a_limit
 
 from penstock import errors
 from penstock.admission.division import Shortage
@@ -11,9 +11,9 @@ from penstock.records.limit import Limit, Measure, Period, Scope
 
 def told(limit: Limit, value: str = "", **facts: int) -> errors.OverLimit:
     given = {"needed": 30, "left": 20, "amount": limit.amount, "is_held": 0, **facts}
-    pot = a_pot(limit, value)
+    balance = a_balance(limit, value)
     shortage = Shortage(
-        pot, given["needed"], given["left"], given["amount"], bool(given["is_held"])
+        balance, given["needed"], given["left"], given["amount"], bool(given["is_held"])
     )
     return refusal(shortage, NOW, 1.5)
 

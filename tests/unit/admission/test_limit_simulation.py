@@ -1,4 +1,4 @@
-"""Many workers against one pot, at random: reserve, settle, give back, lose answers, crash, drain.
+"""Many workers share one balance: they reserve, settle, give back, lose answers, crash and drain.
 
 Postgres is played by two tables of sums. Use never exceeds its estimate, so the limit must hold at
 every moment: for what is charged, and for what is truly reserved and used.
@@ -30,7 +30,7 @@ ACTION = st.one_of(
 
 
 class Postgres:
-    """The tables `leases` and `limit_spend`, for one pot."""
+    """The tables `leases` and `limit_spend`, for one balance."""
 
     def __init__(self, amount: int) -> None:
         self.amount = amount
@@ -47,18 +47,18 @@ class Postgres:
 
 
 class Worker:
-    """One process: its pots, its requests that run, and its journal."""
+    """One process: its balances, its requests that run, and its journal."""
 
     def __init__(self, holder: int) -> None:
         self.holder = holder
-        self.pots = WindowBalances()
+        self.balances = WindowBalances()
         self.counted = CountedLimit(LIMIT, "")
         self.running: list[tuple[Hold, int]] = []
         self.used = 0
 
     @property
-    def pot(self) -> WindowBalance:
-        return self.pots.find(self.counted, NOW)
+    def balance(self) -> WindowBalance:
+        return self.balances.find(self.counted, NOW)
 
 
 LIMIT = a_limit()
@@ -75,37 +75,37 @@ class Cell:
         self.now = 0.0
 
     def ask(self, worker: Worker, amounts: list[int]) -> None:
-        pot = worker.pot
-        demands = [a_demand((pot, amount)) for amount in amounts]
-        worker.pots.open(demands[0].claims)
+        balance = worker.balance
+        demands = [a_demand((balance, amount)) for amount in amounts]
+        worker.balances.open(demands[0].amounts)
         asked = lacking(demands)
         reading = self.postgres.read(worker.holder)
-        division = divide(demands, asked, {pot.key: reading} if asked else {})
+        division = divide(demands, asked, {balance.key: reading} if asked else {})
         assert not division.again
         for _, granted in division.grants:
             self.postgres.granted[worker.holder] = granted
-            pot.take_grant(granted, self.now)
+            balance.take_grant(granted, self.now)
         free = self.postgres.amount - self.postgres.charged()
         for demand, _ in division.refused:
-            assert free < demand.claims[0].amount, "refused though Postgres had enough"
+            assert free < demand.amounts[0].amount, "refused though Postgres had enough"
         for demand in division.accepted:
-            worker.running.append((Hold(demand.claims), demand.claims[0].amount))
-        worker.pots.close(demands[0].claims)
+            worker.running.append((Hold(demand.amounts), demand.amounts[0].amount))
+        worker.balances.close(demands[0].amounts)
 
     def ask_and_hear_nothing(self, worker: Worker, is_committed: bool) -> None:
-        pot = worker.pot
-        demand = a_demand((pot, 10))
-        worker.pots.open(demand.claims)
+        balance = worker.balance
+        demand = a_demand((balance, 10))
+        worker.balances.open(demand.amounts)
         asked = lacking([demand])
         reading = self.postgres.read(worker.holder)
-        division = divide([demand], asked, {pot.key: reading} if asked else {})
+        division = divide([demand], asked, {balance.key: reading} if asked else {})
         for accepted in division.accepted:
             accepted.release()
         for _, granted in division.grants:
-            pot.recorded = granted
+            balance.recorded = granted
             if is_committed:
                 self.postgres.granted[worker.holder] = granted
-        worker.pots.close(demand.claims)
+        worker.balances.close(demand.amounts)
 
     def settle(self, worker: Worker, percent: int) -> None:
         if worker.running:
@@ -115,16 +115,16 @@ class Cell:
             worker.used += used
 
     def give_back(self, worker: Worker, is_committed: bool) -> None:
-        for pot, granted in worker.pots.due(self.now, RETURN_SECONDS, 1000):
+        for balance, granted in worker.balances.due(self.now, RETURN_SECONDS, 1000):
             if is_committed:
                 self.postgres.granted[worker.holder] = granted
-                pot.recorded = granted
+                balance.recorded = granted
 
     def book(self, worker: Worker, _: None = None) -> None:
         self.postgres.spent[worker.holder] = worker.used
 
     def forget(self, worker: Worker, _: None) -> None:
-        worker.pots.forget_unused(0)
+        worker.balances.forget_unused(0)
 
     def sweep(self, worker: Worker, _: None) -> None:
         before = self.postgres.charged()

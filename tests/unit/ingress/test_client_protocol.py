@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import uvicorn
-from tests.unit.ingress.ok_door import Door
+from tests.unit.ingress.ok_connections import OkConnections
 from uvicorn.server import ServerState
 
 from penstock.ingress.http.client_protocol import ClientProtocol
@@ -64,13 +64,13 @@ class Client:
 
     def __init__(self, settings: IngressSettings) -> None:
         self.clock = ManualClock()
-        self.door = Door(settings, self.clock)
+        self.connections = OkConnections(settings, self.clock)
         self.wire = Wire()
         self.pages: list[bytes] = []
         config = uvicorn.Config("nothing", http=ClientProtocol, interface="asgi3", log_config=None)
         config.load_app = lambda: self._page  # type: ignore[method-assign]
         config.load()
-        state = {"worker": self.door}
+        state = {"worker": self.connections}
         self.protocol = ClientProtocol(config, ServerState(), state, asyncio.get_running_loop())
         self.protocol.connection_made(self.wire)
 
@@ -81,7 +81,7 @@ class Client:
 
     def wait(self, seconds: float) -> None:
         self.clock.advance(seconds)
-        self.door.wheel.advance()
+        self.connections.wheel.advance()
 
     @property
     def answers(self) -> int:
@@ -103,7 +103,7 @@ def run(test: Callable[[Client], Awaitable[None]]) -> None:
         client = Client(IngressSettings(client_stall_seconds=STALL_SECONDS, header_seconds=60.0))
         await test(client)
         client.protocol.connection_lost(None)
-        assert client.door.body_budget.held_bytes == 0
+        assert client.connections.body_budget.held_bytes == 0
 
     asyncio.run(connect())
 
@@ -154,7 +154,7 @@ def test_request_that_asks_for_another_protocol_is_read_as_any(before: bytes, cu
         data = before + post(b"hello", lines=UPGRADE)
         for part in (data[:cut], data[cut:]) if cut else (data,):
             await client.send(part)
-        assert client.door.bodies[-1] == b"hello"
+        assert client.connections.bodies[-1] == b"hello"
         assert client.answers == before.count(b"host: x") + 1
         assert client.wire.written.count(b"connection: close\r\n") == 1
         assert client.wire.is_over
@@ -181,7 +181,7 @@ def test_of_many_that_ask_for_another_protocol_the_first_is_served(
 
     async def test(client: Client) -> None:
         await client.send(post(b"hello", lines=UPGRADE + more, version=version) * 2000)
-        assert client.door.bodies == [b"hello"]
+        assert client.connections.bodies == [b"hello"]
         assert client.answers == 1
         assert client.wire.is_over
 
@@ -217,7 +217,7 @@ def test_request_that_breaks_behind_others_is_dropped_and_they_are_answered() ->
     async def test(client: Client) -> None:
         await client.send(post(b"a") + PAGE + post(b"b") + chunked + b"3\r\nabcX")
         assert client.answers == 3
-        assert client.door.bodies == [b"a", b"b"]
+        assert client.connections.bodies == [b"a", b"b"]
         assert client.wire.is_over
 
     run(test)
@@ -229,7 +229,7 @@ def test_page_that_is_refused_while_its_body_comes_is_told_why() -> None:
         await client.send(head + b"x" * 1000)
         for _ in range(3):
             client.wait(6)
-        assert client.door.refused == [408]
+        assert client.connections.refused == [408]
         assert client.wire.is_over
         assert client.pages == []
 
@@ -238,7 +238,7 @@ def test_page_that_is_refused_while_its_body_comes_is_told_why() -> None:
 
 def test_bodies_of_pages_count_until_they_are_read() -> None:
     async def test(client: Client) -> None:
-        budget = client.door.body_budget
+        budget = client.connections.body_budget
         head = b"POST /v1/files HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n"
         client.protocol.data_received(head + b"x" * 60_000)
         assert budget.held_bytes == 60_000

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import uvicorn
 import uvloop
-from tests.unit.ingress.ok_door import Door
+from tests.unit.ingress.ok_connections import OkConnections
 from uvicorn.server import ServerState
 
 from penstock.clock import SystemClock
@@ -23,10 +23,12 @@ ANSWER_END = b"\r\n\r\nok"
 
 
 class Streams:
-    """A connection to a server with this door."""
+    """A client's connection to a server."""
 
-    def __init__(self, door: Door, reader: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
-        self.door = door
+    def __init__(
+        self, connections: OkConnections, reader: asyncio.StreamReader, to: asyncio.StreamWriter
+    ) -> None:
+        self.connections = connections
         self.reader = reader
         self.to = to
 
@@ -44,8 +46,8 @@ class Streams:
 
 @asynccontextmanager
 async def connected(settings: IngressSettings) -> AsyncIterator[Streams]:
-    door = Door(settings, SystemClock())
-    door.wheel.start()
+    connections = OkConnections(settings, SystemClock())
+    connections.wheel.start()
     config = uvicorn.Config("nothing", http=ClientProtocol, log_config=None)
     config.load_app = lambda: None  # type: ignore[method-assign]
     config.load()
@@ -53,18 +55,18 @@ async def connected(settings: IngressSettings) -> AsyncIterator[Streams]:
     loop = asyncio.get_running_loop()
 
     def protocol() -> ClientProtocol:
-        return ClientProtocol(config, state, {"worker": door}, loop)
+        return ClientProtocol(config, state, {"worker": connections}, loop)
 
     server = await loop.create_server(protocol, "127.0.0.1", 0)
     reader, to = await asyncio.open_connection(*server.sockets[0].getsockname())
     try:
-        yield Streams(door, reader, to)
+        yield Streams(connections, reader, to)
     finally:
         to.close()
         server.close()
-        await eventually(lambda: door.connections == 0)
-        door.wheel.stop()
-        assert door.body_budget.held_bytes == 0
+        await eventually(lambda: connections.connections == 0)
+        connections.wheel.stop()
+        assert connections.body_budget.held_bytes == 0
 
 
 async def eventually(is_so: Callable[[], bool]) -> None:
@@ -125,15 +127,15 @@ def test_requests_behind_a_long_body_are_served_in_order() -> None:
 def run_and_compare(test: Callable[[Streams], Awaitable[None]], bodies: list[bytes]) -> None:
     async def compared(streams: Streams) -> None:
         await test(streams)
-        assert streams.door.bodies == bodies
-        assert all(type(body) is bytes for body in streams.door.bodies)
+        assert streams.connections.bodies == bodies
+        assert all(type(body) is bytes for body in streams.connections.bodies)
 
     run(compared)
 
 
 def test_long_body_counts_as_it_comes_until_it_is_read() -> None:
     async def test(streams: Streams) -> None:
-        budget = streams.door.body_budget
+        budget = streams.connections.body_budget
         await streams.send(HEAD % 1_000_000 + b"x" * 1000)
         await eventually(lambda: budget.held_bytes == 1000)
         await streams.send(b"x" * 5000)
@@ -152,10 +154,10 @@ def test_client_that_leaves_in_the_middle_takes_all_with_it(is_first: bool) -> N
             await streams.send(HEAD % 100_000 + body_of(100_000))
             await streams.until_answered()
         await streams.send(HEAD % 1_000_000 + b"x" * 100_000)
-        await eventually(lambda: streams.door.body_budget.held_bytes == 100_000)
+        await eventually(lambda: streams.connections.body_budget.held_bytes == 100_000)
         streams.to.transport.abort()
-        await eventually(lambda: streams.door.connections == 0)
-        assert len(streams.door.bodies) == (0 if is_first else 1)
+        await eventually(lambda: streams.connections.connections == 0)
+        assert len(streams.connections.bodies) == (0 if is_first else 1)
 
     run(test)
 
@@ -172,12 +174,12 @@ def test_client_that_ends_its_side_in_the_middle_is_closed() -> None:
 def test_bodies_that_are_too_much_together_are_refused_as_they_come() -> None:
     async def test(streams: Streams) -> None:
         others = HeldBody("sk-others")
-        streams.door.body_budget.hold(others, 250_000)
+        streams.connections.body_budget.hold(others, 250_000)
         await streams.send(HEAD % 150_000 + b"x" * 20_000, b"x" * 50_000)
         assert b" 503 " in await streams.reader.readline()
         await streams.reader.read()
-        streams.door.body_budget.release(others)
-        assert streams.door.bodies == []
+        streams.connections.body_budget.release(others)
+        assert streams.connections.bodies == []
 
     run(test, bodies_bytes_max=300_000, bodies_share_unknown_max=1)
 
@@ -220,7 +222,7 @@ def test_slow_long_body_is_refused() -> None:
     async def test(streams: Streams) -> None:
         await streams.send(HEAD % 1_000_000 + b"x" * 1000)
         assert b" 408 " in await streams.reader.readline()
-        assert streams.door.body_budget.held_bytes == 0
+        assert streams.connections.body_budget.held_bytes == 0
 
     run(test, body_grace_seconds=0.2, body_bytes_per_second_min=100_000)
 
@@ -263,12 +265,12 @@ def test_body_in_tiny_chunks_takes_no_more_than_its_own_size() -> None:
         chunks = b"2\r\nab\r\n" * 100_000
         tracemalloc.start()
         await streams.send(chunked, chunks)
-        await eventually(lambda: streams.door.body_budget.held_bytes == 200_000)
+        await eventually(lambda: streams.connections.body_budget.held_bytes == 200_000)
         held, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert held < 600_000 + len(chunks)
         await streams.send(b"0\r\n\r\n")
         await streams.until_answered()
-        assert streams.door.bodies == [b"ab" * 100_000]
+        assert streams.connections.bodies == [b"ab" * 100_000]
 
     run(test)

@@ -1,6 +1,5 @@
 """Requests whose heads repeat on one connection: each is served as if it were the first there."""
 
-import asyncio
 import itertools
 
 import pytest
@@ -10,24 +9,23 @@ from tests.unit.ingress.test_client_protocol import Client, post, run
 
 from penstock.ingress.http.exchange import Exchange
 from penstock.ingress.settings import IngressSettings
-from penstock.intake.caller_headers import CallerHeaders
 
 Seen = tuple[bytes, list[tuple[bytes, bytes]], bytes, bytes, bytes]
 
 
 def keep_seen(client: Client) -> list[Seen]:
-    """What the door is told of each request from now on."""
+    """What the worker is told of each request from now on."""
     seen: list[Seen] = []
-    serve = client.door.serve
+    serve = client.connections.serve
 
     async def noted(exchange: Exchange) -> None:
-        caller = exchange.caller or CallerHeaders(exchange.headers)
+        caller = exchange.caller
         body = exchange.take_body()
         exchange.add_body(body)
         seen.append((exchange.target, exchange.headers, body, caller.secret(), caller.session()))
         await serve(exchange)
 
-    client.door.serve = noted  # type: ignore[method-assign]
+    client.connections.serve = noted  # type: ignore[method-assign]
     return seen
 
 
@@ -50,7 +48,7 @@ requests = st.builds(
 
 
 @given(st.lists(requests, min_size=1, max_size=6), st.lists(st.integers(1, 300), max_size=2))
-def test_what_the_door_is_told_does_not_depend_on_the_requests_before(
+def test_what_the_worker_is_told_does_not_depend_on_the_requests_before(
     sent: list[bytes], cuts: list[int]
 ) -> None:
     async def test(client: Client) -> None:
@@ -82,17 +80,13 @@ def test_the_same_head_with_another_length_is_not_parsed(body: bytes) -> None:
     run(test)
 
 
-def test_what_was_read_of_headers_is_kept_while_they_are_the_same() -> None:
+def test_another_session_on_the_same_connection_is_not_parsed() -> None:
     async def test(client: Client) -> None:
-        data = post(b"{}", lines=lines(b"one", b"s-1"))
-        callers = []
-        for _ in range(3):
-            client.protocol.data_received(data)
-            assert client.protocol._served is not None
-            callers.append(client.protocol._served.caller)
-            await asyncio.sleep(0.01)
-        assert callers[0] is not callers[1]
-        assert callers[1] is callers[2] is not None
+        seen = keep_seen(client)
+        await client.send(post(b"{}", lines=lines(b"one", b"s-1")))
+        client.protocol.parser = _NoParser()  # type: ignore[assignment]
+        await client.send(post(b"{}", lines=lines(b"one", b"another name")))
+        assert [session for *_, session in seen] == [b"s-1", b"another name"]
 
     run(test)
 

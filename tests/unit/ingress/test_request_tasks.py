@@ -66,14 +66,14 @@ class Worker:
         self.path = Path()
         ways = Ways(self.path, None, None)  # type: ignore[arg-type]
         wheel = TimerWheel(clock)
-        self.door = InferenceEndpoint(
+        self.endpoint = InferenceEndpoint(
             reader, ways, self.desk.endings, IngressSettings(), wheel, clock
         )
         config = uvicorn.Config("nothing", http=ClientProtocol, interface="asgi3", log_config=None)
         config.load_app = lambda: None  # type: ignore[method-assign]
         config.load()
         self.state = ServerState()
-        loop, found = asyncio.get_running_loop(), {"worker": self.door}
+        loop, found = asyncio.get_running_loop(), {"worker": self.endpoint}
         self.protocol = ClientProtocol(config, self.state, found, loop)
         self.wire = Wire()
         self.protocol.connection_made(self.wire)
@@ -99,19 +99,19 @@ async def test_the_path_runs_in_the_requests_own_task_however_its_head_was_read(
     assert None not in tasks
     assert len(set(tasks)) == 4
     assert asyncio.current_task() not in tasks
-    assert worker.state.tasks == worker.door.tasks == set()
+    assert worker.state.tasks == worker.endpoint.tasks == set()
     worker.protocol.connection_lost(None)
 
 
 async def test_abort_ends_open_requests_with_an_answer_and_a_line() -> None:
     worker = Worker()
     await worker.send(CHAT)
-    assert worker.state.tasks == worker.door.tasks == set(worker.path.tasks)
-    worker.door.abort()
+    assert worker.state.tasks == worker.endpoint.tasks == set(worker.path.tasks)
+    worker.endpoint.abort()
     await _some_turns()
     assert b'"aborted"' in worker.wire.written
     assert worker.desk.line()["error"] == "aborted"
-    assert worker.door.tasks == set()
+    assert worker.endpoint.tasks == set()
     worker.protocol.connection_lost(None)
 
 
@@ -128,4 +128,4 @@ async def test_client_that_leaves_cancels_its_request_and_leaves_nothing_behind(
     finally:
         gc.enable()
     assert worker.desk.line()["outcome"] == "client_left"
-    assert worker.state.tasks == worker.door.tasks == set()
+    assert worker.state.tasks == worker.endpoint.tasks == set()

@@ -33,9 +33,7 @@ class ClientProtocol(BoundedConnection):
         self._was_read_again = False
         self._body_left = 0  # bytes still to come of a body that the parser does not see
         self._head = KnownHead()
-        # Shared by all requests with the known head: neither depends on its variable values.
         self._known_target = b""
-        self._known_caller: CallerHeaders | None = None
         self.url, self.headers = b"", []
 
     # asyncio.Protocol
@@ -163,9 +161,7 @@ class ClientProtocol(BoundedConnection):
         is_crowded = len(self.connections) > settings.connections_max
         if is_crowded or head.body_bytes > settings.body_bytes_max:
             return False
-        self._known_caller = self._known_caller or CallerHeaders(head.headers)
         exchange = Exchange(self, self._known_target, head.headers)
-        exchange.caller = self._known_caller
         self.cycle = cast(RequestResponseCycle, exchange)
         self._worker.note_caller(exchange)
         refusal = self._keep_body(exchange, data[start:])
@@ -190,7 +186,7 @@ class ClientProtocol(BoundedConnection):
             return
         line = b"POST %s HTTP/1.1\r\n" % exchange.target
         if self._head.learn(data, exchange.headers, line):
-            self._known_target, self._known_caller = exchange.target, None
+            self._known_target = exchange.target
 
     def _begin_page(self) -> None:
         url, headers = self.url, self.headers

@@ -9,14 +9,12 @@ import asyncio
 import enum
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 from penstock.ingress.http.body_budget import HeldBody
+from penstock.intake.caller_headers import CallerHeaders
 from penstock.records.decimals import whole
 from penstock.wire.http.chunks import LAST_CHUNK, chunk
-
-if TYPE_CHECKING:
-    from penstock.intake.caller_headers import CallerHeaders
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -92,8 +90,7 @@ class Exchange(HeldBody):
         self.transport: asyncio.Transport = protocol.transport
         self.target = target
         self.headers = headers
-        # The parsed headers; requests with the same known head share them.
-        self.caller: CallerHeaders | None = None
+        self.caller = CallerHeaders(headers)
         self.is_length_checked = False
         self.is_full = False
         self.keep_alive = True

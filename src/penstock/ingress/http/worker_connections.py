@@ -50,10 +50,7 @@ class WorkerConnections:
 
     def note_caller(self, exchange: Exchange) -> None:
         """Set the exchange's account before its body comes, if this worker knows the key."""
-        caller = exchange.caller
-        if caller is None:
-            caller = exchange.caller = CallerHeaders(exchange.headers)
-        exchange.account = self.account_of(caller)
+        exchange.account = self.account_of(exchange.caller)
 
     def drop_body(self, exchange: Exchange) -> None:
         """Free an unread body, such as one sent with an unknown key."""

@@ -96,7 +96,7 @@ class InferenceEndpoint(WorkerConnections):
         call = InferenceCall(exchange, self._monotonic())
         try:
             route = find_route(exchange.target)
-            headers = exchange.caller or CallerHeaders(exchange.headers)
+            headers = exchange.caller
             key = self._reader.find_key(headers) or await self._reader.authenticate(headers)
             call.key = key
             if exchange.body_bytes > INLINE_BYTES_MAX:
@@ -236,7 +236,7 @@ class InferenceEndpoint(WorkerConnections):
             call.writer.fail(error, request_id)
             return
         lines = b"".join(b"%s: %s\r\n" % pair for pair in error_response.headers(error))
-        caller_id = CallerHeaders(exchange.headers).caller_request_id()
+        caller_id = exchange.caller.caller_request_id()
         lines = self._headers(request_id, exchange, caller_id) + lines
         if is_messages(exchange.target):
             body = error_response.messages_body(error, request_id)

@@ -1,4 +1,4 @@
-"""A door that answers all that it is asked, for tests of the connections that lead to it."""
+"""Connections whose every request is answered with "ok", for tests of what lies below HTTP."""
 
 import asyncio
 
@@ -10,8 +10,8 @@ from penstock.ingress.settings import IngressSettings
 from penstock.intake.caller_headers import CallerHeaders
 
 
-class Door(WorkerConnections):
-    """Keeps what was asked, and says "ok"."""
+class OkConnections(WorkerConnections):
+    """Keeps the bodies of requests, and answers "ok"."""
 
     def __init__(self, settings: IngressSettings, clock: Clock) -> None:
         super().__init__(settings, TimerWheel(clock), clock)
