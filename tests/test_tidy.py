@@ -97,9 +97,9 @@ def test_no_two_public_classes_have_one_name() -> None:
     assert {name: files for name, files in where.items() if len(files) > 1} == {}
 
 
-def test_integration_tests_import_nothing_from_each_other() -> None:
-    """What several of them need is in `cells`, or in a helper beside them."""
-    for path in (ROOT / "tests" / "integration").rglob("*.py"):
+def test_tests_import_nothing_from_each_other() -> None:
+    """What several of them need is in a helper beside them, which is no test."""
+    for path in (ROOT / "tests").rglob("*.py"):
         modules = [
             node.module or ""
             for node in ast.walk(ast.parse(path.read_text()))

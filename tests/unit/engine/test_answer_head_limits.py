@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
-from tests.unit.engine.test_chunked_answers import Asked, chunk
+from tests.unit.engine.chunked_answers import Asked, chunk
 
 from penstock.engine.settings import EngineSettings
 from penstock.errors import EngineFailed

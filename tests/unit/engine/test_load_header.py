@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.engine.engine_answers import ANSWER
 from tests.unit.engine.engine_line import Collector, Lines, Notes, make_request
-from tests.unit.engine.test_replica_client import ANSWER
 from tests.unit.engine.tiny_engine import Call
 
 from penstock.engine.load_header import read_load

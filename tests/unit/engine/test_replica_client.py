@@ -4,6 +4,14 @@ import json
 
 import msgspec
 import pytest
+from tests.unit.engine.engine_answers import (
+    ANSWER,
+    DONE,
+    EVENT,
+    answer_stream,
+    answer_whole,
+    counted,
+)
 from tests.unit.engine.engine_line import Collector, Line, Lines, Notes, make_request
 from tests.unit.engine.tiny_engine import Call
 
@@ -17,34 +25,6 @@ from penstock.errors import (
     ReplicaUnreachable,
 )
 from penstock.records.usage import Usage
-
-ANSWER = (
-    b'{"id":"x","choices":[{"index":0,"message":{"content":"hi"}}],'
-    b'"usage":{"prompt_tokens":3,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":1}}}'
-)
-EVENT = (
-    b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"%s"},"finish_reason":null}]%s}\n\n'
-)
-TOTAL = (
-    b'data: {"id":"x","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,'
-    b'"prompt_tokens_details":{"cached_tokens":1}}}\n\n'
-)
-DONE = b"data: [DONE]\n\n"
-
-
-def counted(text: bytes, completion: int) -> bytes:
-    return EVENT % (text, b',"usage":{"prompt_tokens":3,"completion_tokens":%d}' % completion)
-
-
-async def answer_whole(call: Call) -> None:
-    await call.answer(ANSWER)
-
-
-async def answer_stream(call: Call) -> None:
-    await call.begin_stream()
-    await call.chunk(counted(b"a", 1))
-    await call.chunk(counted(b"b", 2) + TOTAL + DONE)
-    await call.end_stream()
 
 
 async def ask(line: Line, sink: Collector) -> None:

@@ -6,8 +6,8 @@ import ssl
 from pathlib import Path
 
 import pytest
+from tests.unit.engine.engine_answers import ANSWER, answer_stream, answer_whole, counted
 from tests.unit.engine.engine_line import Collector, Line, Lines, Notes, make_request
-from tests.unit.engine.test_replica_client import ANSWER, answer_stream, answer_whole, counted
 from tests.unit.engine.tiny_engine import Call, TinyEngine, let_the_loop_run, until
 
 from penstock.engine.connection import Connection

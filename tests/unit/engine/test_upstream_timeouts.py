@@ -5,8 +5,8 @@ import contextlib
 import socket
 
 import pytest
+from tests.unit.engine.engine_answers import ANSWER, answer_whole, counted
 from tests.unit.engine.engine_line import Collector, Line, Lines, Notes, make_request
-from tests.unit.engine.test_replica_client import ANSWER, answer_whole, counted
 from tests.unit.engine.tiny_engine import Call, let_the_loop_run, until
 
 from penstock.engine.settings import EngineSettings

@@ -1,50 +1,12 @@
 """The end of a request: one line, one count, and no more in flight than there is."""
 
-import io
-import json
-
 import pytest
 from tests.unit.engine.engine_line import MODEL, make_request
+from tests.unit.ingress.accounting_desk import TARGET, Desk
 
-from penstock.ingress.inference.request_accounting import RequestAccounting
-from penstock.metering import Refusals
 from penstock.records.account import Account, AccountId, Key, KeyId, Role
 from penstock.records.request import Outcome, RequestEnd, RequestId
 from penstock.records.usage import Usage
-from penstock.store import Store, StoreSettings
-from penstock.telemetry.counters import Metrics, ModelCounters
-from penstock.telemetry.request_log import RequestLog
-from penstock.testing.manual_clock import ManualClock
-
-TARGET = b"/v1/chat/completions?secret=in-the-query"
-
-
-class Desk:
-    """RequestAccounting with their log and metrics at hand."""
-
-    def __init__(self) -> None:
-        self.out = io.BytesIO()
-        self.metrics = Metrics(10, 10)
-        self.log = RequestLog(lambda data, _: self.out.write(data))
-        store = Store(StoreSettings(dsn="host=127.0.0.1"))
-        self.refusals = Refusals(store, 10)
-        clock = ManualClock(now=1_800_000_000.0)
-        self.endings = RequestAccounting(self.metrics, self.log, self.refusals, clock)
-
-    def serve(self, end: RequestEnd) -> tuple[ModelCounters, dict[str, object]]:
-        request = make_request(is_stream=True, session="s1", caller_request_id="theirs")
-        self.endings.begin(request)
-        assert self.row().in_flight == 1
-        self.endings.finish(request.id, TARGET, request, end)
-        return self.row(), self.line()
-
-    def row(self) -> ModelCounters:
-        return self.metrics.of(MODEL.id, "acme")
-
-    def line(self) -> dict[str, object]:
-        self.log.flush()
-        made: dict[str, object] = json.loads(self.out.getvalue().splitlines()[-1])
-        return made
 
 
 def test_line_tells_the_facts_and_no_prompt_key_or_query() -> None:

@@ -5,7 +5,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.ingress.test_client_protocol import Client, post, run
+from tests.unit.ingress.client_on_wire import Client, post, run
 
 from penstock.ingress.http.exchange import Exchange
 from penstock.ingress.settings import IngressSettings

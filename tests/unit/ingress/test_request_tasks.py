@@ -7,9 +7,9 @@ import weakref
 from typing import Any, cast
 
 import uvicorn
-from tests.unit.ingress.test_client_protocol import Wire, post
-from tests.unit.ingress.test_endings import Desk
-from tests.unit.intake.test_reading import FULL, HELLO, KEY
+from tests.unit.ingress.accounting_desk import Desk
+from tests.unit.ingress.client_on_wire import Wire, post
+from tests.unit.intake.read_samples import FULL, HELLO, KEY
 from uvicorn.server import ServerState
 
 from penstock.catalogue import Catalogue

@@ -4,6 +4,7 @@ import json
 
 import msgspec
 import pytest
+from tests.unit.intake.read_samples import ALL, FULL, HELLO, KEY, model
 
 from penstock.catalogue import Catalogue
 from penstock.clock import new_id
@@ -25,32 +26,17 @@ from penstock.intake.routes import find_route
 from penstock.metering import PriceBook
 from penstock.policy import KeyMirror, PolicySettings
 from penstock.records.account import Account, AccountId, Key, KeyId, Role
-from penstock.records.model import Capability, Family, Model, ModelId, Recipe
+from penstock.records.model import Family, ModelId
 from penstock.records.price import Prices
 from penstock.records.request import InferenceRequest, RequestId
 from penstock.store import Store, StoreSettings
 from penstock.testing.manual_clock import ManualClock
 
-ACME = Account(AccountId("acme"), "Acme")
-KEY = Key(KeyId("k1"), Role.RUNTIME, ACME)
 CHAT = b"/v1/chat/completions"
 A = b"/client/v4/accounts/acme"
-HELLO = {"messages": [{"role": "user", "content": "hi"}]}
-
-
-def model(name: str, family: Family, *capabilities: Capability) -> Model:
-    return Model(
-        id=ModelId(name),
-        family=family,
-        context_tokens=1000,
-        recipe=Recipe(command=("x",)),
-        capabilities=frozenset(capabilities),
-    )
 
 
 REQUEST = new_id()
-ALL = tuple(Capability)
-FULL = model("@cf/x/full", Family.OPENAI, *ALL)
 PLAIN = model("@cf/x/plain", Family.OPENAI)
 NATIVE = model("@cf/x/native", Family.NATIVE, *ALL)
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.engine.engine_line import Collector, make_request
-from tests.unit.engine.test_replica_client import (
+from tests.unit.engine.engine_answers import (
     DONE,
     EVENT,
     TOTAL,
@@ -15,6 +14,7 @@ from tests.unit.engine.test_replica_client import (
     answer_whole,
     counted,
 )
+from tests.unit.engine.engine_line import Collector, make_request
 from tests.unit.engine.tiny_engine import Call, until
 from tests.unit.metering.journal_files import PRICE, facts_of, read_all
 from tests.unit.serving.small_fleet import Fleet, busy, die_before_a_word, silent

@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
-from tests.unit.engine.engine_line import MODEL
-from tests.unit.engine.test_replica_client import (
+from tests.unit.engine.engine_answers import (
     ANSWER,
 )
+from tests.unit.engine.engine_line import MODEL
 from tests.unit.engine.tiny_engine import Answer, Call, let_the_loop_run, until
 from tests.unit.serving.small_fleet import Fleet, silent
 

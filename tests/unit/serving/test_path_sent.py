@@ -1,7 +1,7 @@
 """The order of one try: the journal has it and the router counts it before the engine gets it."""
 
 import pytest
-from tests.unit.engine.test_replica_client import answer_stream, answer_whole
+from tests.unit.engine.engine_answers import answer_stream, answer_whole
 from tests.unit.engine.tiny_engine import Call
 from tests.unit.serving.small_fleet import Fleet
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tests.unit.engine.test_replica_client import ANSWER, answer_whole, counted
+from tests.unit.engine.engine_answers import ANSWER, answer_whole, counted
 from tests.unit.engine.tiny_engine import Call, TinyEngine, let_the_loop_run, until
 from tests.unit.serving.small_fleet import Fleet, Visit
 

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.unit.engine.test_replica_client import (
+from tests.unit.engine.engine_answers import (
     ANSWER,
     TOTAL,
     answer_stream,

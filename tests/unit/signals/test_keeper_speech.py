@@ -1,6 +1,6 @@
 """A keeper that runs flex work tells its prompts as gateways do, and says each three times."""
 
-from tests.unit.signals.test_signals_speaker import Scene, prompt
+from tests.unit.signals.speaker_scene import Scene, prompt
 
 from penstock.records.signal import EngineClaim
 

@@ -1,41 +1,12 @@
 """Messages are numbered upwards, say what may get lost three times, and never outgrow a limit."""
 
-from collections.abc import Sequence
-
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.signals.speaker_scene import Scene, prompt
 
-from penstock.records.signal import EngineClaim, LoadClaim, SentPrompt, Signal
-from penstock.signals.counts import SignalCounts
-from penstock.signals.envelope import Envelope
-from penstock.signals.identity import Identity, keeper_identity, worker_identity
-from penstock.signals.speaker import Speaker
+from penstock.records.signal import EngineClaim, LoadClaim, Signal
+from penstock.signals.identity import keeper_identity, worker_identity
 from penstock.testing import ManualClock
-
-LIMIT = 4096
-
-
-class Scene:
-    """A speaker, and somebody who opens what it says."""
-
-    def __init__(self, clock: ManualClock | None = None) -> None:
-        self.clock = clock or ManualClock()
-        self.counts = SignalCounts()
-        self.envelope = Envelope(b"k" * 32, LIMIT)
-        self.speaker = Speaker(Identity(5, "host"), self.envelope, self.clock, self.counts)
-
-    def say(self, sent: Sequence[SentPrompt], loads: Sequence[LoadClaim] = ()) -> Signal:
-        return self.open(self.speaker.say(loads, sent))
-
-    def open(self, data: bytes) -> Signal:
-        assert len(data) <= LIMIT
-        signal = self.envelope.open(data)
-        assert isinstance(signal, Signal)
-        return signal
-
-
-def prompt(session: int, links: int = 1) -> SentPrompt:
-    return SentPrompt(session, "replica", 0, [2**63 + link for link in range(links)], [100] * links)
 
 
 def load(number: int) -> LoadClaim:
