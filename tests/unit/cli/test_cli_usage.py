@@ -209,6 +209,6 @@ def test_missing_pyarrow_is_told_with_the_remedy(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     file = tmp_path / "x.parquet"
-    with pytest.raises(InvalidRequest, match=r"penstock\[export\]"), opened_file(file):
+    with pytest.raises(InvalidRequest, match="pip install pyarrow"), opened_file(file):
         pass
     assert list(tmp_path.iterdir()) == []

@@ -22,7 +22,7 @@ def check_plot(path: Path | None) -> None:
         import_module("matplotlib")
     except ImportError:
         raise CommandFailed(
-            "--plot needs matplotlib: pip install 'penstock[plot]'. The bars in the terminal need"
+            "--plot needs matplotlib: pip install matplotlib. The bars in the terminal need"
             " nothing.",
             ExitCode.USAGE,
         ) from None

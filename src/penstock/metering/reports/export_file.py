@@ -104,8 +104,7 @@ def _pyarrow() -> tuple[Any, Any]:
         return import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
         raise InvalidRequest(
-            "Parquet needs pyarrow: pip install 'penstock[export]'. A file that ends in .csv needs"
-            " nothing.",
+            "Parquet needs pyarrow: pip install pyarrow. A file that ends in .csv needs nothing.",
             param="out",
         ) from None
 
