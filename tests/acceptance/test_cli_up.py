@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -62,6 +63,26 @@ def start(state: Path) -> Iterator[Callable[..., Up]]:
 def engine() -> Iterator[ScriptedEngine]:
     with ScriptedEngine(model="acme/answers", max_model_len=4096) as running:
         yield running
+
+
+def test_imitated_engines_are_a_whole_cell_in_seconds_with_prices(
+    start: Callable[..., Up], state: Path
+) -> None:
+    began = time.monotonic()
+    up = start("--imitate")
+    line = up.wait_for("curl ")
+    seconds = time.monotonic() - began
+    answer = subprocess.run(line, shell=True, capture_output=True, check=True, timeout=30)
+    body = json.loads(answer.stdout)
+    assert "imitated" in body["choices"][0]["message"]["content"]
+    assert any("engines are imitated" in each for each in up.err)
+    (row,) = until(lambda: run_json(state, "usage")["rows"], 20.0)
+    assert row["cost_nanousd"] > 0
+    assert up.signal(signal.SIGINT) == 0
+    assert pids_with(state) == []
+    print(f"ready after {seconds:.1f} s")
+    # 8 s on two free cores; what others do on the machine is not this test's affair.
+    assert seconds < 30
 
 
 def test_printed_curl_line_works_and_the_next_run_has_the_same_account(

@@ -42,9 +42,29 @@ def choose(folder: Path, *models: str, configuration: Loaded | None = None) -> W
 
 
 def test_without_an_engine_it_says_how_to_get_one(cache: Path) -> None:
-    with pytest.raises(CommandFailed, match=r"deploy/cpu-engine/setup.*--attach") as failed:
+    with pytest.raises(
+        CommandFailed, match=r"--imitate.*--attach.*deploy/cpu-engine/setup"
+    ) as failed:
         choose(cache)
     assert failed.value.code is ExitCode.USAGE
+
+
+def test_imitated_engines_need_nothing_and_have_prices(cache: Path) -> None:
+    folder = cache / "models"
+    folder.mkdir()
+    chooser = ModelChooser(loaded().config, folder, HttpCaller())
+    wanted = chooser.choose((), (), is_imitated=True)
+    (model,) = wanted.models
+    assert [(each.model, each.count) for each in wanted.replicas] == [(model.id, 2)]
+    assert model.prices[0].input_nanousd_per_mtok > 0
+    assert "imitated" in wanted.notes[0]
+
+
+def test_operators_catalogue_gets_no_imitated_model(cache: Path) -> None:
+    configuration = loaded(catalogue_folder=str(cache)).config
+    with pytest.raises(CommandFailed, match=r"catalogue\.folder"):
+        ModelChooser(configuration, cache / "models", HttpCaller()).choose((), (), is_imitated=True)
+    assert list(cache.iterdir()) == []
 
 
 def test_installed_cpu_engine_serves_smollm2(cache: Path) -> None:

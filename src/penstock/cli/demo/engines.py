@@ -10,7 +10,6 @@ import msgspec
 
 from penstock.cli.demo.plan import REPLICAS, DemoPlan
 from penstock.cli.exit_codes import CommandFailed
-from penstock.cli.http_call import HttpCaller
 
 # Named, not imported: `testing` is a layer above `cli`.
 _MODULE: Final = "penstock.testing.scripted_engine"
@@ -39,6 +38,7 @@ async def _engine(plan: DemoPlan) -> AsyncIterator[str]:
         "--slots": shape.slots,
         "--kv-blocks": shape.kv_tokens // _TOKENS_PER_BLOCK,
         "--prefill-rate": shape.prefill_rate,
+        "--interval": shape.token_seconds,
         "--drain-seconds": 0.5,
     }
     words = [str(word) for pair in arguments.items() for word in pair]
@@ -51,10 +51,7 @@ async def _engine(plan: DemoPlan) -> AsyncIterator[str]:
         start_new_session=True,
     )
     try:
-        url = await _address(process)
-        pace = msgspec.json.encode({"interval": shape.token_seconds})
-        await asyncio.to_thread(HttpCaller().post, url, "/control", pace)
-        yield url
+        yield await _address(process)
     finally:
         await end_process(process, _STOP_SECONDS)
 

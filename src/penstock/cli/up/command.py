@@ -25,6 +25,12 @@ def up(  # noqa: PLR0913 - each is an option of the command line
             metavar="URL", help="An engine that already runs; may be given several times."
         ),
     ] = None,
+    imitate: Annotated[
+        bool,
+        typer.Option(
+            help="Run two imitated engines: nothing has to be installed, answers are made up."
+        ),
+    ] = False,
     state: Annotated[
         Path, typer.Option(help="The folder where everything is kept between runs.")
     ] = DEFAULT_STATE,
@@ -64,6 +70,7 @@ def up(  # noqa: PLR0913 - each is an option of the command line
         state=state,
         models=tuple(model or ()),
         attach=tuple(attach or ()),
+        is_imitated=imitate,
         port=port,
         metrics_port=metrics_port,
         workers=workers,

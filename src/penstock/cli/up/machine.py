@@ -70,7 +70,7 @@ class Machine:
         engine = loaded.config.engine
         caller = HttpCaller(api_keys=engine.api_keys, ca_file=engine.ca_file)
         wanted = ModelChooser(loaded.config, self._state.models, caller).choose(
-            order.models, order.attach
+            order.models, order.attach, is_imitated=order.is_imitated
         )
         for note in wanted.notes:
             self._say(note)

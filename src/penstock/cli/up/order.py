@@ -23,6 +23,7 @@ class Order(msgspec.Struct, frozen=True):
     state: Path = Path(".penstock")
     models: tuple[str, ...] = ()
     attach: tuple[str, ...] = ()
+    is_imitated: bool = False
     port: int | None = None
     metrics_port: int | None = None
     workers: int | None = None

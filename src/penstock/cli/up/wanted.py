@@ -9,6 +9,7 @@ from penstock.catalogue import fill, load_catalogue
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.http_call import HttpCaller
 from penstock.cli.up.attached import ServedModel, ask_engine, match, write_entry
+from penstock.cli.up.imitated import IMITATED_MODEL, IMITATED_NOTE, REPLICAS, write_imitated
 from penstock.config import Config, cpu_engine_folder
 from penstock.fleet.settings import WantedReplicas
 from penstock.records.model import Model
@@ -39,9 +40,12 @@ class ModelChooser:
         self._engine_home = config.fleet.engine_home or _installed_engine()
         self._notes: list[str] = []
 
-    def choose(self, models: tuple[str, ...], attach: tuple[str, ...]) -> WantedModels:
+    def choose(
+        self, models: tuple[str, ...], attach: tuple[str, ...], *, is_imitated: bool = False
+    ) -> WantedModels:
         """Return the wanted replicas and models, after checking that each is available."""
-        replicas = [self._attach(url.rstrip("/")) for url in attach]
+        replicas = [self._imitated()] if is_imitated else []
+        replicas += [self._attach(url.rstrip("/")) for url in attach]
         replicas += [WantedReplicas(model=name) for name in models]
         if not replicas:
             replicas = list(self._config.fleet.replicas) or [self._laptop_model()]
@@ -57,6 +61,16 @@ class ModelChooser:
             engine_home=self._engine_home,
             notes=tuple(self._notes),
         )
+
+    def _imitated(self) -> WantedReplicas:
+        if self._own_folder is None:
+            raise CommandFailed(
+                "--imitate adds a model to the catalogue: leave catalogue.folder unset.",
+                ExitCode.USAGE,
+            )
+        write_imitated(self._own_folder)
+        self._notes.append(IMITATED_NOTE)
+        return WantedReplicas(model=IMITATED_MODEL, count=REPLICAS)
 
     def _attach(self, url: str) -> WantedReplicas:
         served = ask_engine(self._caller, url)
@@ -84,9 +98,9 @@ class ModelChooser:
     def _laptop_model(self) -> WantedReplicas:
         if not self._engine_home:
             raise CommandFailed(
-                "There is no engine to start. Install the one for CPUs with"
-                " deploy/cpu-engine/setup (about 4 minutes), or pass --attach URL for an engine"
-                " that runs, or --model NAME.",
+                "There is no engine to start. Pass --imitate to try Penstock without one, --attach"
+                " URL for an engine that runs, or --model NAME; or install the engine for CPUs"
+                " with deploy/cpu-engine/setup (about 4 minutes).",
                 ExitCode.USAGE,
             )
         return WantedReplicas(model=_LAPTOP_MODEL)

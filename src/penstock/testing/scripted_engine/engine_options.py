@@ -19,6 +19,8 @@ class EngineOptions(msgspec.Struct, frozen=True):
     runner: Literal["generate", "pooling"]
     kv_blocks: int
     prefill_rate: float
+    interval: float
+    sentence: str
     log_limit: int
     requests_file: str
     drain_seconds: float
@@ -42,6 +44,12 @@ def read_options(arguments: Sequence[str] | None = None) -> EngineOptions:
     parser.add_argument("--kv-blocks", type=int, default=65_536, help="blocks of 16 tokens")
     parser.add_argument(
         "--prefill-rate", type=float, default=0.0, help="uncached tokens a second; 0: at once"
+    )
+    parser.add_argument(
+        "--interval", type=float, default=0.0, help="seconds between tokens; a script may differ"
+    )
+    parser.add_argument(
+        "--sentence", default="", help="what is said where no script and no schema says otherwise"
     )
     parser.add_argument("--log-limit", type=int, default=100, help="requests remembered")
     parser.add_argument("--requests-file", default="", help="one line at each begin and end")

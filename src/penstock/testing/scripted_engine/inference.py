@@ -49,7 +49,8 @@ class Inference:
         self.control = EngineControl()
         # Prefill runs one prompt at a time, because all prompts share the engine's compute.
         self._reading = asyncio.Lock()
-        self._defaults: dict[str, Any] = {}
+        given = {"interval": options.interval, "sentence": options.sentence}
+        self._defaults: dict[str, Any] = {name: value for name, value in given.items() if value}
         self._defaults_left: int | None = None
 
     def set_control(self, control: EngineControl, defaults: dict[str, Any]) -> None:

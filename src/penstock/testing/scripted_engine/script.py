@@ -16,6 +16,8 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     # The answer's content.
     text: str | None = None
+    # Instead of made-up words, but not instead of JSON that the request asks for.
+    sentence: str | None = None
     reasoning: str | None = None
     tokens: int | None = None
     huge_line: int | None = None

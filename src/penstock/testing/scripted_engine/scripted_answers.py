@@ -164,6 +164,8 @@ def _pieces(request: EngineRequest, script: Script, index: int) -> list[str]:
         return ["x" * script.huge_line]
     if request.wants_json and script.tokens is None:
         return _cut(_to_json(minimal_instance(request.json_schema or {})))
+    if script.sentence is not None and script.tokens is None and not request.ignore_eos:
+        return _PIECES.findall(script.sentence)
     seed = zlib.crc32(request.prompts[index // request.n], index % request.n)
     count = 8 + seed % 17 if script.tokens is None else script.tokens - 1
     if request.ignore_eos and request.token_limit is not None and script.tokens is None:
