@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from penstock.catalogue.close_names import closest
+from penstock.catalogue.dollar_prices import DOLLARS_MAX
 from penstock.catalogue.entry_error import CatalogueError
 from penstock.records.model import Capability, Family, Model, Recipe
 from penstock.records.price import Prices
 
 TABLES: dict[str, type[msgspec.Struct]] = {"": Model, "recipe": Recipe, "prices": Prices}
 
-PRICE_ADVICE = "Write integer nano-dollars per million tokens: 600000000 for $0.60"
 # A smaller price must have been written in dollars or cents: 1000 nano-dollars is $0.000001.
 PRICE_NANOUSD_MIN = 1000
 _PRICE = re.compile(r"prices\[(\d+)\](?:\.(\w+))?")
@@ -35,7 +35,7 @@ EXAMPLES = {
     "description": 'description = "What it is good at"',
     "task": 'task = "Text Generation"',
     "capabilities": 'capabilities = ["tools", "structured_output"]',
-    "prices": "[prices] and, below it, input_nanousd_per_mtok = 600000000",
+    "prices": "[prices] and, below it, input_usd_per_mtok = 0.60",
     "default_output_tokens": "default_output_tokens = 4096",
     "image_tokens_max": "image_tokens_max = 4096",
     "allowed_accounts": 'allowed_accounts = ["team-a"]',
@@ -139,11 +139,14 @@ def _number_in_environment(environment: dict[str, Any]) -> CatalogueError:
 
 
 def _wrong_price(key: str, value: object) -> CatalogueError:
-    advice = PRICE_ADVICE
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 10**5:
-        dollars = Decimal(str(value))
-        advice = f"{PRICE_ADVICE}; if you mean ${dollars:f}, write {int(dollars * 10**9)}"
-    return CatalogueError(f"{value!r} is not a price", advice=advice, key=key)
+    # Whoever writes a small number here means dollars.
+    is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
+    meant = Decimal(str(value)) if is_number else Decimal("NaN")
+    dollars = meant if meant.is_finite() and 0 < meant < DOLLARS_MAX else Decimal("0.60")
+    name = key.rpartition(".")[2].replace("nanousd", "usd")
+    advice = f"Write dollars, {name} = {dollars:f}, or integer nano-dollars, {int(dollars * 10**9)}"
+    shown = str(value) if isinstance(value, Decimal) else repr(value)
+    return CatalogueError(f"{shown} is not a price", advice=advice, key=key)
 
 
 def _keys_of(path: str) -> list[str]:

@@ -5,11 +5,13 @@ Returns a Model that can be served, or raises CatalogueError. Reads no files.
 
 import re
 import tomllib
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 
 from penstock.catalogue.advice import check_prices, explain
+from penstock.catalogue.dollar_prices import convert_dollars
 from penstock.catalogue.entry_error import CatalogueError
 from penstock.catalogue.names import DEFAULT_NAME, fault_in
 from penstock.catalogue.recipes import fill
@@ -41,7 +43,7 @@ def read_entry(text: str) -> Model:
 
 def _parse(text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(text, parse_float=Decimal)
     # Numbers with thousands of digits raise ValueError; very deep nesting raises RecursionError.
     except (ValueError, RecursionError) as error:
         found = _LINE.search(str(error))
@@ -57,7 +59,9 @@ def _lay_out_prices(document: dict[str, Any]) -> None:
     if isinstance(document.get("prices"), dict):
         document["prices"] = [document["prices"]]
     prices = document.get("prices")
-    for row in prices if isinstance(prices, list) else ():
+    for index, row in enumerate(prices if isinstance(prices, list) else ()):
+        if isinstance(row, dict):
+            convert_dollars(row, "prices" if len(prices) == 1 else f"prices[{index}]")
         # The record's default is 0, so a row without this key would make cached tokens free.
         if isinstance(row, dict) and "input_nanousd_per_mtok" in row:
             row.setdefault("cached_input_nanousd_per_mtok", row["input_nanousd_per_mtok"])

@@ -70,6 +70,35 @@ def test_cached_tokens_cost_as_much_as_others_unless_a_price_is_given() -> None:
 
 
 @pytest.mark.parametrize(
+    ("dollars", "nanodollars"),
+    [("0.60", 600_000_000), ("3", 3_000_000_000), ("0.000001001", 1001), ("1e-3", 10**6), ("0", 0)],
+)
+def test_prices_in_dollars_are_exact(dollars: str, nanodollars: int) -> None:
+    (row,) = read_entry(
+        entry(tables=f"[prices]\ninput_usd_per_mtok = {dollars}\nflex_bp = 5000")
+    ).prices
+    assert row.input_nanousd_per_mtok == nanodollars
+    assert row.cached_input_nanousd_per_mtok == nanodollars
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "output_usd_per_mtok = 0.0000000001",
+        "output_usd_per_mtok = -1",
+        "output_usd_per_mtok = nan",
+        "output_usd_per_mtok = inf",
+        'output_usd_per_mtok = "0.60"',
+        "output_usd_per_mtok = true",
+        "output_usd_per_mtok = 1\noutput_nanousd_per_mtok = 1_000_000_000",
+        "output_usd_per_mtok = 1e999999",
+    ],
+)
+def test_what_is_no_price_in_dollars_is_refused_by_its_name(line: str) -> None:
+    assert refusal(entry(tables=f"[prices]\n{line}")).key == "prices.output_usd_per_mtok"
+
+
+@pytest.mark.parametrize(
     ("text", "key", "advice"),
     [
         (entry(top="contxt_tokens = 1"), "contxt_tokens", "Did you mean `context_tokens`?"),
@@ -129,20 +158,22 @@ def test_wrong_value_is_refused_with_a_right_one(text: str, key: str, advice: st
 @pytest.mark.parametrize(
     ("value", "suggestion"),
     [
-        ("0.60", "if you mean $0.6, write 600000000"),
-        ("0.293", "if you mean $0.293, write 293000000"),
-        ("3", "if you mean $3, write 3000000000"),
-        ('"$0.60"', "600000000 for $0.60"),
-        ("-1", "600000000 for $0.60"),
-        ("nan", "600000000 for $0.60"),
-        ("true", "600000000 for $0.60"),
-        ("10000000000000000", "600000000 for $0.60"),
+        ("0.60", "output_usd_per_mtok = 0.60, or integer nano-dollars, 600000000"),
+        ("0.293", "output_usd_per_mtok = 0.293, or integer nano-dollars, 293000000"),
+        ("3", "output_usd_per_mtok = 3, or integer nano-dollars, 3000000000"),
+        ('"$0.60"', "output_usd_per_mtok = 0.60, or"),
+        ("-1", "output_usd_per_mtok = 0.60, or"),
+        ("nan", "output_usd_per_mtok = 0.60, or"),
+        ("inf", "output_usd_per_mtok = 0.60, or"),
+        ("true", "output_usd_per_mtok = 0.60, or"),
+        ("10000000000000000", "output_usd_per_mtok = 0.60, or"),
     ],
 )
-def test_price_in_dollars_is_refused_with_its_nano_dollars(value: str, suggestion: str) -> None:
+def test_dollars_under_the_nano_dollars_name_are_refused_with_both(
+    value: str, suggestion: str
+) -> None:
     error = refusal(entry(tables=f"[prices]\noutput_nanousd_per_mtok = {value}"))
     assert error.key == "prices.output_nanousd_per_mtok"
-    assert error.advice.startswith("Write integer nano-dollars per million tokens: 600000000")
     assert suggestion in error.advice
 
 
@@ -273,8 +304,8 @@ def test_price_book_of_several_rows_is_read_in_order() -> None:
         ("= 5000\n", "= 5000\nvalid_from = 2020-01-01\n", "prices[0].valid_from", "oldest first"),
         ("2027-01-01", "2027-01-01T00:00:00Z", "prices[1].valid_from", "2027-01-01"),
         ("2027-01-01", '"next year"', "prices[1].valid_from", "2027-01-01"),
-        ("= 6000", "= 6", "prices[1].input_nanousd_per_mtok", "if you mean $6, write 6000000000"),
-        ("= 6000", "= 0.6", "prices[1].input_nanousd_per_mtok", "if you mean $0.6, write 6"),
+        ("= 6000", "= 6", "prices[1].input_nanousd_per_mtok", "usd_per_mtok = 6, or"),
+        ("= 6000", "= 0.6", "prices[1].input_nanousd_per_mtok", "usd_per_mtok = 0.6, or"),
         ("= 4000", "= 0.5", "prices[1].flex_bp", "basis points"),
         ("= 4000", "= 1000001", "prices[1].flex_bp", "basis points"),
         ("flex_bp", "flex", "prices.flex", "flex_bp"),

@@ -55,9 +55,9 @@ capabilities = ["tools", "structured_output", "async_queue"]
 
 # As of Kimi K2.5, so that money shows.
 [prices]
-input_nanousd_per_mtok = 600_000_000
-cached_input_nanousd_per_mtok = 100_000_000
-output_nanousd_per_mtok = 3_000_000_000
+input_usd_per_mtok = 0.60
+cached_input_usd_per_mtok = 0.10
+output_usd_per_mtok = 3.00
 
 [recipe]
 slots_live = {_SLOTS}
