@@ -19,6 +19,7 @@ from tests.acceptance.cli_run import (
     command_of,
     free_port,
     pids_with,
+    run,
     run_json,
     run_up,
     until,
@@ -78,8 +79,16 @@ def test_imitated_engines_are_a_whole_cell_in_seconds_with_prices(
     assert any("engines are imitated" in each for each in up.err)
     (row,) = until(lambda: run_json(state, "usage")["rows"], 20.0)
     assert row["cost_nanousd"] > 0
-    assert up.signal(signal.SIGINT) == 0
+    shown = run_json(state, "status")
+    assert [each["state"] for each in shown["replicas"]] == ["ready", "ready"]
+    assert set(shown["processes"]) == {"up", "postgres", "control", "keeper", "gateway"}
+    assert (shown["requests"], shown["failed"]) == (1, 0)
+    assert shown["cost_nanousd"] == row["cost_nanousd"]
+    assert run(state, "stop").exit_code == 0
     assert pids_with(state) == []
+    assert run(state, "status").exit_code == 4
+    assert run(state, "stop").exit_code == 4
+    assert run(state, "logs", "nobody").exit_code == 4
     print(f"ready after {seconds:.1f} s")
     # 8 s on two free cores; what others do on the machine is not this test's affair.
     assert seconds < 30

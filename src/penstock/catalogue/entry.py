@@ -59,11 +59,13 @@ def _lay_out_prices(document: dict[str, Any]) -> None:
     if isinstance(document.get("prices"), dict):
         document["prices"] = [document["prices"]]
     prices = document.get("prices")
-    for index, row in enumerate(prices if isinstance(prices, list) else ()):
-        if isinstance(row, dict):
-            convert_dollars(row, "prices" if len(prices) == 1 else f"prices[{index}]")
+    rows = prices if isinstance(prices, list) else []
+    for index, row in enumerate(rows):
+        if not isinstance(row, dict):
+            continue
+        convert_dollars(row, "prices" if len(rows) == 1 else f"prices[{index}]")
         # The record's default is 0, so a row without this key would make cached tokens free.
-        if isinstance(row, dict) and "input_nanousd_per_mtok" in row:
+        if "input_nanousd_per_mtok" in row:
             row.setdefault("cached_input_nanousd_per_mtok", row["input_nanousd_per_mtok"])
 
 

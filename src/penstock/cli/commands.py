@@ -32,6 +32,7 @@ from penstock.cli.exit_codes import KNOWN, code_of, line_of, the_one_in
 from penstock.cli.options import Invocation
 from penstock.cli.output import error_console
 from penstock.cli.up import command as up
+from penstock.cli.up import logs, status, stop
 from penstock.cli.usage import command as usage
 from penstock.telemetry import log
 from penstock.telemetry.settings import TelemetrySettings
@@ -88,6 +89,9 @@ def root(
 
 
 app.command(name="up")(up.up)
+app.command(name="status")(status.status)
+app.command(name="logs")(logs.logs)
+app.command(name="stop")(stop.stop)
 app.command(name="gateway")(gateway.gateway)
 app.command(name="keeper")(keeper.keeper)
 app.command(name="control")(control.control)

@@ -61,6 +61,8 @@ def test_every_command_that_prints_data_takes_json(path: str, command: Any) -> N
         "penstock gateway",
         "penstock control",
         "penstock chat",
+        "penstock logs",
+        "penstock stop",
     }
     has_json = any("--json" in parameter.opts for parameter in command.params)
     assert has_json is (path not in silent)

@@ -12,7 +12,7 @@ from penstock.cli.progress import ProgressLine
 from penstock.cli.stop_signals import StopSignals
 from penstock.cli.up.children import Child, ChildPlan
 from penstock.cli.up.postgres import OwnPostgres
-from penstock.cli.up.state import ProcessMark, Running, UpState
+from penstock.cli.up.state import UP, ProcessMark, Running, UpState
 from penstock.clock import Clock
 from penstock.config import Config
 from penstock.errors import StoreUnavailable
@@ -55,7 +55,7 @@ class Crew:
     def pids(self) -> dict[str, int]:
         """Return the process ids by name; 0 for a child that does not run."""
         children = (self._gateway, self._keeper, self._control)
-        pids = {"up": os.getpid(), **{child.plan.name: child.pid for child in children}}
+        pids = {UP: os.getpid(), **{child.plan.name: child.pid for child in children}}
         if self._postgres is not None:
             pids["postgres"] = self._postgres.pid
         return pids

@@ -24,6 +24,10 @@ _Record = TypeVar("_Record", bound=msgspec.Struct)
 _RUN_FOLDER_BYTES_MAX = 65
 
 
+# The name of `penstock up` itself among the processes of a run.
+UP = "up"
+
+
 class Credentials(msgspec.Struct, frozen=True):
     """The content of account.json."""
 
