@@ -42,7 +42,7 @@ class Announcement(msgspec.Struct, frozen=True):
 
 def curl_line(announcement: Announcement) -> str:
     """Return a curl command for one request, to be pasted into a shell."""
-    message = {"role": "user", "content": "Say hello in one word."}
+    message = {"role": "user", "content": "What is the capital of France?"}
     body = {"model": announcement.model, "messages": [message], "max_tokens": 32}
     words = (
         "curl",
