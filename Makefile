@@ -47,7 +47,7 @@ unit: setup
 # On the compiled package, which is what operators run; `make unit` is on the sources.
 integration: native
 	export PYTHONPATH=$$($(BIN)/python deploy/native/build.py); \
-	$(SUITE) integration -n 3 --dist loadfile $(LENGTH) tests/integration
+	$(SUITE) integration -n 3 --dist loadfile --no-loadscope-reorder $(LENGTH) tests/integration
 
 # The hot modules compiled; minutes when they have changed. Prints the folder, for PYTHONPATH.
 native: setup
@@ -79,7 +79,7 @@ acceptance: setup
 	deploy/cpu-engine/setup
 	tests/acceptance/clients/setup-python
 	tests/acceptance/clients/setup-node
-	$(SUITE) acceptance -n 2 --dist loadfile tests/acceptance
+	$(SUITE) acceptance -n 2 --dist loadfile --no-loadscope-reorder tests/acceptance
 
 up: setup
 	deploy/cpu-engine/setup

@@ -16,6 +16,15 @@ NO_SECOND_TRY_FILES = (
     "test_hostile_*", "test_metering_*", "test_limits_*", "test_queue_*", "test_job_*",
     "test_batches_*", "test_hardening_*",
 )  # fmt: skip
+# Files that take a minute or more, the longest first. Tests are given to processes file by file:
+# one of these at the end would leave the other processes idle.
+LONG_FILES = (
+    "test_hostile_openapi.py", "test_docs_blocks.py", "test_quickstart.py",
+    "test_client_frameworks.py", "test_client_opencode.py", "test_batches_crashes.py",
+    "test_docs_site.py", "test_hardening_h4_cut_streams.py", "test_gateway_silent_replicas.py",
+    "test_puller.py", "test_usage_million.py", "test_routing_scale.py", "test_hostile_requests.py",
+    "test_bench_command.py", "test_demo_command.py", "test_cli_up.py",
+)  # fmt: skip
 _SEED = 20261110
 
 # A failure is the same on every machine, and a slow machine is no failure.
@@ -38,6 +47,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(SECONDS[folder]))
         if folder == "integration" and has_no_second_try(path):
             item.add_marker(pytest.mark.no_second_try)
+    rank = {name: number for number, name in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
 
 
 def has_no_second_try(path: Path) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.conftest import LONG_FILES
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -106,3 +107,8 @@ def test_tests_import_nothing_from_each_other() -> None:
             if isinstance(node, ast.ImportFrom)
         ]
         assert not [name for name in modules if ".test_" in name], name_of(path)
+
+
+def test_files_that_start_first_are_there() -> None:
+    names = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+    assert set(LONG_FILES) <= names
