@@ -47,7 +47,7 @@ unit: setup
 # On the compiled package, which is what operators run; `make unit` is on the sources.
 integration: native
 	export PYTHONPATH=$$($(BIN)/python deploy/native/build.py); \
-	$(SUITE) integration -n 2 --dist loadfile --no-loadscope-reorder $(LENGTH) tests/integration
+	$(SUITE) integration -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(LENGTH) tests/integration
 
 # The hot modules compiled; minutes when they have changed. Prints the folder, for PYTHONPATH.
 native: setup

@@ -33,16 +33,21 @@ class ReadmeHook(MetadataHookInterface):
 def portable(readme: str, address: str, version: str) -> str:
     """Return the README with links that lead somewhere from anywhere."""
     text = _PICTURE.sub("", _COMMENT.sub("", readme))
-    tree = f"{address}/blob/v{version}"
+    tree = _tree(address, version)
     return _LINK.sub(rf"[\g<text>]({tree}/\g<path>)" if address else r"\g<text>", text)
 
 
 def urls(address: str, version: str) -> dict[str, str]:
     if not address:
         return {}
-    tree = f"{address}/blob/v{version}"
+    tree = _tree(address, version)
     return {
         "Source": address,
         "Documentation": f"{tree}/docs/index.md",
         "Changelog": f"{tree}/CHANGELOG.md",
     }
+
+
+def _tree(address: str, version: str) -> str:
+    """Return where the repository shows the files of a version."""
+    return f"{address}/blob/v{version}"

@@ -67,7 +67,7 @@ def release(root: Path, version: str, *, is_plain_only: bool = False) -> list[Pa
 
 
 def with_version(project: str, version: str) -> str:
-    """Return pyproject.toml's text with the new version, which must not be the old one."""
+    """Return pyproject.toml's text with the new version."""
     found = _VERSION_LINE.search(project)
     if found is None:
         raise ReleaseRefused("pyproject.toml has no line `version`.")

@@ -3,29 +3,15 @@
 import itertools
 from typing import TYPE_CHECKING, cast
 
+from tests.unit.engine.connection_doubles import CountingPool, DroppableTransport
 from tests.unit.engine.engine_line import HEAD_BYTES_MAX
 
 from penstock.engine.answer_framing import Receiver
-from penstock.engine.connection import Connection, IdleCallback
+from penstock.engine.connection import Connection
 from penstock.errors import Error
 
 if TYPE_CHECKING:
     import asyncio
-
-
-class _Transport:
-    """Takes what is written, and can be dropped."""
-
-    def __init__(self) -> None:
-        self.is_aborted = False
-
-    def write(self, data: bytes) -> None: ...
-
-    def abort(self) -> None:
-        self.is_aborted = True
-
-    def is_closing(self) -> bool:
-        return self.is_aborted
 
 
 class _Receiver(Receiver):
@@ -56,24 +42,12 @@ class _Receiver(Receiver):
         self.error = error
 
 
-class _Pool(IdleCallback):
-    """Counts the connections that come back."""
-
-    def __init__(self) -> None:
-        self.idled = 0
-
-    def idle(self, connection: Connection) -> None:
-        self.idled += 1
-
-    def closed(self, connection: Connection) -> None: ...
-
-
 class Asked:
     """A connection on which one request was sent."""
 
     def __init__(self) -> None:
-        self.pool = _Pool()
-        self.transport = _Transport()
+        self.pool = CountingPool()
+        self.transport = DroppableTransport()
         self.connection = Connection(self.pool, HEAD_BYTES_MAX)
         self.connection.connection_made(cast("asyncio.BaseTransport", self.transport))
         self.ask()

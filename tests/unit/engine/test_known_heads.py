@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.engine.connection_doubles import CountingPool, DroppableTransport
 from tests.unit.engine.engine_line import HEAD_BYTES_MAX
 
 from penstock.engine.answer_framing import Receiver
-from penstock.engine.connection import Connection, IdleCallback
+from penstock.engine.connection import Connection
 from penstock.errors import Error
 from penstock.wire.http.known_head import KnownHead
 
@@ -20,19 +21,6 @@ if TYPE_CHECKING:
 
 LAST = b"0\r\n\r\n"
 DATES = (b"Tue, 14 Nov 2023 22:13:20 GMT", b"Tue, 14 Nov 2023 22:13:21 GMT")
-
-
-class _Transport:
-    def __init__(self) -> None:
-        self.is_aborted = False
-
-    def write(self, data: bytes) -> None: ...
-
-    def abort(self) -> None:
-        self.is_aborted = True
-
-    def is_closing(self) -> bool:
-        return self.is_aborted
 
 
 class _Receiver(Receiver):
@@ -57,16 +45,6 @@ class _Receiver(Receiver):
         self.told.append((type(error), error.message, answered))
 
 
-class _Pool(IdleCallback):
-    def __init__(self) -> None:
-        self.idled = 0
-
-    def idle(self, connection: Connection) -> None:
-        self.idled += 1
-
-    def closed(self, connection: Connection) -> None: ...
-
-
 class _Unknown(KnownHead):
     """Knows nothing: the parser reads all."""
 
@@ -78,8 +56,8 @@ class Line:
     """A connection on which one request follows the other."""
 
     def __init__(self, known: KnownHead) -> None:
-        self.pool = _Pool()
-        self.transport = _Transport()
+        self.pool = CountingPool()
+        self.transport = DroppableTransport()
         self.connection = Connection(self.pool, HEAD_BYTES_MAX)
         self.connection._framing._known = known
         self.connection.connection_made(cast("asyncio.BaseTransport", self.transport))
