@@ -217,7 +217,7 @@ async def test_a_cancel_of_all_sets_the_tag_to_the_clock(store: Store) -> None:
     assert await work.tag() == 2 * TOKENS
 
 
-async def test_a_batch_of_ten_thousand_is_cancelled_in_one_go(store: Store) -> None:
+async def test_a_batch_of_ten_thousand_is_cancelled_sooner_than_submitted(store: Store) -> None:
     work = Work(store, QueueSettings(sweep_jobs_max=10_000))
     batches = Batches()
     batch = NewBatch(
@@ -246,8 +246,8 @@ async def test_a_batch_of_ten_thousand_is_cancelled_in_one_go(store: Store) -> N
     assert (found.total, found.open_jobs, found.running) == (10_000, 5, 5)
     assert (found.succeeded, found.cancelled, found.is_cancelling) == (5, 9990, True)
     assert await work.open_jobs() == 5
-    # A third of it on a quiet machine. On a busy one either may be held up.
-    assert took < 2 * submitted
+    # 0.3 s on a quiet machine; on a busy one both take longer.
+    assert took < submitted
 
 
 async def test_a_batch_of_nobody_s_cannot_be_cancelled(store: Store) -> None:

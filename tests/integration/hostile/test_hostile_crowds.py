@@ -15,7 +15,7 @@ from tests.integration.hostile.hostile_json import text
 from tests.integration.hostile.hostile_shot import Shot, read_answer
 
 _MB = 2**20
-_SLACK_SECONDS = 10.0
+_SLACK_SECONDS = 6.0
 
 
 @pytest.fixture(scope="module")
