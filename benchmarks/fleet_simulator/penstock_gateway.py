@@ -13,7 +13,7 @@ from fleet_simulator.peer_rules.load_rules import mix
 from penstock.records.account import AccountId, KeyId
 from penstock.records.model import Family, Model, ModelId, Recipe
 from penstock.records.prompt_chain import PromptChain
-from penstock.records.replica import Replica, ReplicaId, ReplicaState
+from penstock.records.replica import Replica, ReplicaId, ReplicaStart, ReplicaState
 from penstock.records.request import InferenceRequest, RequestId
 from penstock.records.signal import EngineClaim, PeerState, Signal, SignalBatch
 from penstock.records.usage import Usage
@@ -49,6 +49,10 @@ class SimulatedRoster:
     def find(self, replica: ReplicaId) -> Replica | None:
         self._refresh()
         return self._by_id.get(replica)
+
+    def starting(self, model: ModelId) -> ReplicaStart | None:
+        del model
+        return None
 
     def all(self) -> tuple[Replica, ...]:
         self._refresh()

@@ -119,7 +119,7 @@ def test_printed_curl_line_works_and_the_next_run_has_the_same_account(
     assert not (state / "run").exists()
 
 
-def test_launched_engine_is_adopted_after_a_kill_and_ended_by_sigterm(
+def test_launched_engine_is_adopted_after_a_kill_and_kept_until_it_is_stopped(
     start: Callable[..., Up], state: Path
 ) -> None:
     entries = state.parent / "entries"
@@ -132,7 +132,7 @@ def test_launched_engine_is_adopted_after_a_kill_and_ended_by_sigterm(
     )
     (state.parent / "penstock.toml").write_text(f'[catalogue]\nfolder = "{entries}"\n')
 
-    first = start("--model", "@acme/launched", "--json")
+    first = start("--model", "@acme/launched", "--keep-engines", "--json")
     ready = first.ready()
     assert chat(ready) == 200
     replica = run_json(state, "doctor")
@@ -144,12 +144,16 @@ def test_launched_engine_is_adopted_after_a_kill_and_ended_by_sigterm(
     first.signal(signal.SIGKILL)
     until(lambda: pids_with(state) == engines, 15.0)
 
-    second = start("--model", "@acme/launched", "--json")
+    second = start("--model", "@acme/launched", "--keep-engines", "--json")
     ready = second.ready()
     assert chat(ready) == 200
     assert [pid for pid in pids_with(state) if _is_engine(pid)] == engines
     assert second.signal(signal.SIGTERM) == 0
+    assert pids_with(state) == engines
+    assert "penstock stop" in "".join(second.err)
+    assert run(state, "stop").exit_code == 0
     assert pids_with(state) == []
+    assert run(state, "stop").exit_code == 4
 
 
 def test_streams_finish_unless_it_is_asked_to_end_twice(

@@ -36,6 +36,7 @@ def test_printed_line_is_answered_rightly(cell: Cell) -> None:
             state=cell.state,
             metrics_url=None,
             pids={},
+            start_seconds=9.4,
         )
     )
     done = subprocess.run(line, shell=True, capture_output=True, check=True, timeout=120)

@@ -26,7 +26,7 @@ from penstock.puller.runner import Runner
 from penstock.puller.settings import PullerSettings
 from penstock.queue import Queue
 from penstock.records.model import ModelId
-from penstock.records.replica import Replica, ReplicaId
+from penstock.records.replica import Replica, ReplicaId, ReplicaStart
 from penstock.records.signal import EngineClaim
 from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.request_path import RequestPath, Stages
@@ -222,6 +222,11 @@ class _OwnReplicas:
 
     def find(self, replica: ReplicaId) -> Replica | None:
         return next((each for each in self._engines.ready() if each.id == replica), None)
+
+    def starting(self, model: ModelId) -> ReplicaStart | None:
+        # Jobs are claimed only for ready replicas, so nobody waits here for a start.
+        del model
+        return None
 
 
 class _AlwaysFree:

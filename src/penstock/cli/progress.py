@@ -4,8 +4,7 @@ On a terminal the line is rewritten in place; elsewhere it is printed when the s
 changes, and every ten seconds.
 """
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -13,16 +12,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+from penstock.cli.load_stages import FIRST_STAGE, stage_of
 from penstock.clock import Clock
 from penstock.fleet.progress import ReplicaProgress
 from penstock.records.model import ModelId
 from penstock.records.replica import ReplicaId, ReplicaState
 
 _REPEAT_SECONDS = 10.0
-_LINE_CHARACTERS = 100
+_DETAIL_CHARACTERS = 100
 _SPINNER_CHARACTERS = 3
-# The prefix of vLLM's log lines (process, time, file), for which a terminal has no room.
-_LOG_PREFIX = re.compile(r"^(\([^)]*\) )?(DEBUG|INFO|WARNING|ERROR) [\d-]+ [\d:]+ \[[^\]]*\] ")
 
 
 class ProgressLine:
@@ -32,6 +30,7 @@ class ProgressLine:
         self._console = console
         self._clock = clock
         self._latest: dict[ReplicaId, ReplicaProgress] = {}
+        self._stages: dict[ReplicaId, str] = {}
         self._status = console.status("")
         self._is_shown = False
         self._printed_phase = ""
@@ -57,22 +56,27 @@ class ProgressLine:
         """Show a report of one replica."""
         if news.state is ReplicaState.STARTING:
             self._latest[news.replica] = news
+            stage = stage_of(news.line)
+            if stage is not None:
+                self._stages[news.replica] = stage
             self._show()
             return
-        self._latest.pop(news.replica, None)
+        starting = self._latest.pop(news.replica, None)
+        self._stages.pop(news.replica, None)
         if not self._latest:
             self.close()
-        self._console.print(ended_line(news), soft_wrap=True)
+        took = starting.elapsed_seconds if starting is not None else None
+        self._console.print(ended_line(news, took), soft_wrap=True)
 
     def _show(self) -> None:
-        text = starting_line(self._latest.values())
+        text = starting_line(self._latest.values(), self._stages)
         if self._console.is_terminal:
             self._status.update(self._fitted(text))
             if not self._is_shown:
                 self._status.start()
                 self._is_shown = True
             return
-        phase = " ".join(sorted(self._latest))
+        phase = " ".join(f"{id_} {self._stages.get(id_)}" for id_ in sorted(self._latest))
         now = self._clock.monotonic()
         if phase != self._printed_phase or now - self._printed_at >= _REPEAT_SECONDS:
             self._printed_phase, self._printed_at = phase, now
@@ -85,23 +89,25 @@ class ProgressLine:
         return text
 
 
-def starting_line(replicas: Iterable[ReplicaProgress]) -> str:
-    """Return one line for all replicas that start: seconds, and each engine's last log line."""
-    return "; ".join(_starting(each) for each in replicas)
+def starting_line(replicas: Iterable[ReplicaProgress], stages: Mapping[ReplicaId, str]) -> str:
+    """Return one line for all replicas that start: seconds so far, and what each one does."""
+    return "; ".join(_starting(each, stages.get(each.replica, FIRST_STAGE)) for each in replicas)
 
 
-def ended_line(news: ReplicaProgress) -> str:
-    """Return a line with a replica's new state."""
+def ended_line(news: ReplicaProgress, start_seconds: float | None = None) -> str:
+    """Return a line with a replica's new state, and how long its start took."""
     colour = "green" if news.state is ReplicaState.READY else "yellow"
+    is_timed = news.state is ReplicaState.READY and start_seconds is not None
+    took = f" in {start_seconds:.0f} s" if is_timed else ""
     detail = f": {escape(news.detail)}" if news.detail else ""
-    return f"[{colour}]{news.state}[/] {escape(_short(news.model))}{detail}"
+    return f"[{colour}]{news.state}[/] {escape(_short(news.model))}{took}{detail}"
 
 
-def _starting(news: ReplicaProgress) -> str:
-    line = _LOG_PREFIX.sub("", news.line)
-    words = escape((line or news.detail)[:_LINE_CHARACTERS])
-    text = f"[cyan]starting[/] {escape(_short(news.model))} {news.elapsed_seconds:.0f} s"
-    return f"{text} [dim]{words}[/]" if words else text
+def _starting(news: ReplicaProgress, stage: str) -> str:
+    # An engine that is attached has no log; its detail says why it is not ready yet.
+    words = escape((news.detail or stage)[:_DETAIL_CHARACTERS])
+    model = escape(_short(news.model))
+    return f"[cyan]starting[/] {model} {news.elapsed_seconds:.0f} s [dim]{words}[/]"
 
 
 def _short(model: ModelId) -> str:

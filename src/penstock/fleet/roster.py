@@ -12,7 +12,7 @@ from penstock.clock import Clock
 from penstock.errors import GenerationStale, StoreUnavailable
 from penstock.fleet.settings import FleetSettings
 from penstock.records.model import ModelId
-from penstock.records.replica import Replica, ReplicaId, ReplicaState
+from penstock.records.replica import Replica, ReplicaId, ReplicaStart, ReplicaState
 from penstock.store.pool import Store, Transaction
 
 _log = logging.getLogger(__name__)
@@ -52,7 +52,10 @@ _GIVE_UP = """
                         changed_at = now()
     where id = any(%s) and state <> 'gone'
 """
-_COLUMNS = "id, model, url, state, served_name, dialect, slots_live, generation, host, revision"
+_COLUMNS = (
+    "id, model, url, state, served_name, dialect, slots_live, generation, host,"
+    " extract(epoch from changed_at), revision"
+)
 _READ_ALL = f"select {_COLUMNS} from replicas where state <> 'gone'"  # noqa: S608 - constants only
 _READ_NEWER = f"select {_COLUMNS} from replicas where revision > %s"  # noqa: S608 - constants only
 
@@ -127,6 +130,7 @@ class RosterMirror:
         self._replicas: dict[ReplicaId, Replica] = {}
         self._ready: dict[ModelId, tuple[Replica, ...]] = {}
         self._wanted: frozenset[ModelId] = frozenset()
+        self._last_start_seconds: dict[ModelId, float] = {}
         self._revision = 0
         self._is_behind = True
         self._seen_at: float | None = None
@@ -140,6 +144,19 @@ class RosterMirror:
     def find(self, replica: ReplicaId) -> Replica | None:
         """Return a replica in any state but gone, or None."""
         return self._replicas.get(replica)
+
+    def starting(self, model: ModelId) -> ReplicaStart | None:
+        """Return the start that has gone on for longest, or None if no replica starts."""
+        since = [
+            each.changed_at
+            for each in self._replicas.values()
+            if each.model == model and each.state is ReplicaState.STARTING
+        ]
+        if not since:
+            return None
+        # The times are Postgres's, whose clock may be ahead of this host's.
+        elapsed = max(0.0, self._clock.now() - min(since))
+        return ReplicaStart(elapsed, self._last_start_seconds.get(model))
 
     def wanted_models(self) -> frozenset[ModelId]:
         """Return the models that have a replica in any state but gone."""
@@ -178,7 +195,7 @@ class RosterMirror:
                 replicas.pop(replica.id, None)
             else:
                 replicas[replica.id] = replica
-        self._apply(replicas, max([self._revision, *(row[9] for row in rows)]))
+        self._apply(replicas, max([self._revision, *(row[-1] for row in rows)]))
 
     async def run(self) -> None:
         """Poll the roster until cancelled."""
@@ -206,6 +223,10 @@ class RosterMirror:
             replica = replicas[id_]
             if replica.state is ReplicaState.READY:
                 ready.setdefault(replica.model, []).append(replica)
+                before = self._replicas.get(id_)
+                if before is not None and before.state is ReplicaState.STARTING:
+                    took = replica.changed_at - before.changed_at
+                    self._last_start_seconds[replica.model] = took
         self._replicas = replicas
         self._ready = {model: tuple(list_) for model, list_ in ready.items()}
         self._wanted = frozenset(replica.model for replica in replicas.values())
@@ -213,7 +234,7 @@ class RosterMirror:
 
 
 def _replica(row: tuple[object, ...]) -> Replica:
-    id_, model, url, state, served_name, dialect, slots_live, generation, host, _ = row
+    id_, model, url, state, served_name, dialect, slots_live, generation, host, changed_at, _ = row
     return Replica(
         id=ReplicaId(str(id_)),
         model=ModelId(str(model)),
@@ -224,4 +245,5 @@ def _replica(row: tuple[object, ...]) -> Replica:
         slots_live=int(str(slots_live)),
         generation=int(str(generation)),
         host=str(host),
+        changed_at=float(str(changed_at)),
     )

@@ -33,3 +33,13 @@ class Replica(msgspec.Struct, frozen=True):
     host: str = ""
     # Whether the engine queues by priority. Only the keeper sets this, and only jobs need it.
     has_priority: bool = False
+    # Unix time at which the roster's row last changed; 0 for a replica that is not from the roster.
+    changed_at: float = 0.0
+
+
+class ReplicaStart(msgspec.Struct, frozen=True):
+    """A start that goes on: how long so far, and how long the model's last start took."""
+
+    elapsed_seconds: float
+    # None before this process has seen one.
+    last_seconds: float | None = None

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 from penstock.errors import NoReplica
 from penstock.records.host_load import HostTable
 from penstock.records.model import ModelId
-from penstock.records.replica import Replica, ReplicaId, ReplicaState
+from penstock.records.replica import Replica, ReplicaId, ReplicaStart, ReplicaState
 from penstock.records.request import InferenceRequest
 from penstock.records.signal import LoadClaim, PeerState, SentPrompt, Signal
 from penstock.records.usage import Usage
@@ -23,17 +23,22 @@ from penstock.routing.model_fleet import ModelFleet
 from penstock.routing.route import Route
 from penstock.routing.sessions import Session, first_change
 from penstock.routing.settings import RoutingSettings
+from penstock.routing.start_wait import still_starting
 
 # A choice repeats `tick` first when the last one is older than this.
 _TICK_AGE_SECONDS: Final = 0.04
+# Nobody knows when a model that nothing runs gets a replica; a killed one is started in seconds.
+_NOTHING_RUNS_SECONDS: Final = 5
 
 
 class Roster(Protocol):
-    """The port that `fleet` implements: lists a model's ready replicas, and finds any by id."""
+    """The port that `fleet` implements: which replicas are ready or starting; finds any by id."""
 
     def ready(self, model: ModelId) -> tuple[Replica, ...]: ...
 
     def find(self, replica: ReplicaId) -> Replica | None: ...
+
+    def starting(self, model: ModelId) -> ReplicaStart | None: ...
 
 
 class LoadChanges(NamedTuple):
@@ -231,11 +236,14 @@ class Router:
     def _nobody(self, model: ModelId) -> NoReplica:
         if self._roster.ready(model):
             return NoReplica(f"No replica of {model} can serve now.", retry_after_seconds=1)
+        start = self._roster.starting(model)
+        if start is not None:
+            return still_starting(model, start)
         # The name is valid: the message must say that only a ready replica is missing.
         return NoReplica(
-            f"{model} is in the catalogue, but no replica of it is ready here. `default` is the"
-            " first model that is run.",
-            retry_after_seconds=1,
+            f"{model} is in the catalogue, but nothing runs it here. `default` is the first model"
+            " that is run.",
+            retry_after_seconds=_NOTHING_RUNS_SECONDS,
         )
 
     def _fleet(self, model: ModelId) -> ModelFleet:

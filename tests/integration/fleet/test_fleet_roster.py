@@ -35,6 +35,10 @@ def _replica(name: str = "r1", **changes: object) -> Replica:
     return msgspec.structs.replace(plain, **changes)
 
 
+def _untimed(replicas: tuple[Replica, ...]) -> tuple[Replica, ...]:
+    return tuple(msgspec.structs.replace(each, changed_at=0.0) for each in replicas)
+
+
 def _mirror(store: Store, **settings: object) -> RosterMirror:
     made = msgspec.structs.replace(FleetSettings(), **settings)
     return RosterMirror(store, SystemClock(), made)
@@ -63,12 +67,33 @@ async def test_what_a_keeper_enrolls_a_gateway_reads(store: Store) -> None:
     await table.enroll(_replica(), keeper=_KEEPER)
     await table.enroll(_replica("r2", state=ReplicaState.STARTING), keeper=_KEEPER)
     await mirror.load()
-    assert mirror.ready(_M) == (_replica(),)
+    assert _untimed(mirror.ready(_M)) == (_replica(),)
     assert mirror.ready(ModelId("other")) == ()
     assert [replica.id for replica in mirror.all()] == ["r1", "r2"]
     assert mirror.wanted_models() == {_M}
     assert mirror.version == 1
     assert mirror.age_seconds is not None
+
+
+async def test_a_start_is_timed_and_the_last_one_is_remembered(store: Store) -> None:
+    table, mirror = RosterTable(store), _mirror(store)
+    await table.enroll(_replica(state=ReplicaState.STARTING), keeper=_KEEPER)
+    await mirror.poll()
+    await asyncio.sleep(0.3)
+    start = mirror.starting(_M)
+    assert start is not None
+    assert 0.2 < start.elapsed_seconds < 10
+    assert start.last_seconds is None
+    await table.change(_replica())
+    await mirror.poll()
+    assert mirror.starting(_M) is None
+    await table.change(_replica(state=ReplicaState.GONE))
+    await table.enroll(_replica("r2", state=ReplicaState.STARTING), keeper=_KEEPER)
+    await mirror.poll()
+    again = mirror.starting(_M)
+    assert again is not None
+    assert again.last_seconds is not None
+    assert 0.2 < again.last_seconds < 10
 
 
 async def test_a_change_is_read_by_its_revision_and_a_heartbeat_is_not_a_change(
@@ -124,7 +149,7 @@ async def test_a_refused_write_takes_no_revision(store: Store) -> None:
         await table.change(_replica(generation=2))
     assert await _column(store, "r1", "(select revision from roster_revision)") == revision
     await mirror.load()
-    assert mirror.ready(_M) == (_replica(generation=3),)
+    assert _untimed(mirror.ready(_M)) == (_replica(generation=3),)
 
 
 async def test_adopting_needs_a_newer_generation_and_refuses_the_one_before(store: Store) -> None:
@@ -245,10 +270,12 @@ async def test_while_postgres_is_away_gateways_keep_the_roster_and_nothing_is_re
         clock.advance(1000.0)
         assert await reaper.step() == 0
         await asyncio.sleep(0.5)
-        assert mirror.ready(_M) == (_replica(),)
+        assert _untimed(mirror.ready(_M)) == (_replica(),)
         await asyncio.to_thread(own_postgres.start)
         await _until(lambda: (mirror.age_seconds or 9) < 0.2, 10)
-        assert mirror.ready(_M) == (_replica(),), "no heartbeat was fresh, and nothing is ejected"
+        assert _untimed(mirror.ready(_M)) == (_replica(),), (
+            "no heartbeat was fresh, and nothing is ejected"
+        )
         assert await reaper.step() == 0, "one full interval after the reconnect"
         assert await table.beat([_replica()]) == frozenset()
         clock.advance(30.0)
@@ -266,7 +293,7 @@ async def test_a_mirror_outlives_what_nobody_foresaw(empty_dsn: str) -> None:
         await _until(lambda: mirror.failures > 1, 10)
         await migrate(empty_dsn)
         await RosterTable(store).enroll(_replica(), keeper=_KEEPER)
-        await _until(lambda: mirror.ready(_M) == (_replica(),), 10)
+        await _until(lambda: _untimed(mirror.ready(_M)) == (_replica(),), 10)
         follower.cancel()
     await store.close()
 

@@ -17,6 +17,7 @@ ANNOUNCEMENT = Announcement(
     state="/srv/[red]",
     metrics_url=None,
     pids={"up": 1},
+    start_seconds=9.4,
 )
 
 

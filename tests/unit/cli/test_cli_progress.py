@@ -2,8 +2,10 @@
 
 import io
 
+import pytest
 from rich.console import Console
 
+from penstock.cli.load_stages import stage_of
 from penstock.cli.progress import ProgressLine, starting_line
 from penstock.fleet.progress import ReplicaProgress
 from penstock.records.model import ModelId
@@ -25,10 +27,42 @@ def pipe() -> tuple[Console, io.StringIO]:
     return Console(file=file, width=1000), file
 
 
-def test_line_has_elapsed_time_and_the_engines_last_words() -> None:
+def test_line_has_elapsed_time_and_the_stage_of_the_load() -> None:
     console, file = pipe()
-    console.print(starting_line([news()]))
-    assert file.getvalue() == "starting kimi-k2.5 42 s Loading weights: [50%]\n"
+    console.print(starting_line([news()], {ReplicaId("r1"): "loading weights, 50 %"}))
+    console.print(starting_line([news()], {}))
+    assert file.getvalue() == (
+        "starting kimi-k2.5 42 s loading weights, 50 %\n"
+        "starting kimi-k2.5 42 s starting its program\n"
+    )
+
+
+def test_a_line_that_names_no_stage_keeps_the_last_one() -> None:
+    console, file = pipe()
+    clock = ManualClock()
+    with ProgressLine(console, clock) as line:
+        line.take(news())
+        clock.advance(11.0)
+        line.take(news(line="WARNING Found ulimit of 20000 and failed to increase it"))
+    assert file.getvalue() == "starting kimi-k2.5 42 s loading weights, 50 %\n" * 2
+
+
+@pytest.mark.parametrize(
+    ("line", "stage"),
+    [
+        ("Resolved architecture: LlamaForCausalLM", "reading the model's configuration"),
+        ("Starting to load model HuggingFaceTB/SmolLM2...", "loading weights"),
+        ("Loading safetensors checkpoint shards:  25% Completed | 1/4", "loading weights, 25 %"),
+        ("Dynamo bytecode transform time: 5.93 s", "compiling"),
+        ("GPU KV cache size: 524,288 tokens", "setting up its cache"),
+        ("Capturing CUDA graphs (decode, FULL):  50%|", "capturing graphs, 50 %"),
+        ("Warming up model for the compilation...", "warming up"),
+        ("INFO:     Application startup complete.", "opening its address"),
+        ("Found ulimit of 20000 and failed to automatically increase", None),
+    ],
+)
+def test_vllms_messages_are_told_as_stages(line: str, stage: str | None) -> None:
+    assert stage_of(line) == stage
 
 
 def test_elsewhere_than_on_a_terminal_it_repeats_itself_every_ten_seconds() -> None:
@@ -53,10 +87,10 @@ def test_on_a_terminal_it_stays_within_one_line() -> None:
     file = io.StringIO()
     console = Console(file=file, width=40, force_terminal=True, color_system=None)
     with ProgressLine(console, ManualClock()) as line:
-        line.take(news(line="x" * 500))
+        line.take(news(detail="x" * 500))
         line.take(news(ReplicaState.READY))
     shown = file.getvalue()
     assert "starting kimi-k2.5 42 s" in shown
     assert "…" in shown
     assert "x" * 40 not in shown
-    assert "ready kimi-k2.5\n" in shown
+    assert "ready kimi-k2.5 in 42 s\n" in shown

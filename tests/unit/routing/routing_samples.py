@@ -5,7 +5,7 @@ from typing import Any
 from penstock.records.account import AccountId, KeyId
 from penstock.records.model import Family, Model, ModelId, Recipe
 from penstock.records.prompt_chain import PromptChain
-from penstock.records.replica import Replica, ReplicaId, ReplicaState
+from penstock.records.replica import Replica, ReplicaId, ReplicaStart, ReplicaState
 from penstock.records.request import InferenceRequest, RequestId
 from penstock.records.signal import Signal
 from penstock.records.usage import Usage
@@ -22,6 +22,7 @@ class Roster:
     def __init__(self, *replicas: Replica) -> None:
         self.all: tuple[Replica, ...] = ()
         self._ready: dict[ModelId, tuple[Replica, ...]] = {}
+        self.starts: dict[ModelId, ReplicaStart] = {}
         self.write(*replicas)
 
     def write(self, *replicas: Replica) -> None:
@@ -37,6 +38,9 @@ class Roster:
 
     def find(self, replica: ReplicaId) -> Replica | None:
         return next((each for each in self.all if each.id == replica), None)
+
+    def starting(self, model: ModelId) -> ReplicaStart | None:
+        return self.starts.get(model)
 
 
 def a_replica(name: str, slots: int = 256, **fields: Any) -> Replica:

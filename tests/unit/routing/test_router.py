@@ -17,7 +17,7 @@ from tests.unit.routing.routing_samples import (
 
 from penstock.errors import NoReplica
 from penstock.records.model import ModelId
-from penstock.records.replica import ReplicaId, ReplicaState
+from penstock.records.replica import ReplicaId, ReplicaStart, ReplicaState
 from penstock.records.usage import Usage
 from penstock.routing import Route, Router, RoutingSettings
 
@@ -34,6 +34,21 @@ def test_model_without_a_replica_is_unavailable_and_may_be_tried_again() -> None
         a_router().pick(a_request("a"), (), NOW)
     assert refused.value.retryable
     assert refused.value.retry_after_seconds is not None
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "last", "wait"),
+    [(21.0, 49.0, 28), (60.0, 49.0, 10), (5.0, None, 10), (1.0, 600.0, 60), (48.9, 49.0, 1)],
+)
+def test_while_a_replica_starts_the_refusal_says_since_when_and_when_to_ask_again(
+    elapsed: float, last: float | None, wait: int
+) -> None:
+    roster = Roster()
+    roster.starts[MODEL.id] = ReplicaStart(elapsed, last)
+    with pytest.raises(NoReplica, match=f"is starting, {elapsed:.0f} s so far") as refused:
+        Router(roster, RoutingSettings()).pick(a_request("a"), (), NOW)
+    assert refused.value.retry_after_seconds == wait
+    assert ("the last start took" in refused.value.message) is (last is not None)
 
 
 def test_replica_that_failed_this_request_is_not_picked_again() -> None:

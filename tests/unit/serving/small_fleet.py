@@ -13,7 +13,7 @@ from penstock.engine.settings import EngineSettings
 from penstock.metering import Journal, Metering, MeteringSettings
 from penstock.metering.journal_reader import JournalReader, Row
 from penstock.records.model import ModelId
-from penstock.records.replica import Replica, ReplicaId, ReplicaState
+from penstock.records.replica import Replica, ReplicaId, ReplicaStart, ReplicaState
 from penstock.records.request import RequestEnd
 from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.probing import Prober
@@ -71,6 +71,10 @@ class Fleet:
 
     def find(self, replica: ReplicaId) -> Replica | None:
         return next((each for each in self.replicas if each.id == replica), None)
+
+    def starting(self, model: ModelId) -> ReplicaStart | None:
+        del model
+        return None
 
     async def add(self, *answers: Answer) -> TinyEngine:
         engine = await TinyEngine(*answers).start()

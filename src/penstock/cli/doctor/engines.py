@@ -54,6 +54,8 @@ def check_engine(caller: HttpCaller, engine: FoundEngine) -> list[Check]:
             *_arguments(engine),
         ]
     except ReplicaUnreachable as failure:
+        if engine.argv and not engine.is_ready:
+            return [warn(name, f"{engine.model} is starting", "Wait for its keeper.")]
         advice = "Start the engine, or take it out of fleet.replicas."
         return [fail(name, failure.message, advice)]
 

@@ -18,6 +18,8 @@ class Announcement(msgspec.Struct, frozen=True):
     state: str
     metrics_url: str | None
     pids: dict[str, int]
+    # From the command to the first request that would succeed.
+    start_seconds: float
 
     def print(self, *, is_new: bool, is_json: bool) -> None:
         if is_json:
@@ -33,7 +35,7 @@ class Announcement(msgspec.Struct, frozen=True):
             "Models": ", ".join(self.models),
         }
         out = console()
-        out.print("[bold green]Ready.[/] Ctrl-C stops everything.")
+        out.print(f"[bold green]Ready[/] in {self.start_seconds:.0f} s. Ctrl-C stops everything.")
         for title, value in rows.items():
             out.print(f"  {title:11}{value}", markup=False, soft_wrap=True)
         out.print("\nTry it:\n")

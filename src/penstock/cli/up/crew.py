@@ -11,6 +11,7 @@ from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.progress import ProgressLine
 from penstock.cli.stop_signals import StopSignals
 from penstock.cli.up.children import Child, ChildPlan
+from penstock.cli.up.order import Order
 from penstock.cli.up.postgres import OwnPostgres
 from penstock.cli.up.state import UP, ProcessMark, Running, UpState
 from penstock.clock import Clock
@@ -30,9 +31,9 @@ class Crew:
 
     def __init__(
         self,
+        order: Order,
         config: Config,
         environment: dict[str, str],
-        state: UpState,
         *,
         progress: ProgressLine,
         clock: Clock,
@@ -40,7 +41,7 @@ class Crew:
     ) -> None:
         self._config = config
         self._environment = environment
-        self._state = state
+        self._state = UpState(order.state)
         self._progress = progress
         self._clock = clock
         self._say = say
@@ -48,7 +49,9 @@ class Crew:
         self._postgres: OwnPostgres | None = None
         self._failure: CommandFailed | None = None
         self._control = self._child("control")
-        self._keeper = self._child("keeper", "--stop-replicas", "--json", on_line=self._hear)
+        self._keeps_engines = order.keeps_engines
+        ending = () if order.keeps_engines else ("--stop-replicas",)
+        self._keeper = self._child("keeper", *ending, "--json", on_line=self._hear)
         self._gateway = self._child("gateway")
 
     @property
@@ -90,9 +93,12 @@ class Crew:
         longest = fleet.drain_seconds + fleet.stop_grace_seconds + 6 * _MARGIN_SECONDS
         longest += puller.drain_seconds + puller.last_write_seconds
         await self._keeper.stop(longest + _MARGIN_SECONDS, signals.abandoned)
-        if signals.abandoned.is_set():
+        if signals.abandoned.is_set() or self._keeps_engines:
             seconds = fleet.orphan_seconds
-            self._say(f"engines that still run end by themselves within {seconds:.0f} s")
+            self._say(
+                f"engines that still run end by themselves within {seconds:.0f} s, or by"
+                " `penstock stop`; a `penstock up` before that takes them over"
+            )
         await self._control.stop(_MARGIN_SECONDS, signals.hurried)
 
     def _child(self, *arguments: str, on_line: Callable[[bytes], None] | None = None) -> Child:

@@ -50,10 +50,12 @@ class Machine:
         self._state = UpState(order.state)
         self._clock = SystemClock()
         self._console = error_console()
+        self._began = 0.0
 
     async def run(self) -> None:
         """Run until a signal to end. Raises the error that prevents or ends the run."""
         signals = StopSignals()
+        self._began = self._clock.monotonic()
         with self._state.held():
             await end_leftovers(self._state)
             plan = await asyncio.to_thread(self._plan)
@@ -117,7 +119,7 @@ class Machine:
             credentials, is_new = await first_account(store, self._state)
             with ProgressLine(self._console, self._clock) as progress:
                 crew = Crew(
-                    config, plan.environment, self._state,
+                    self._order, config, plan.environment,
                     progress=progress, clock=self._clock, say=self._say,
                 )  # fmt: skip
 
@@ -137,6 +139,7 @@ class Machine:
                         state=str(self._state.root),
                         metrics_url=metrics if ingress.metrics_port else None,
                         pids=crew.pids,
+                        start_seconds=self._clock.monotonic() - self._began,
                     ).print(is_new=is_new, is_json=self._order.is_json)
 
                 await crew.run(signals, plan.postgres, announce)

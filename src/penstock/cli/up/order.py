@@ -14,6 +14,10 @@ from penstock.config import Loaded
 # The fleet's default range, less some ports at its end for the last folder's replicas.
 _ENGINE_PORT_FIRST = 18000
 _ENGINE_PORTS = 900
+# After a kill -9 of `up`: long enough for the next one to adopt a loaded engine.
+_ORPHAN_SECONDS = 60.0
+# With --keep-engines, how long engines wait for the next run before they end by themselves.
+_KEPT_SECONDS = 3600.0
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -24,6 +28,7 @@ class Order(msgspec.Struct, frozen=True):
     models: tuple[str, ...] = ()
     attach: tuple[str, ...] = ()
     is_imitated: bool = False
+    keeps_engines: bool = False
     port: int | None = None
     metrics_port: int | None = None
     workers: int | None = None
@@ -62,8 +67,7 @@ def settings_for(
         # With one keeper, one Postgres and a few replicas, polling twice as often costs nothing.
         "fleet.heartbeat_seconds": 0.5,
         "fleet.roster_poll_seconds": 0.5,
-        # After a kill -9 of `up`: long enough for the next one to adopt a loaded engine.
-        "fleet.orphan_seconds": 60.0,
+        "fleet.orphan_seconds": _KEPT_SECONDS if order.keeps_engines else _ORPHAN_SECONDS,
     }
     if "fleet.port_last" not in loaded.sources:
         habits["fleet.port_first"] = _first_engine_port(state)
