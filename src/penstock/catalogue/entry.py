@@ -15,10 +15,8 @@ from penstock.catalogue.dollar_prices import convert_dollars
 from penstock.catalogue.entry_error import CatalogueError
 from penstock.catalogue.names import DEFAULT_NAME, fault_in
 from penstock.catalogue.recipes import fill
+from penstock.records.dialect import DIALECTS
 from penstock.records.model import Model, Recipe
-
-# The `engine` room has one file for each dialect.
-DIALECTS = ("vllm",)
 
 _LINE = re.compile(r"\(at line (\d+), column \d+\)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -5,9 +5,13 @@ import msgspec
 from penstock.errors import EngineFailed, Error, InvalidRequest, OutOfCapacity, PromptTooLong
 
 _MESSAGE_CHARS_MAX = 2000
-# How vLLM reports a prompt that is too long; other engines send its sentence without the name.
+# How vLLM reports a prompt that is too long. Others have only words: vLLM's, SGLang's, llama.cpp's.
 _TOO_LONG_PARAM = "input_tokens"
-_TOO_LONG_WORDS = "maximum context length"
+_TOO_LONG_WORDS = (
+    "maximum context length",
+    "longer than the model's context length",
+    "exceeds the available context size",
+)
 
 
 class _EngineError(msgspec.Struct):
@@ -29,12 +33,20 @@ def error_for(status: int, body: bytes) -> Error:
     if status == 503:
         # "engine is currently busy": nothing ran, and another replica may have room.
         return OutOfCapacity(retry_after_seconds=1)
-    if status == 400 and (param == _TOO_LONG_PARAM or _TOO_LONG_WORDS in message):
+    if status == 400 and (param == _TOO_LONG_PARAM or _is_too_long(message)):
         # Some clients recognise this error by its words alone: their SDKs do not expose the code.
         return PromptTooLong(f"The prompt is too long. {message}", param=param)
+    if status in (404, 405) and not message:
+        return InvalidRequest(
+            f"The engine does not serve this API ({status}). Chat completions work on every engine."
+        )
     if status in (400, 404, 413, 422):
         return InvalidRequest(message or f"The engine refused the request ({status}).", param=param)
     return EngineFailed(f"Model execution failed: the engine answered {status}.")
+
+
+def _is_too_long(message: str) -> bool:
+    return any(words in message for words in _TOO_LONG_WORDS)
 
 
 def _read(body: bytes) -> tuple[str, str | None]:

@@ -12,16 +12,18 @@ from penstock.engine.answer_framing import Receiver
 from penstock.engine.answer_stream import AnswerStream
 from penstock.engine.attempt import Attempt, AttemptLimits
 from penstock.engine.connection import Connection
-from penstock.engine.dialects import vllm
-from penstock.engine.dialects.vllm_calls import CALLS
+from penstock.engine.dialects import openai, vllm
+from penstock.engine.dialects.engine_calls import CALLS
 from penstock.engine.event_stream import EventStream, Fingerprint
 from penstock.engine.load_header import read_load
 from penstock.engine.named_events import MessagesEvents, NamedEvents, ResponsesEvents
 from penstock.engine.output_estimate import OutputEstimate
+from penstock.engine.plain_events import PlainEvents
 from penstock.engine.pool import ConnectionPool
 from penstock.engine.settings import EngineSettings
 from penstock.engine.sink import Sink
 from penstock.errors import Error, ReplicaUnreachable
+from penstock.records.dialect import VLLM, health_path
 from penstock.records.engine_load import EngineLoad
 from penstock.records.replica import Replica
 from penstock.records.request import Api, InferenceRequest
@@ -45,6 +47,7 @@ class ReplicaClient:
         self, replica: Replica, settings: EngineSettings, wheel: TimerWheel, clock: Clock
     ) -> None:
         self.replica = replica
+        self._is_vllm = replica.dialect == VLLM
         self._settings = settings
         self._event_bytes_max = settings.event_bytes_max
         self._monotonic = clock.monotonic
@@ -117,6 +120,12 @@ class ReplicaClient:
         named = None if request.api is _CHAT else _NAMED_EVENTS.get(request.api)
         if named is not None:
             return named(self._event_bytes_max, estimate)
+        if not self._is_vllm:
+            return PlainEvents(
+                wants_usage=request.prompt.wants_usage,
+                event_bytes_max=self._event_bytes_max,
+                estimate=estimate,
+            )
         return EventStream(
             wants_usage=request.prompt.wants_usage,
             wants_continuous_usage=request.prompt.wants_continuous_usage,
@@ -156,7 +165,10 @@ class ReplicaClient:
 
     def _pieces(self, request: InferenceRequest) -> list[bytes | Raw]:
         """Return head and body: one piece if small; the prompt of a large request is not copied."""
-        pieces = vllm.request_body(request, self._served_name)
+        if self._is_vllm:
+            pieces = vllm.request_body(request, self._served_name)
+        else:
+            pieces = openai.request_body(request, self._served_name)
         length = 0
         for piece in pieces:
             length += len(memoryview(piece))
@@ -166,11 +178,11 @@ class ReplicaClient:
         return [b"".join(pieces)] if length < _ONE_WRITE_BYTES else pieces
 
     async def is_healthy(self) -> bool:
-        """Whether `GET /health` answers 200 within `probe_timeout_seconds`."""
+        """Whether the engine's health path answers 200 within `probe_timeout_seconds`."""
         try:
             # Not wait_for: before Python 3.12 it can swallow a cancel.
             async with asyncio.timeout(self._settings.probe_timeout_seconds):
-                return await self._get("/health") == 200
+                return await self._get(health_path(self.replica.dialect)) == 200
         except (TimeoutError, Error):
             return False
 

@@ -15,6 +15,7 @@ import msgspec
 from penstock.errors import ReplicaUnreachable
 from penstock.fleet.engine_metrics import read_metrics
 from penstock.fleet.settings import FleetSettings
+from penstock.records.dialect import VLLM, health_path
 
 _HEADERS_MAX = 100
 _FAILURES = (OSError, TimeoutError, ValueError, EOFError, asyncio.LimitOverrunError)
@@ -51,10 +52,10 @@ class EngineProbe:
         self._ca_file = ca_file
         self._tls: ssl.SSLContext | None = None
 
-    async def is_healthy(self, url: str) -> bool:
-        """Return whether `GET /health` answers 200 in time."""
+    async def is_healthy(self, url: str, dialect: str = VLLM) -> bool:
+        """Return whether the dialect's health path answers 200 in time."""
         try:
-            return (await self._get(url, "/health")).status == 200
+            return (await self._get(url, health_path(dialect))).status == 200
         except ReplicaUnreachable:
             return False
 

@@ -133,7 +133,7 @@ class Observer:
 
     async def _ask(self, entry: WatchedReplica) -> None:
         url = entry.replica.url
-        is_well = await self._probe.is_healthy(url)
+        is_well = await self._probe.is_healthy(url, entry.replica.dialect)
         if is_well and entry.replica.state is ReplicaState.STARTING:
             is_well = await self._learn_name(entry)
         if entry.replica.state is ReplicaState.DRAINING:

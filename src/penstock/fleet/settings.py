@@ -26,6 +26,9 @@ class WantedReplicas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Whether an attached vLLM was started with `--scheduling-policy priority`: it then
     # runs live requests before flex work inside the engine too. A recipe says it by itself.
     has_priority: bool = False
+    # What an attached server speaks: "vllm", or "openai" for any other server with OpenAI's API;
+    # empty = what the recipe says.
+    dialect: Literal["", "vllm", "openai"] = ""
 
     def __post_init__(self) -> None:
         if self.provider == "process" and self.url:

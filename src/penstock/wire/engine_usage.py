@@ -8,6 +8,7 @@ from penstock.records.request import Api
 from penstock.records.usage import Usage
 from penstock.wire.usage_shapes import (
     CountedAnswer,
+    CountedChunk,
     CountedMessage,
     CountedMessagesUsage,
     CountedResponse,
@@ -21,6 +22,7 @@ from penstock.wire.usage_shapes import (
 
 _usage_decoder: Final = msgspec.json.Decoder(WireUsage)
 _answer_decoder: Final = msgspec.json.Decoder(CountedAnswer)
+_chunk_decoder: Final = msgspec.json.Decoder(CountedChunk)
 _message_decoder: Final = msgspec.json.Decoder(CountedMessage)
 _response_decoder: Final = msgspec.json.Decoder(CountedResponse)
 _response_event_decoder: Final = msgspec.json.Decoder(ResponseEvent)
@@ -38,6 +40,14 @@ def usage_of_answer(api: Api, answer: bytes) -> Usage | None:
         return None if response is None else _counts_of_response(response)
     wire = _answer_decoder.decode(answer).usage
     return None if wire is None else counts_of(wire)
+
+
+def read_chunk(data: bytes) -> CountedChunk | None:
+    """Return what counts in one chunk of chat or completions; None when it is not one."""
+    try:
+        return _chunk_decoder.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def usage_of_response_event(data: bytes) -> Usage | None:

@@ -54,6 +54,14 @@ class CountedAnswer(msgspec.Struct, gc=False):
     usage: WireUsage | None = None
 
 
+class CountedChunk(msgspec.Struct):
+    """The usage in one chunk of a stream of chat or completions, and whether it has choices."""
+
+    choices: list[msgspec.Raw] | None = None
+    usage: WireUsage | None = None
+    error: object = None
+
+
 class CountedResponse(msgspec.Struct, gc=False):
     """The usage in an answer of Responses."""
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.catalogue import CatalogueSettings, load_catalogue
 from penstock.cli.up.attached import ServedModel, match, write_entry
+from penstock.records.dialect import VLLM
 from penstock.records.model import Capability, Family
 
 
@@ -32,7 +33,7 @@ def test_model_called_default_is_not_taken_for_the_default_model() -> None:
 
 
 def test_entry_says_what_the_engine_said(tmp_path: Path) -> None:
-    path = write_entry(tmp_path, ServedModel("acme/answers", max_model_len=32768))
+    path = write_entry(tmp_path, ServedModel("acme/answers", max_model_len=32768), VLLM)
     model = load_catalogue(CatalogueSettings(folder=str(tmp_path))).find("acme/answers")
     assert path.parent == tmp_path
     assert model.family is Family.OPENAI
@@ -52,7 +53,7 @@ def test_entry_for_any_name_loads_and_is_found_again(name: str, length: int | No
     if match(load_catalogue(CatalogueSettings()), (served,)) is not None:
         return
     with tempfile.TemporaryDirectory() as folder:
-        write_entry(Path(folder), served)
+        write_entry(Path(folder), served, VLLM)
         catalogue = load_catalogue(CatalogueSettings(folder=folder))
         model = match(catalogue, (served,))
         assert model is not None

@@ -10,6 +10,7 @@ from penstock.cli.up.attached import ServedModel, write_entry
 from penstock.cli.up.known_models import known_models
 from penstock.cli.up.state import Credentials, ProcessMark, Running, UpState
 from penstock.config import Config
+from penstock.records.dialect import VLLM
 
 
 def test_key_is_kept_for_the_owner_alone(tmp_path: Path) -> None:
@@ -54,7 +55,7 @@ def test_present_run_is_written_down_and_forgotten(tmp_path: Path) -> None:
 def test_commands_know_the_models_of_the_run_that_they_ask(tmp_path: Path) -> None:
     state = UpState(tmp_path)
     state.models.mkdir()
-    write_entry(state.models, ServedModel("acme/answers"))
+    write_entry(state.models, ServedModel("acme/answers"), VLLM)
     state.write_running(Running("127.0.0.1", 8787, 8788, (), "acme/answers"))
     assert known_models(Config(), tmp_path).find("default").id == "acme/answers"
     set_otherwise = Config(catalogue=CatalogueSettings(default_model="smollm2"))

@@ -37,6 +37,8 @@ def test_engines_refusal_of_the_request_is_the_callers_with_the_engines_words(st
         TOO_LONG,
         b'{"error":{"message":"The maximum context length is 5 tokens.","param":null}}',
         b'{"error":{"message":"Too long.","param":"input_tokens"}}',
+        b'{"message":"Input (9 tokens) is longer than the model\'s context length (5 tokens)."}',
+        b'{"error":{"message":"the request exceeds the available context size (5 tokens)"}}',
     ],
 )
 def test_prompt_that_is_too_long_is_told_by_openais_code(answer: bytes) -> None:
@@ -47,6 +49,13 @@ def test_prompt_that_is_too_long_is_told_by_openais_code(answer: bytes) -> None:
 
 def test_message_without_an_error_object_is_found() -> None:
     assert error_for(400, b'{"object":"error","message":"no"}').message == "no"
+
+
+@pytest.mark.parametrize("status", [404, 405])
+def test_path_that_the_engine_does_not_have_is_told_as_that(status: int) -> None:
+    error = error_for(status, b"404 page not found")
+    assert isinstance(error, InvalidRequest)
+    assert "does not serve this API" in error.message
 
 
 def test_busy_engine_is_out_of_capacity_and_may_be_retried_elsewhere() -> None:

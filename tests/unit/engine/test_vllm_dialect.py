@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from tests.unit.engine.engine_line import make_request
 
-from penstock.engine.dialects import vllm
+from penstock.engine.dialects import request_body as written
+from penstock.engine.dialects.engine_calls import CALLS
 from penstock.engine.dialects.vllm import request_body
-from penstock.engine.dialects.vllm_calls import CALLS
 from penstock.records.request import Api, InferenceRequest
 
 RESERVED = ["model", "stream_options", "priority", "cache_salt", "session_id"]
@@ -85,8 +85,8 @@ def test_a_session_s_key_has_sixteen_digits(key: int) -> None:
 def test_names_are_kept_up_to_a_bound_and_no_long_ones() -> None:
     for number in range(3000):
         request_body(request_of({f"n{number}": 1, "x" * 100: 1}), Raw(b'"served"'))
-    assert 0 < len(vllm._keys) <= 1000
-    assert max(map(len, vllm._keys)) <= 64
+    assert 0 < len(written._keys) <= 1000
+    assert max(map(len, written._keys)) <= 64
 
 
 @settings(max_examples=40, deadline=None)

@@ -24,6 +24,7 @@ from penstock.config import Config
 from penstock.errors import StoreUnavailable
 from penstock.fleet.replica_files import StateFolder
 from penstock.fleet.roster import RosterMirror
+from penstock.records.dialect import VLLM
 from penstock.records.replica import Replica, ReplicaState
 from penstock.store import Store
 
@@ -107,6 +108,7 @@ def _engines(config: Config, state: UpState, replicas: tuple[Replica, ...]) -> l
             model=replica.model,
             served_name=replica.served_name,
             is_ready=replica.state is not ReplicaState.STARTING,
+            dialect=replica.dialect,
             argv=commands.get(replica.id, ()),
         )
         for replica in replicas
@@ -115,7 +117,8 @@ def _engines(config: Config, state: UpState, replicas: tuple[Replica, ...]) -> l
     for wanted in config.fleet.replicas:
         url = wanted.url.rstrip("/")
         if url and url not in engines:
-            engines[url] = FoundEngine(url=url, model=wanted.model)
+            dialect = wanted.dialect or VLLM
+            engines[url] = FoundEngine(url=url, model=wanted.model, dialect=dialect)
     return list(engines.values())
 
 

@@ -7,9 +7,12 @@ import msgspec
 
 from penstock.cli.doctor.check import Check, fail, ok, warn
 from penstock.cli.http_call import HttpCaller
+from penstock.cli.up.attached import NOT_VLLM
 from penstock.errors import ReplicaUnreachable
+from penstock.records.dialect import VLLM, health_path
 
 _PREFIX_CACHING = re.compile(rb'vllm:cache_config_info\{[^}]*enable_prefix_caching="(\w+)"')
+_NOT_VLLM_ADVICE = "Nothing, if one account uses it; else run the model on vLLM."
 
 
 class FoundEngine(msgspec.Struct, frozen=True):
@@ -19,6 +22,7 @@ class FoundEngine(msgspec.Struct, frozen=True):
     model: str
     served_name: str = ""
     is_ready: bool = True
+    dialect: str = VLLM
     argv: tuple[str, ...] = ()
 
 
@@ -42,11 +46,14 @@ def check_engine(caller: HttpCaller, engine: FoundEngine) -> list[Check]:
     """Check one engine. Blocks for as long as one short answer takes."""
     name = f"engine {engine.url}"
     try:
-        health = caller.get(engine.url, "/health").status
+        path = health_path(engine.dialect)
+        health = caller.get(engine.url, path).status
         if health != 200:
-            return [fail(name, f"/health answers {health}", "Look into the engine's log.")]
+            return [fail(name, f"{path} answers {health}", "Look into the engine's log.")]
         if not engine.is_ready:
             return [warn(name, f"{engine.model} is not ready yet", "Wait for its keeper.")]
+        if engine.dialect != VLLM:
+            return [ok(name, f"serves {engine.model}"), warn(name, NOT_VLLM, _NOT_VLLM_ADVICE)]
         return [
             ok(name, f"serves {engine.model}"),
             _prompt_details(caller, engine),

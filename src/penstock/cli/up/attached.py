@@ -15,8 +15,14 @@ from penstock.cli.exit_codes import CommandFailed
 from penstock.cli.http_call import HttpCaller
 from penstock.config import toml
 from penstock.errors import NotFound
+from penstock.records.dialect import OPENAI, VLLM, Dialect, health_path
 from penstock.records.model import Model
 
+NOT_VLLM = "is not vLLM: it reports no load, perhaps no cached tokens, and accounts share its cache"
+# vLLM names itself as the owner of the models that it lists.
+_VLLM_OWNER = "vllm"
+# Other servers queue what they cannot run at once.
+_SLOTS_LIVE = 32
 # Assumed if the engine does not report its context, because an entry needs a number.
 _CONTEXT_TOKENS = 8192
 _OUTPUT_TOKENS_MAX = 4096
@@ -27,6 +33,7 @@ class ServedModel(msgspec.Struct, frozen=True):
 
     id: str
     max_model_len: int | None = None
+    owned_by: str = ""
 
 
 class _ServedModels(msgspec.Struct, frozen=True):
@@ -52,6 +59,14 @@ def ask_engine(caller: HttpCaller, url: str) -> tuple[ServedModel, ...]:
     return served
 
 
+def dialect_of(caller: HttpCaller, url: str, served: tuple[ServedModel, ...]) -> Dialect:
+    """Return what the engine speaks: vLLM's dialect, or OpenAI's API and nothing more."""
+    if served[0].owned_by != _VLLM_OWNER:
+        return OPENAI
+    # A proxy before vLLM may pass on /v1 alone.
+    return VLLM if caller.get(url, health_path(VLLM)).status == 200 else OPENAI
+
+
 def match(catalogue: Catalogue, served: tuple[ServedModel, ...]) -> Model | None:
     """Return the catalogue's model by id or alias, or by a recipe's served name."""
     names = [each.id for each in served]
@@ -63,19 +78,20 @@ def match(catalogue: Catalogue, served: tuple[ServedModel, ...]) -> Model | None
     return next((m for m in catalogue.models if m.recipe.served_name in names), None)
 
 
-def write_entry(folder: Path, served: ServedModel) -> Path:
+def write_entry(folder: Path, served: ServedModel, dialect: Dialect) -> Path:
     """Write an entry for an engine's own model, which people may edit."""
     name = _name_of(served.id)
     path = folder / f"attached-{re.sub(r'[^A-Za-z0-9._-]', '-', name)[:200]}.toml"
-    path.write_text(_entry(name, served))
+    path.write_text(_entry(name, served, dialect))
     return path
 
 
-def _entry(name: str, served: ServedModel) -> str:
+def _entry(name: str, served: ServedModel, dialect: Dialect) -> str:
     context = served.max_model_len or _CONTEXT_TOKENS
     output = max(1, min(_OUTPUT_TOKENS_MAX, context // 4))
     # Our own name: the engine's may contain anything, even a placeholder's braces.
     command = ["vllm", "serve", name, "--port", "{port}", "--enable-prompt-tokens-details"]
+    slots = "" if dialect == VLLM else f"slots_live = {_SLOTS_LIVE}\n"
     return (
         "# Made by `penstock up --attach` out of what the engine says. Edit it as you like: it is\n"
         "# not written again while it is here.\n"
@@ -86,6 +102,7 @@ def _entry(name: str, served: ServedModel) -> str:
         'capabilities = ["tools", "structured_output", "async_queue"]\n'
         "\n[recipe]\n"
         f"served_name = {toml(served.id)}\n"
+        f"{slots}"
         f"command = {toml(command)}\n"
     )
 

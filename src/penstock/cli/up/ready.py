@@ -7,6 +7,7 @@ from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.errors import ReplicaUnreachable, StoreUnavailable
 from penstock.fleet.roster import RosterMirror
+from penstock.records.dialect import health_path
 from penstock.records.model import ModelId
 from penstock.store import Store
 
@@ -46,7 +47,7 @@ class ReadyWait:
 
     async def _has_healthy(self, model: ModelId) -> bool:
         for replica in self._roster.ready(model):
-            if await asyncio.to_thread(self._answers, replica.url, "/health"):
+            if await asyncio.to_thread(self._answers, replica.url, health_path(replica.dialect)):
                 return True
         return False
 

@@ -8,13 +8,23 @@ import msgspec
 from penstock.catalogue import fill, load_catalogue
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.http_call import HttpCaller
-from penstock.cli.up.attached import ServedModel, ask_engine, match, write_entry
+from penstock.cli.up.attached import (
+    NOT_VLLM,
+    ServedModel,
+    ask_engine,
+    dialect_of,
+    match,
+    write_entry,
+)
 from penstock.cli.up.imitated import IMITATED_MODEL, IMITATED_NOTE, REPLICAS, write_imitated
 from penstock.config import Config, cpu_engine_folder
 from penstock.fleet.settings import WantedReplicas
+from penstock.records.dialect import VLLM, Dialect
 from penstock.records.model import Model
 
 _LAPTOP_MODEL = "smollm2"
+# How many models of one server that is not vLLM are attached.
+_MODELS_MAX = 16
 
 
 class WantedModels(msgspec.Struct, frozen=True):
@@ -45,7 +55,9 @@ class ModelChooser:
     ) -> WantedModels:
         """Return the wanted replicas and models, after checking that each is available."""
         replicas = [self._imitated()] if is_imitated else []
-        replicas += [self._attach(url.rstrip("/")) for url in attach]
+        for url in attach:
+            # Clients' base URLs end in /v1, so that people write it here too.
+            replicas += self._attach(url.rstrip("/").removesuffix("/v1"))
         replicas += [WantedReplicas(model=name) for name in models]
         if not replicas:
             replicas = list(self._config.fleet.replicas) or [self._laptop_model()]
@@ -72,23 +84,35 @@ class ModelChooser:
         self._notes.append(IMITATED_NOTE)
         return WantedReplicas(model=IMITATED_MODEL, count=REPLICAS)
 
-    def _attach(self, url: str) -> WantedReplicas:
+    def _attach(self, url: str) -> list[WantedReplicas]:
         served = ask_engine(self._caller, url)
+        dialect = dialect_of(self._caller, url, served)
+        if dialect == VLLM:
+            # One model: what else a vLLM lists are other names of it, and its adapters.
+            return [self._attached(url, served, dialect)]
+        self._notes.append(f"{url} {NOT_VLLM}")
+        if len(served) > _MODELS_MAX:
+            self._notes.append(f"{url} lists {len(served)} models; the first {_MODELS_MAX} are run")
+        return [self._attached(url, (each,), dialect) for each in served[:_MODELS_MAX]]
+
+    def _attached(
+        self, url: str, served: tuple[ServedModel, ...], dialect: Dialect
+    ) -> WantedReplicas:
         model = match(load_catalogue(self._settings), served)
         if model is None:
-            self._describe(url, served[0])
+            self._describe(url, served[0], dialect)
             model = match(load_catalogue(self._settings), served)
         assert model is not None, "an entry for it has just been written"
-        return WantedReplicas(model=model.id, provider="attach", url=url)
+        return WantedReplicas(model=model.id, provider="attach", url=url, dialect=dialect)
 
-    def _describe(self, url: str, served: ServedModel) -> None:
+    def _describe(self, url: str, served: ServedModel, dialect: Dialect) -> None:
         told = f"{url} serves {served.id}, which is not in the catalogue"
         if self._own_folder is None:
             raise CommandFailed(
                 f"{told}: add an entry for it to {self._settings.folder} (docs/catalogue.md).",
                 ExitCode.USAGE,
             )
-        path = write_entry(self._own_folder, served)
+        path = write_entry(self._own_folder, served, dialect)
         self._notes.append(
             f"{told}, so {path} now describes it: family openai, tools, structured output and flex"
             f" work, context {served.max_model_len or 'not told, so a guess'}, no prices."

@@ -1,98 +1,28 @@
-"""Writes the body of a request for vLLM, and drops the fields that a caller may not set.
-
-Reserved names are dropped and set by us, so no duplicate key ever goes upstream: parsers take the
-last value, so the caller's own value could override one that was only inserted.
-"""
+"""The body of a request for vLLM: an isolated cache, usage in every chunk, priority and session."""
 
 from typing import Final
 
-import msgspec
 from msgspec import Raw
 
-from penstock.engine.dialects.vllm_calls import CALLS, EngineCall
-from penstock.records.decimals import whole
+from penstock.engine.dialects.engine_calls import CALLS
+from penstock.engine.dialects.request_body import write_body
 from penstock.records.request import InferenceRequest
-from penstock.wire.json_body import Fields, is_given
 
-# Fields that we set, labels that the engine does not need, and fields that only engines may send.
-_DROPPED: Final = frozenset({
-    "model", "stream_options", "priority", "cache_salt", "session_id", "request_id",
-    "prompt_cache_key", "service_tier", "store", "metadata", "user", "options",
-    "kv_transfer_params", "ec_transfer_params", "vllm_xargs",
-    # With it, the counts of a stream that is cut would lag behind the tokens that were sent.
-    "stream_interval",
-})  # fmt: skip
 _ASK_FOR_USAGE: Final = b',"stream_options":{"include_usage":true,"continuous_usage_stats":true}'
-_encode: Final = msgspec.json.encode
-_LARGE_VALUE_BYTES: Final = 256 * 1024
-_KEYS_MAX: Final = 1000
-_KEY_CHARS_MAX: Final = 64
-_keys: Final[dict[str, bytes]] = {}
 
 
 def request_body(request: InferenceRequest, served_name: Raw) -> list[bytes | Raw]:
-    """Return the body as pieces to send in order: the caller's fields but the reserved, and ours.
-
-    The prompt is its own piece, and so is any other large value: a megabyte of it goes from the
-    caller's bytes to the socket without being copied into a new body. `served_name` is JSON
-    already.
-    """
+    """Return the body as pieces to send in order. `served_name` is JSON already."""
     call = CALLS[request.api]
-    fields = request.prompt.body
-    # Without a limit vLLM generates to the end of the context, where it stops in any case.
-    is_unlimited = bool(call.output_limits) and not _is_limited(fields, call)
-    # The loop below skips this name, so that a null of the caller's does not go upstream.
-    limit = call.output_limits[0] if is_unlimited else call.prompt
-    # Every name that is added here is dropped from the caller's fields, so that none occurs twice.
-    whole_body: list[bytes | Raw] = [call.opening, fields[call.prompt]]
-    pieces: list[bytes | Raw] = [
-        b',"model":',
-        served_name,
-        b',"cache_salt":"',
-        request.prompt.cache_salt.encode(),
-        b'"',
-    ]
-    for name, value in fields.items():
-        if name in _DROPPED or name in (call.prompt, limit):
-            continue
-        pieces.append(_key(name))
-        if len(value) > _LARGE_VALUE_BYTES:
-            whole_body.append(b"".join(pieces))
-            whole_body.append(value)
-            pieces = []
-        else:
-            pieces.append(value)
-    if is_unlimited:
-        pieces.append(_key(limit))
-        pieces.append(whole(request.model.default_output_tokens))
-    if call.fixed:
-        pieces.append(call.fixed)
+    own = [b',"cache_salt":"%s"' % request.prompt.cache_salt.encode()]
     if request.prompt.is_stream and call.has_stream_options:
-        pieces.append(_ASK_FOR_USAGE)
+        own.append(_ASK_FOR_USAGE)
     if request.placement.engine_priority:
         # vLLM refuses any but 0 unless it was started with `--scheduling-policy priority`.
-        pieces.append(b',"priority":%d' % request.placement.engine_priority)
+        own.append(b',"priority":%d' % request.placement.engine_priority)
     if call.id_prefix:
-        pieces.append(b',"request_id":"%s%s"' % (call.id_prefix, request.id.encode()))
+        own.append(b',"request_id":"%s%s"' % (call.id_prefix, request.id.encode()))
     if request.labels.session:
         # The key, not the name: the engine must distinguish two accounts that use the same name.
-        pieces.append(b',"session_id":"%016x"' % request.placement.session_key)
-    pieces.append(b"}")
-    whole_body.append(b"".join(pieces))
-    return whole_body
-
-
-def _key(name: str) -> bytes:
-    """Return a name as written before its value, from a cache: most requests use the same few."""
-    known = _keys.get(name)
-    if known is None:
-        known = b",%s:" % _encode(name)
-        if len(name) <= _KEY_CHARS_MAX:
-            if len(_keys) >= _KEYS_MAX:
-                _keys.clear()
-            _keys[name] = known
-    return known
-
-
-def _is_limited(fields: Fields, call: EngineCall) -> bool:
-    return any(is_given(fields, name) for name in call.output_limits)
+        own.append(b',"session_id":"%016x"' % request.placement.session_key)
+    return write_body(request, call, served_name, own)

@@ -1,4 +1,4 @@
-"""vLLM's APIs: the path, the prompt's field and the options of each."""
+"""Engines' APIs: the path, the prompt's field and the options of each."""
 
 from typing import Final
 
