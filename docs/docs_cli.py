@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from typer.main import get_command
-
-from penstock.cli.commands import app
+from penstock.cli.commands import whole_tree
 
 _HEAD = """# Commands
 
@@ -32,7 +30,7 @@ def command_page() -> str:
 
 def commands(command: Any = None, path: str = "penstock") -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - click's tree, which typer vendors
     """Every command that does something, by its path; groups that only hold others are left out."""
-    command = command or get_command(app)
+    command = command or whole_tree()
     children = getattr(command, "commands", {})
     if path == "penstock" or not children or command.invoke_without_command:
         yield path, command

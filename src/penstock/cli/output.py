@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -22,6 +23,10 @@ def console() -> Console:
 def error_console() -> Console:
     """Return a console on standard error, for progress, warnings and errors, never results."""
     return _sized(Console(stderr=True, highlight=False))
+
+
+def print_error(line: str) -> None:
+    error_console().print(f"[red]error:[/] {escape(line)}", soft_wrap=True)
 
 
 def print_json(value: object) -> None:
