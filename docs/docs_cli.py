@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.cli.commands import whole_tree
+from penstock.cli.examples import EXAMPLES
 
 _HEAD = """# Commands
 
@@ -23,8 +24,10 @@ def command_page() -> str:
             f"{_about(command)} [In words]({_guide(path)}).\n",
             _usage(path, command),
         ]
-        if rows := [_row(one) for one in command.params if one.name != "help"]:
+        shown = [one for one in command.params if one.name != "help" and not one.hidden]
+        if rows := [_row(one) for one in shown]:
             parts += ["| option | default | what it is |", "|---|---|---|", *rows, ""]
+        parts += _examples(path)
     return "\n".join(parts)
 
 
@@ -51,6 +54,14 @@ def _usage(path: str, command: Any) -> str:  # noqa: ANN401 - see above
     words += ["[OPTIONS]"] if any(one.param_type_name == "option" for one in command.params) else []
     words += ["COMMAND"] if path == "penstock" else []
     return f"```text\n{' '.join(words)}\n```\n"
+
+
+def _examples(path: str) -> list[str]:
+    """A line above each example says what it is for."""
+    lines = []
+    for command, what in EXAMPLES[path.removeprefix("penstock").strip()]:
+        lines += [f"# {what}", command]
+    return ["```text", *lines, "```", ""]
 
 
 def _row(parameter: Any) -> str:  # noqa: ANN401 - see above

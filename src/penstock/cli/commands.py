@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
-from typer.main import get_group
+from typer.main import get_command
 
 from penstock.cli.distribution import DISTRIBUTION
 from penstock.cli.lazy_group import LazyCommand, LazyGroup
@@ -71,14 +71,14 @@ app = typer.Typer(
     cls=_Commands,
     help="Serverless inference for agents, on your own GPUs.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
     pretty_exceptions_enable=False,
 )
 
 
 def whole_tree() -> LazyGroup:
     """Return the root command with every command loaded, for documentation and tests."""
-    root = get_group(app)
+    root: Any = get_command(app)
     assert isinstance(root, LazyGroup)
     root.load_all()
     return root

@@ -7,11 +7,12 @@ from importlib import import_module
 from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
+from penstock.cli.help_page import PlainCommand, PlainGroup
 
-class LazyCommand(TyperCommand):
+
+class LazyCommand(PlainCommand):
     """Stands for a command in the list of commands, and imports it with `load`.
 
     `place` is `module:name`, the name of a function or of a typer.Typer. `help` repeats the first
@@ -25,16 +26,19 @@ class LazyCommand(TyperCommand):
     def load(self) -> Any:  # noqa: ANN401 - click's command, which typer vendors
         module, _, attribute = self._place.partition(":")
         found = getattr(import_module(module), attribute)
-        if isinstance(found, typer.Typer):
-            group = get_group(found)
-            group.name = self.name
-            return group
-        alone = typer.Typer(add_completion=False)
-        alone.command(name=self.name)(found)
-        return get_command(alone)
+        if not isinstance(found, typer.Typer):
+            alone = typer.Typer(add_completion=False)
+            alone.command(name=self.name, cls=PlainCommand)(found)
+            return get_command(alone)
+        found.info.cls = PlainGroup
+        for command in found.registered_commands:
+            command.cls = PlainCommand
+        group = get_group(found)
+        group.name = self.name
+        return group
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(PlainGroup):
     """Replaces a LazyCommand by the command itself when that is run or completed."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:  # noqa: ANN401 - typer's own signature

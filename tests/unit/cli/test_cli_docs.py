@@ -29,7 +29,7 @@ ALL = [
 
 def rows(command: Any) -> Iterator[str]:
     for parameter in command.params:
-        if parameter.name == "help":
+        if parameter.name == "help" or parameter.hidden:
             continue
         is_option = parameter.param_type_name == "option"
         name = parameter.opts[0] if is_option else (parameter.metavar or parameter.name.upper())

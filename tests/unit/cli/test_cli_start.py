@@ -1,4 +1,4 @@
-"""What `penstock --version` costs: nothing but what it needs is imported."""
+"""What `penstock --version` and `--help` cost: nothing but what it needs is imported."""
 
 import resource
 import subprocess
@@ -38,7 +38,7 @@ def imported(*arguments: str) -> set[str]:
     return set(told.splitlines()[-1].split())
 
 
-@pytest.mark.parametrize("arguments", [("--version",)])
+@pytest.mark.parametrize("arguments", [("--version",), ("--help",)])
 def test_start_takes_little_cpu(arguments: tuple[str, ...]) -> None:
     assert any(cpu_seconds(*arguments) <= CPU_SECONDS_MAX for _ in range(RUNS))
 
