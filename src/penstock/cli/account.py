@@ -9,12 +9,19 @@ from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, print_json, print_table
 from penstock.cli.postgres import opened
+from penstock.cli.table import Column, Columns
 from penstock.policy import AccountBook
 from penstock.policy.accounts import FLEX_WEIGHT_MAX
 from penstock.records.account import Account, Affinity, OnOutage
 
 app = typer.Typer(help="Create, list, change and block accounts.", no_args_is_help=True)
 
+_COLUMNS: Columns = (
+    *("id", "name", "state"),
+    Column("on outage", is_optional=True),
+    Column("affinity", is_optional=True),
+    Column("flex weight", is_right=True, is_optional=True),
+)
 AccountId = Annotated[str, typer.Argument(metavar="ID", help="The account's id.")]
 _ON_OUTAGE = typer.Option(
     help="When its leases are used up and Postgres is away: refuse, or continue."
@@ -74,7 +81,7 @@ def list_(
         )
         for each in accounts
     ]
-    print_table(("id", "name", "state", "on outage", "affinity", "flex weight"), rows)
+    print_table(_COLUMNS, rows)
 
 
 @app.command(name="set")

@@ -7,17 +7,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
 
+from penstock.cli.output import last_part
+from penstock.cli.table import Column, Columns, lay_out
 from penstock.cli.usage.figures import NOTHING, bar, short
 from penstock.queue import Batch, FlexStats
 from penstock.records.model import ModelId
 
-_BAR: Final = 20
+_BAR: Final = 12
 # `penstock control` measures every few seconds; figures older than this are stale.
 _OLD_SECONDS: Final = 60.0
-_TITLES: Final = ("", "", "done", "queued", "running", "per second", "oldest", "ETA")
+_COLUMNS: Columns = (
+    *(Column("queue"), Column("", is_optional=True)),
+    *(Column(title, is_right=True) for title in ("done", "queued", "running")),
+    Column("per second", is_right=True, is_optional=True),
+    *(Column(title, is_right=True) for title in ("oldest", "ETA")),
+)
 
 
 class WatchRow(msgspec.Struct, frozen=True):
@@ -71,23 +78,9 @@ def batch_row(batch: Batch, stats: FlexStats | None) -> WatchRow:
     )
 
 
-def watch_table(rows: Sequence[WatchRow]) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False, show_header=bool(rows))
-    for number, title in enumerate(_TITLES):
-        table.add_column(title, justify="left" if number < 2 else "right", no_wrap=number > 0)
-    for row in rows:
-        filled = bar(row.done, row.total, _BAR) if row.total else ""
-        table.add_row(
-            Text(row.name),
-            Text(f"{filled:<{_BAR}}", style="green" if row.is_done else "cyan on grey23"),
-            f"{short(row.done)}/{short(row.total)}",
-            short(row.queued),
-            short(row.running),
-            NOTHING if row.finished_per_second is None else f"{row.finished_per_second:.1f}",
-            age(row.oldest_seconds),
-            age(row.eta_seconds),
-        )
-    return table
+def watch_table(rows: Sequence[WatchRow], out: Console) -> Text:
+    """Return the rows as lines that fit the console."""
+    return Text("\n").join(lay_out(_COLUMNS, map(_cells, rows), out).lines if rows else [])
 
 
 def watch_line(row: WatchRow) -> str:
@@ -118,6 +111,20 @@ def age(seconds: float | None) -> str:
         return f"{minutes}m{rest:02d}s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h{minutes:02d}m"
+
+
+def _cells(row: WatchRow) -> tuple[str | Text, ...]:
+    filled = bar(row.done, row.total, _BAR) if row.total else ""
+    return (
+        last_part(row.name),
+        Text(f"{filled:<{_BAR}}", style="green" if row.is_done else "cyan on grey23"),
+        f"{short(row.done)}/{short(row.total)}",
+        short(row.queued),
+        short(row.running),
+        NOTHING if row.finished_per_second is None else f"{row.finished_per_second:.1f}",
+        age(row.oldest_seconds),
+        age(row.eta_seconds),
+    )
 
 
 def _row(model: ModelId, figures: FlexStats, most: int, now: float) -> WatchRow:

@@ -22,8 +22,9 @@ from penstock.cli.job_watch import (
     watch_table,
 )
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
-from penstock.cli.output import console, error_console, print_json, print_table
+from penstock.cli.output import console, error_console, last_part, print_json, print_table
 from penstock.cli.postgres import opened
+from penstock.cli.table import Column, Columns
 from penstock.cli.usage.figures import NOTHING, dollars
 from penstock.clock import Clock, SystemClock
 from penstock.config import Config
@@ -40,7 +41,12 @@ from penstock.wire.resources.jobs import read_batch, read_id
 
 app = typer.Typer(help="List, show, cancel and watch queued work.", no_args_is_help=True)
 
-_TITLES = ("id", "state", "account", "model", "waited", "ran", "cost")
+_COLUMNS: Columns = (
+    *("id", "state", "model"),
+    Column("waited", is_right=True),
+    *(Column(title, is_right=True, is_optional=True) for title in ("ran", "cost")),
+    Column("account", is_optional=True),
+)
 _Job = Annotated[
     str, typer.Argument(metavar="ID", help="The id of a job, a batch or a request_id.")
 ]
@@ -76,7 +82,7 @@ def list_(  # noqa: PLR0913 - each is an option of the command line
         print_json([job_answer(job) for job in jobs])
         return
     now = SystemClock().now()
-    print_table(_TITLES, (_row(job, now) for job in jobs))
+    print_table(_COLUMNS, (_row(job, now) for job in jobs))
     if has_more:
         error_console().print(f"There are more: --after {jobs[-1].id}")
 
@@ -189,7 +195,7 @@ async def _print_rounds(rounds: AsyncIterator[list[WatchRow]], *, json: bool) ->
     if out.is_terminal:
         with Live(console=out, auto_refresh=False) as live:
             async for rows in rounds:
-                live.update(watch_table(rows), refresh=True)
+                live.update(watch_table(rows, out), refresh=True)
     else:
         told: list[str] = []
         async for rows in rounds:
@@ -223,11 +229,11 @@ def _row(job: Job, now: float) -> tuple[str, ...]:
     return (
         job.id,
         "cancelling" if job.is_cancelling else job.state,
-        job.account,
-        job.model,
+        last_part(job.model),
         age(begun - job.created_at),
         NOTHING if job.started_at is None else age(ended - job.started_at),
         dollars(job.charge_nanousd) if job.state is JobState.SUCCEEDED else NOTHING,
+        job.account,
     )
 
 

@@ -10,6 +10,7 @@ from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, error_console, print_json, print_table
 from penstock.cli.postgres import opened
+from penstock.cli.table import Column
 from penstock.policy import KeyBook
 from penstock.records.account import AccountId, Key, Role
 
@@ -73,12 +74,12 @@ def list_(
             key.id,
             key.name,
             key.role,
-            key.account.id if key.account else "",
             "revoked" if key.is_revoked else "active",
+            key.account.id if key.account else "",
         )
         for key in keys
     ]
-    print_table(("id", "name", "role", "account", "state"), rows)
+    print_table(("id", "name", "role", "state", Column("account", is_optional=True)), rows)
 
 
 @app.command()

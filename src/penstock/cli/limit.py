@@ -21,11 +21,17 @@ from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, print_json, print_table
 from penstock.cli.postgres import opened
+from penstock.cli.table import Column, Columns
 from penstock.records.account import AccountId
 from penstock.records.limit import Limit, Measure, Period, Scope
 
 app = typer.Typer(help="Set, list and remove limits and budgets.", no_args_is_help=True)
 
+_COLUMNS: Columns = (
+    Column("id", is_right=True),
+    *("for", "limit", "per", "spent", "free"),
+    *(Column(title, is_optional=True) for title in ("kind", "leased", "account")),
+)
 _Of = tuple[Measure, Period]
 
 
@@ -120,8 +126,7 @@ def list_(
     if json:
         print_json([_plain_state(each) for each in states])
         return
-    titles = ("id", "account", "for", "limit", "per", "spent", "leased", "free", "kind")
-    print_table(titles, [_row(each) for each in states])
+    print_table(_COLUMNS, [_row(each) for each in states])
 
 
 @app.command()
@@ -243,9 +248,10 @@ def _row(state: LimitState) -> tuple[str, ...]:
     if limit.value != state.value:
         whom += f" (furthest: {state.value or 'none'})"
     amounts = (limit.amount, state.spent, state.leased, state.free)
-    limited, *figures = (quantity(each, limit.measure) for each in amounts)
+    limited, spent, leased, free = (quantity(each, limit.measure) for each in amounts)
     kind = "hard" if limit.is_hard else "warns"
-    return (str(limit.id), limit.account, whom, limited, limit.period, *figures, kind)
+    head = (str(limit.id), whom, limited, limit.period, spent, free)
+    return (*head, kind, leased, limit.account)
 
 
 def _time(at: float) -> str:

@@ -1,6 +1,7 @@
 """`penstock models`: the catalogue as this configuration sees it, and a check of your entries."""
 
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
 
@@ -11,15 +12,24 @@ from rich.markup import escape
 from penstock.catalogue import CatalogueError, load_catalogue
 from penstock.catalogue.entry import read_entry
 from penstock.catalogue.settings import CatalogueSettings
+from penstock.cli.dollars import exact_usd
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.options import JsonOption, invocation
 from penstock.cli.output import console, error_console, print_json, print_table
+from penstock.cli.table import Column, Columns
 from penstock.clock import SystemClock
 from penstock.records.model import Model
+from penstock.records.price import ONCE, Prices
 
 app = typer.Typer(help="List, show and check models.", invoke_without_command=True)
 
 _NANO = 10**9
+_COLUMNS: Columns = (
+    "id",
+    *(Column(title, is_right=True) for title in ("context", "GPUs")),
+    "$/Mtok in, cached, out",
+    *(Column(title, is_optional=True) for title in ("aliases", "family", "can")),
+)
 
 
 @app.callback()
@@ -37,8 +47,7 @@ def list_(context: typer.Context, json: JsonOption = False) -> None:
         print_json([_plain(model) for model in models])
         return
     today = datetime.fromtimestamp(SystemClock().now(), UTC).date()
-    titles = ("id", "aliases", "family", "context", "GPUs", "$/Mtok in, cached, out", "can")
-    print_table(titles, (_row(model, today) for model in models))
+    print_table(_COLUMNS, (_row(model, today) for model in models))
 
 
 @app.command(name="show")
@@ -49,13 +58,10 @@ def show_(
 ) -> None:
     """Show one model: its names, prices and the command that starts its engine."""
     model = load_catalogue(invocation(context).load().config.catalogue).find(name)
-    plain = _plain(model)
     if json:
-        print_json(plain)
+        print_json(_plain(model))
         return
-    rows = [(key, _text(value)) for key, value in plain.items() if key != "recipe"]
-    rows += [(f"recipe.{key}", _text(value)) for key, value in _plain(model.recipe).items()]
-    print_table(("key", "value"), rows)
+    print_table(("key", Column("value", is_prose=True)), _facts(model))
 
 
 @app.command()
@@ -117,13 +123,42 @@ def _row(model: Model, today: date) -> tuple[str, ...]:
     )
     return (
         model.id,
-        ", ".join(model.aliases),
-        model.family,
         f"{model.context_tokens:,}",
         str(model.recipe.gpus),
         " ".join(f"{price / _NANO:.3g}" for price in each),
+        ", ".join(model.aliases),
+        model.family,
         ", ".join(sorted(model.capabilities)),
     )
+
+
+def _facts(model: Model) -> list[tuple[str, str]]:
+    """Return what `show` prints: the entry's fields, its prices in dollars, and its recipe."""
+    facts = []
+    for key, value in _plain(model).items():
+        if key == "prices":
+            facts += [("price", _price_line(row)) for row in model.prices]
+        elif key != "recipe":
+            facts.append((key, _text(value)))
+    facts += [(f"recipe.{key}", _text(value)) for key, value in _plain(model.recipe).items()]
+    return [(key, text) for key, text in facts if text]
+
+
+def _price_line(row: Prices) -> str:
+    """Return one row of the price book in words, per million tokens."""
+    prices = (
+        f"{_usd(row.input_nanousd_per_mtok)} input",
+        f"{_usd(row.cached_input_nanousd_per_mtok)} cached",
+        f"{_usd(row.output_nanousd_per_mtok)} output",
+    )
+    parts = {"now": row.now_bp, "flex": row.flex_bp, "batch": row.batch_bp}
+    tiers = [f"{tier} x {bp / ONCE:g}" for tier, bp in parts.items() if bp != ONCE]
+    since = f"from {row.valid_from}: " if row.valid_from else ""
+    return f"{since}{', '.join(prices)} for a million tokens; {', '.join(tiers)}".rstrip("; ")
+
+
+def _usd(nanousd: int) -> str:
+    return exact_usd(Decimal(nanousd).scaleb(-9))
 
 
 def _text(value: object) -> str:

@@ -10,9 +10,10 @@ from rich.console import Console
 
 from penstock.cli.chat.answer_events import AnswerEvents, Piece
 from penstock.cli.chat.conversation import Conversation, TurnUsage
-from penstock.cli.chat.screen import AnswerText, TurnTimes, dollars, figures_line, totals_line
+from penstock.cli.chat.screen import AnswerText, TurnTimes, figures_line, totals_line
 from penstock.cli.chat.slash import HELP, Slash, Typed, understand
 from penstock.cli.chat.word_wrap import WordWrap
+from penstock.cli.dollars import exact_usd
 from penstock.cli.exit_codes import CommandFailed
 
 
@@ -164,4 +165,4 @@ def test_models_words_cannot_steer_the_terminal() -> None:
     [("0", "$0.00"), ("0.000000000", "$0.00"), ("0.100", "$0.10"), ("12.0000123", "$12.0000123")],
 )
 def test_dollars_have_the_digits_that_say_something(cost: str, shown: str) -> None:
-    assert dollars(cost) == shown
+    assert exact_usd(cost) == shown

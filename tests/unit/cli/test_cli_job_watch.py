@@ -1,5 +1,8 @@
 """`penstock jobs watch`: what is shown of queues that grow and shrink."""
 
+import io
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,15 +75,29 @@ def test_old_figures_are_told() -> None:
     assert stale_line([]) == ""
 
 
-def test_table_fits_a_narrow_terminal() -> None:
-    out = Console(width=100, record=True, file=None, quiet=False)
-    backlog = Backlog()
-    backlog.rows({M: stats(10)}, 100.0)
+@pytest.mark.parametrize("model", ["m", "@local/huggingfacetb/smollm2-135m-instruct"])
+def test_table_fits_a_narrow_terminal(model: str) -> None:
+    out = Console(width=80, force_terminal=True, color_system=None, file=io.StringIO())
+    backlog, of = Backlog(), ModelId(model)
+    backlog.rows({of: stats(10)}, 100.0)
     with out.capture() as captured:
-        out.print(watch_table(backlog.rows({M: stats(5)}, 100.0)))
-    line = captured.get().splitlines()[1]
-    assert "██████████" in line
-    assert line.split()[-5:] == ["5", "0", "2.0", "10s", "2s"]
+        out.print(watch_table(backlog.rows({of: stats(5)}, 100.0), out))
+    head, line = captured.get().splitlines()
+    assert len(head) <= 80
+    assert len(line) <= 80
+    assert "██████" in line
+    assert line.split()[0] == model.rpartition("/")[2]
+    assert line.split()[-2:] == ["10s", "2s"]
+
+
+def test_batch_is_named_by_its_whole_id_in_a_narrow_terminal() -> None:
+    out = Console(width=80, force_terminal=True, color_system=None, file=io.StringIO())
+    row = msgspec.structs.replace(batch_row(batch(4, 1), stats(100)), name="0" * 36)
+    with out.capture() as captured:
+        out.print(watch_table([row], out))
+    head, line = captured.get().splitlines()
+    assert "0" * 36 in line
+    assert max(len(head), len(line)) <= 80
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,19 @@ def test_show_finds_a_model_by_alias(penstock: Penstock) -> None:
     assert plain["recipe"]["gpus"] == 8
 
 
+def test_show_names_prices_in_dollars(penstock: Penstock) -> None:
+    shown = penstock("models", "show", "kimi-k2.5").stdout
+    price = "$0.60 input, $0.10 cached, $3.00 output for a million tokens; flex x 0.5, batch x 0.5"
+    assert price in shown
+    assert "nanousd" not in shown
+    assert "{'" not in shown
+
+
+def test_list_on_a_pipe_is_no_wider_than_its_content(penstock: Penstock) -> None:
+    lines = penstock("models", "list").stdout.splitlines()
+    assert all(line == line.rstrip() for line in lines)
+
+
 def test_unknown_model_is_exit_code_4(penstock: Penstock) -> None:
     assert penstock("models", "show", "no-such-model").exit_code == 4
 

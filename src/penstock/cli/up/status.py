@@ -7,8 +7,9 @@ import msgspec
 import typer
 
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
-from penstock.cli.output import console, print_json, print_table
+from penstock.cli.output import console, last_part, print_json, print_table
 from penstock.cli.postgres import opened
+from penstock.cli.table import Column
 from penstock.cli.up.present_run import present_run
 from penstock.cli.up.ready import local_address
 from penstock.cli.up.state import Running
@@ -107,6 +108,13 @@ def _print(found: Status) -> None:
         out.print(f"{title:11}{value}", markup=False, soft_wrap=True)
     out.print()
     print_table(
-        ("replica", "state", "address", "model"),
-        [(r.id, r.state, r.url, r.model.rpartition("/")[2]) for r in found.replicas],
+        ("replica", "state", "model", Column("address", is_optional=True)),
+        [
+            (r.id, r.state, last_part(r.model), r.url.removeprefix("http://"))
+            for r in found.replicas
+        ],
     )
+
+
+def _address(replica: ShownReplica) -> str:
+    return replica.url.removeprefix("http://")
