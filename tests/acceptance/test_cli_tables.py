@@ -86,7 +86,7 @@ def _is_whole(id: str, screen: list[str]) -> bool:
         ("limit", "list"),
         ("jobs", "list"),
         ("usage", "--group-by", "key"),
-        ("usage", "--group-by", "model", "--by", "hour"),
+        ("usage", "--group-by", "account,model", "--by", "hour"),
         ("status",),
         ("flex", "show"),
         ("logs",),
@@ -111,7 +111,8 @@ def _ids(cell: Cell, arguments: tuple[str, ...]) -> list[str]:
         return [cell.job, last_part(cell.ready["model"])]
     if arguments[0] == "usage":
         rows = run_json(cell.state, *arguments)["rows"]
-        return [last_part(label) for row in rows for label in row["labels"].values()]
+        labels = [label for row in rows for label in row["labels"].values()]
+        return ["local" if label == cell.ready["account"] else last_part(label) for label in labels]
     if arguments[0] == "flex":
         return [last_part(cell.ready["model"])]
     replicas = run_json(cell.state, "status")["replicas"]

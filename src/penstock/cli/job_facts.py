@@ -16,13 +16,13 @@ Facts = Mapping[str, object]
 _NAME_WIDTH: Final = 12
 
 
-def job_facts(seen: SeenJob) -> Facts:
+def job_facts(seen: SeenJob, names: Mapping[str, str]) -> Facts:
     job, answer = seen.job, job_answer(seen.job)
     usage, error = answer.usage, answer.error
     return {
         "job": job.id,
         "state": "cancelling" if job.is_cancelling else job.state,
-        "account": job.account,
+        "account": _account(job.account, names),
         "model": job.model,
         "door": job.door,
         "batch": answer.batch,
@@ -44,7 +44,7 @@ def job_facts(seen: SeenJob) -> Facts:
     }
 
 
-def batch_facts(batch: Batch) -> Facts:
+def batch_facts(batch: Batch, names: Mapping[str, str]) -> Facts:
     counts = {
         "queued": batch.open_jobs - batch.running,
         "running": batch.running,
@@ -57,7 +57,7 @@ def batch_facts(batch: Batch) -> Facts:
     return {
         "batch": batch.id,
         "state": "cancelling" if batch.is_cancelling and batch.open_jobs else batch.state,
-        "account": batch.account,
+        "account": _account(batch.account, names),
         "model": batch.model,
         "door": batch.door,
         "created": _time(batch.created_at),
@@ -65,6 +65,10 @@ def batch_facts(batch: Batch) -> Facts:
         "deadline": _time(batch.deadline),
         "jobs": f"{batch.total}: {told}" if told else batch.total,
     }
+
+
+def _account(id: str, names: Mapping[str, str]) -> str:
+    return f"{names[id]} ({id})" if id in names else id
 
 
 def _told(error: JobError | None) -> str | None:

@@ -1,15 +1,17 @@
 """`penstock jobs`: lists, shows, cancels and watches jobs, directly in the database."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, TypeVar
 
+import msgspec
 import typer
 from rich.live import Live
 from rich.text import Text
 
 from penstock.app.job_rooms import desk_rooms
+from penstock.cli.account_names import account_names, find_account_if_given
 from penstock.cli.exit_codes import CommandFailed
 from penstock.cli.job_facts import batch_facts, job_facts, print_facts
 from penstock.cli.job_watch import (
@@ -32,7 +34,6 @@ from penstock.errors import NotFound
 from penstock.ingress.jobs.job_answers import JobLookup, SeenJob, job_answer
 from penstock.jobs.submission import JobDesk
 from penstock.queue import Batch, JobQuery
-from penstock.records.account import AccountId
 from penstock.records.job import BatchId, Job, JobId, JobState
 from penstock.records.model import ModelId
 from penstock.store import Objects, Store
@@ -58,7 +59,7 @@ def list_(  # noqa: PLR0913 - each is an option of the command line
     context: typer.Context,
     *,
     only: Annotated[JobState | None, typer.Option("--in", help="Only in this state.")] = None,
-    account: Annotated[str | None, typer.Option(help="Only this account's.")] = None,
+    account: Annotated[str | None, typer.Option(help="Only this account's, by name or id.")] = None,
     model: Annotated[str | None, typer.Option(help="Only of this model, by its id.")] = None,
     batch: Annotated[str | None, typer.Option(help="Only of this batch or request_id.")] = None,
     after: Annotated[str | None, typer.Option(help="Only older than this job.")] = None,
@@ -70,19 +71,19 @@ def list_(  # noqa: PLR0913 - each is an option of the command line
     before = read_id(after, "after")
     of_batch = read_batch(batch)
     query = JobQuery(
-        account=None if account is None else AccountId(account),
+        account=None,
         model=None if model is None else ModelId(model),
         state=only,
         batch=None if of_batch is None else BatchId(of_batch),
         after=None if before is None else JobId(before),
         limit=limit,
     )
-    jobs, has_more = _ask(context, state, lambda desk: desk.lookup.page(query))
+    (jobs, has_more), names = _ask(context, state, lambda desk: desk.page(account, query))
     if json:
         print_json([job_answer(job) for job in jobs])
         return
     now = SystemClock().now()
-    print_table(_COLUMNS, (_row(job, now) for job in jobs))
+    print_table(_COLUMNS, (_row(job, now, names) for job in jobs))
     if has_more:
         error_console().print(f"There are more: --after {jobs[-1].id}")
 
@@ -92,7 +93,7 @@ def show(
     context: typer.Context, id: _Job, state: StateOption = DEFAULT_STATE, json: JsonOption = False
 ) -> None:
     """Show one job, or one batch: its state, its place in line, and how it ended."""
-    _print(_ask(context, state, lambda desk: desk.find(id)), json=json)
+    _print(*_ask(context, state, lambda desk: desk.with_names(desk.find(id))), json=json)
 
 
 @app.command()
@@ -100,7 +101,7 @@ def cancel(
     context: typer.Context, id: _Job, state: StateOption = DEFAULT_STATE, json: JsonOption = False
 ) -> None:
     """Cancel a job or a batch: at once what waits; what runs is stopped soon."""
-    _print(_ask(context, state, lambda desk: desk.cancel(id)), json=json)
+    _print(*_ask(context, state, lambda desk: desk.with_names(desk.cancel(id))), json=json)
 
 
 @app.command()
@@ -137,6 +138,14 @@ class _Desk:
         self.lookup = JobLookup(store, self._queue)
         self._jobs = JobDesk(rooms, config.admission, clock)
 
+    async def page(
+        self, account: str | None, query: JobQuery
+    ) -> tuple[tuple[Sequence[Job], bool], Mapping[str, str]]:
+        """Return a page of an account's jobs, or of all, and the names of accounts."""
+        owner = await find_account_if_given(self._store, account)
+        page = await self.lookup.page(msgspec.structs.replace(query, account=owner))
+        return page, await account_names(self._store)
+
     async def find(self, id: str) -> SeenJob | Batch:
         """Find a job by its id, or a batch by the id that its caller knows."""
         seen = await self.lookup.find(None, JobId(id))
@@ -152,6 +161,12 @@ class _Desk:
         else:
             await self._jobs.cancel(None, found.job.id)
         return await self.find(id)
+
+    async def with_names(
+        self, question: Awaitable[SeenJob | Batch]
+    ) -> tuple[SeenJob | Batch, Mapping[str, str]]:
+        """Return an answer and the names of accounts."""
+        return await question, await account_names(self._store)
 
     async def _find_batch(self, id: str) -> Batch | None:
         batch = batch_of(id)
@@ -223,7 +238,7 @@ def _ask(
     return asyncio.run(run())
 
 
-def _row(job: Job, now: float) -> tuple[str, ...]:
+def _row(job: Job, now: float, names: Mapping[str, str]) -> tuple[str, ...]:
     begun = job.started_at or job.finished_at or now
     ended = job.finished_at or now
     return (
@@ -233,17 +248,17 @@ def _row(job: Job, now: float) -> tuple[str, ...]:
         age(begun - job.created_at),
         NOTHING if job.started_at is None else age(ended - job.started_at),
         dollars(job.charge_nanousd) if job.state is JobState.SUCCEEDED else NOTHING,
-        job.account,
+        names.get(job.account, job.account),
     )
 
 
-def _print(found: SeenJob | Batch, *, json: bool) -> None:
+def _print(found: SeenJob | Batch, names: Mapping[str, str], *, json: bool) -> None:
     if isinstance(found, Batch):
         if json:
             print_json(found)
         else:
-            print_facts(batch_facts(found))
+            print_facts(batch_facts(found, names))
     elif json:
         print_json(job_answer(found.job, found))
     else:
-        print_facts(job_facts(found))
+        print_facts(job_facts(found, names))

@@ -6,17 +6,18 @@ from typing import Annotated
 import msgspec
 import typer
 
+from penstock.cli.account_names import find_account_if_given
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, error_console, print_json, print_table
 from penstock.cli.postgres import opened
 from penstock.cli.table import Column
 from penstock.policy import KeyBook
-from penstock.records.account import AccountId, Key, Role
+from penstock.records.account import Key, Role
 
 app = typer.Typer(help="Create, list and revoke keys.", no_args_is_help=True)
 
-AccountOption = Annotated[str | None, typer.Option("--account", help="The account's id.")]
+AccountOption = Annotated[str | None, typer.Option("--account", help="The account's name or id.")]
 
 
 @app.command()
@@ -33,7 +34,7 @@ def create(
     """Create a key and show its secret, once: runtime for --account, or --operator."""
     if (account is None) is not operator:
         raise CommandFailed(
-            "Pass --account ID for a key that infers, or --operator for one that administers.",
+            "Pass --account NAME for a key that infers, or --operator for one that administers.",
             ExitCode.USAGE,
         )
     config = invocation(context).load().config
@@ -41,7 +42,8 @@ def create(
 
     async def run() -> tuple[Key, str]:
         async with opened(config, state) as store:
-            return await KeyBook(store).create(role, account, name)
+            owner = await find_account_if_given(store, account)
+            return await KeyBook(store).create(role, owner, name)
 
     key, secret = asyncio.run(run())
     if json:
@@ -63,7 +65,7 @@ def list_(
 
     async def run() -> tuple[Key, ...]:
         async with opened(config, state) as store:
-            return await KeyBook(store).list(AccountId(account) if account else None)
+            return await KeyBook(store).list(await find_account_if_given(store, account))
 
     keys = asyncio.run(run())
     if json:
@@ -75,7 +77,7 @@ def list_(
             key.name,
             key.role,
             "revoked" if key.is_revoked else "active",
-            key.account.id if key.account else "",
+            key.account.name if key.account else "",
         )
         for key in keys
     ]

@@ -16,21 +16,21 @@ from penstock.admission import (
     quantity,
     release_holder,
 )
+from penstock.cli.account_names import account_names, find_account, find_account_if_given
 from penstock.cli.dollars import read_usd
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, print_json, print_table
 from penstock.cli.postgres import opened
 from penstock.cli.table import Column, Columns
-from penstock.records.account import AccountId
 from penstock.records.limit import Limit, Measure, Period, Scope
 
 app = typer.Typer(help="Set, list and remove limits and budgets.", no_args_is_help=True)
 
 _COLUMNS: Columns = (
     Column("id", is_right=True),
-    *("for", "limit", "per", "spent", "free"),
-    *(Column(title, is_optional=True) for title in ("kind", "leased", "account")),
+    *("account", "for", "limit", "per", "spent", "free"),
+    *(Column(title, is_optional=True) for title in ("kind", "leased")),
 )
 _Of = tuple[Measure, Period]
 
@@ -39,7 +39,7 @@ _Of = tuple[Measure, Period]
 def set_(  # noqa: PLR0913 - each is an option of the command line
     context: typer.Context,
     *,
-    account: Annotated[str, typer.Option(help="The account's id.")],
+    account: Annotated[str, typer.Option(help="The account's name or id.")],
     key: Annotated[str | None, typer.Option(help="Only this key; * is each by itself.")] = None,
     workflow: Annotated[
         str | None, typer.Option(help="Only this workflow; * is each by itself.")
@@ -90,12 +90,17 @@ def set_(  # noqa: PLR0913 - each is an option of the command line
         (Measure.NANOUSD, Period.MONTH): read_usd(usd_per_month),
     }
     scopes = {Scope.KEY: key, Scope.WORKFLOW: workflow, Scope.SESSION: session}
-    wanted = _wanted(AccountId(account), scopes, amounts, is_hard=not warn)
+    scope, value = _scope(scopes)
+    given = _given(amounts)
     config = invocation(context).load().config
 
     async def run() -> list[Limit]:
         async with opened(config, state) as store:
-            book = LimitBook(store, config.admission)
+            book, owner = LimitBook(store, config.admission), await find_account(store, account)
+            wanted = [
+                Limit(0, owner, scope, value, measure, period, amount, not warn)
+                for (measure, period), amount in given
+            ]
             return [await book.create(limit) for limit in wanted]
 
     limits = asyncio.run(run())
@@ -111,22 +116,24 @@ def set_(  # noqa: PLR0913 - each is an option of the command line
 @app.command(name="list")
 def list_(
     context: typer.Context,
-    account: Annotated[str | None, typer.Option(help="Only this account's.")] = None,
+    account: Annotated[str | None, typer.Option(help="Only this account's, by name or id.")] = None,
     state: StateOption = DEFAULT_STATE,
     json: JsonOption = False,
 ) -> None:
     """List the limits and how they stand in the present window."""
     config = invocation(context).load().config
 
-    async def run() -> tuple[LimitState, ...]:
+    async def run() -> tuple[tuple[LimitState, ...], Mapping[str, str]]:
         async with opened(config, state) as store:
-            return await LimitBook(store, config.admission).list(account)
+            owner = await find_account_if_given(store, account)
+            states = await LimitBook(store, config.admission).list(owner)
+            return states, await account_names(store)
 
-    states = asyncio.run(run())
+    states, names = asyncio.run(run())
     if json:
         print_json([_plain_state(each) for each in states])
         return
-    print_table(_COLUMNS, [_row(each) for each in states])
+    print_table(_COLUMNS, [_row(each, names) for each in states])
 
 
 @app.command()
@@ -204,27 +211,21 @@ def release(
         console().print(f"{count} leases released")
 
 
-def _wanted(
-    account: AccountId,
-    scopes: Mapping[Scope, str | None],
-    amounts: Mapping[_Of, int | None],
-    *,
-    is_hard: bool,
-) -> list[Limit]:
+def _scope(scopes: Mapping[Scope, str | None]) -> tuple[Scope, str]:
     named = [(scope, value) for scope, value in scopes.items() if value is not None]
-    given = [(of, amount) for of, amount in amounts.items() if amount is not None]
     if len(named) > 1:
         raise CommandFailed("Pass one of --key, --workflow and --session.", ExitCode.USAGE)
+    return named[0] if named else (Scope.ACCOUNT, "")
+
+
+def _given(amounts: Mapping[_Of, int | None]) -> list[tuple[_Of, int]]:
+    given = [(of, amount) for of, amount in amounts.items() if amount is not None]
     if not given:
         raise CommandFailed(
             "Say how much: --requests-per-minute, --tokens-per-day, --usd-per-month ...",
             ExitCode.USAGE,
         )
-    scope, value = named[0] if named else (Scope.ACCOUNT, "")
-    return [
-        Limit(0, account, scope, value, measure, period, amount, is_hard)
-        for (measure, period), amount in given
-    ]
+    return given
 
 
 def _plain(limit: Limit) -> dict[str, object]:
@@ -242,7 +243,7 @@ def _plain_state(state: LimitState) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _row(state: LimitState) -> tuple[str, ...]:
+def _row(state: LimitState, names: Mapping[str, str]) -> tuple[str, ...]:
     limit = state.limit
     whom = limit.scope if limit.scope is Scope.ACCOUNT else f"{limit.scope} {limit.value}"
     if limit.value != state.value:
@@ -250,8 +251,8 @@ def _row(state: LimitState) -> tuple[str, ...]:
     amounts = (limit.amount, state.spent, state.leased, state.free)
     limited, spent, leased, free = (quantity(each, limit.measure) for each in amounts)
     kind = "hard" if limit.is_hard else "warns"
-    head = (str(limit.id), whom, limited, limit.period, spent, free)
-    return (*head, kind, leased, limit.account)
+    account = names.get(limit.account, limit.account)
+    return (str(limit.id), account, whom, limited, limit.period, spent, free, kind, leased)
 
 
 def _time(at: float) -> str:

@@ -58,7 +58,7 @@ def test_jobs_are_listed_for_people_and_scripts(run: Any, queued: tuple[list[str
     jobs, batch = queued
     lines = run("list").stdout.splitlines()
     assert [line.split()[0] for line in lines[1:]] == jobs[::-1]
-    assert lines[1].split()[1:4] == ["queued", ACCOUNT, MODEL]
+    assert lines[1].split()[1:3] == ["queued", MODEL.rpartition("/")[2]]
     found = json.loads(run("list", "--json", "--batch", batch, "--in", "queued").stdout)
     assert [job["id"] for job in found] == jobs[::-1]
     page = run("list", "--limit", "2")

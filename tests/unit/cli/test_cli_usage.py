@@ -92,7 +92,7 @@ FULL = answer(
 def lines_of(shown: UsageAnswer) -> list[str]:
     """What a terminal of 80 columns shows."""
     out = Console(file=io.StringIO(), width=80, force_terminal=True)
-    return [line.plain for line in lay_out(*usage_table(shown), out).lines]
+    return [line.plain for line in lay_out(*usage_table(shown, {}), out).lines]
 
 
 def test_fullest_table_fits_in_eighty_columns() -> None:
@@ -139,7 +139,7 @@ def test_refusals_and_savings_stand_below_the_table(capsys: pytest.CaptureFixtur
         row(refusals={"rate_limited": 2}, saved_nanousd=2_500_000_000),
         row(refusals={"rate_limited": 1, "budget_spent": 1}),
     )
-    print_usage(msgspec.structs.replace(answer(*rows), has_more=True))
+    print_usage(msgspec.structs.replace(answer(*rows), has_more=True), {})
     said = capsys.readouterr()
     assert "refused: 1 budget_spent, 3 rate_limited" in said.out
     assert "saved by caching: $2.50" in said.out
@@ -147,7 +147,7 @@ def test_refusals_and_savings_stand_below_the_table(capsys: pytest.CaptureFixtur
 
 
 def test_empty_report_is_a_table_without_rows(capsys: pytest.CaptureFixture[str]) -> None:
-    print_usage(answer(group_by=("account",)))
+    print_usage(answer(group_by=("account",)), {})
     assert capsys.readouterr().out.split() == [
         "account", "req", "tokens", "hit", "first", "token", "p50", "p95", "cost"
     ]  # fmt: skip
@@ -200,7 +200,6 @@ def test_other_figures_are_short() -> None:
         (["--by", "minute"], "`by` must be one of hour, day"),
         (["--group-by", "colour"], "comma list"),
         (["--since", "yesterday"], "RFC 3339"),
-        (["--session", "s"], "`account` is required"),
         (["--session", "s", "--account", "a", "--model", "m"], "no parameter `model`"),
         (["--limit", "0"], "from 1 to 10000"),
         ([], "There is no Postgres to ask"),

@@ -1,6 +1,6 @@
 """Prints usage as tables: rows with a bar, a session's turns, a request's attempts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from rich.text import Text
 
@@ -25,9 +25,9 @@ _TURN_COLUMNS: Columns = (
 )
 
 
-def print_usage(answer: UsageAnswer) -> None:
+def print_usage(answer: UsageAnswer, names: Mapping[str, str]) -> None:
     """Print a table of the rows, and lines of refusals and savings below it."""
-    print_table(*usage_table(answer))
+    print_table(*usage_table(answer, names))
     refused: dict[str, int] = {}
     for row in answer.rows:
         for reason, count in (row.refusals or {}).items():
@@ -41,8 +41,13 @@ def print_usage(answer: UsageAnswer) -> None:
     _say_more(answer.has_more)
 
 
-def usage_table(answer: UsageAnswer) -> tuple[list[Column], list[list[Cell]]]:
-    """Return columns and rows; the bars show the cost, or the tokens if nothing has a cost."""
+def usage_table(
+    answer: UsageAnswer, names: Mapping[str, str]
+) -> tuple[list[Column], list[list[Cell]]]:
+    """Return columns and rows; the bars show the cost, or the tokens if nothing has a cost.
+
+    `names` are those of accounts, by id.
+    """
     has_retries = any(row.retried for row in answer.rows)
     has_failures = any(row.failed for row in answer.rows)
     measures = _measures(answer.rows)
@@ -59,7 +64,7 @@ def usage_table(answer: UsageAnswer) -> tuple[list[Column], list[list[Cell]]]:
     rows: list[list[Cell]] = []
     for row, measure in zip(answer.rows, measures, strict=True):
         cells: list[Cell] = [] if row.start is None else [f"{row.start:%m-%d %Hh}"]
-        cells += [_label(name, row.labels[name]) for name in answer.group_by]
+        cells += [_label(name, row.labels[name], names) for name in answer.group_by]
         cells += [short(row.requests), short(row.prompt_tokens + row.output_tokens)]
         cells += [short(row.failed)] if has_failures else []
         cells.append(percent(row.hit_ratio))
@@ -119,7 +124,9 @@ def _facts(attempt: AttemptAnswer) -> Iterable[tuple[str, str]]:
     yield "calculation", attempt.calculation.text
 
 
-def _label(name: str, value: str) -> str:
+def _label(name: str, value: str, accounts: Mapping[str, str]) -> str:
+    if name == "account":
+        value = accounts.get(value, value)
     return (last_part(value) if name == "model" else value) or NOTHING
 
 
