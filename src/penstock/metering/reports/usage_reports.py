@@ -4,7 +4,7 @@ It checks no keys: the callers decide who may see what.
 """
 
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime, timedelta
 
@@ -68,6 +68,7 @@ where exists (
         and account = owner and session = %s
 )
 """
+_LAST_HOURS = "select key, max(hour) from usage_hours where hour >= %s group by key"
 
 
 class UsageReports:
@@ -129,6 +130,12 @@ class UsageReports:
         async with self._reading() as transaction:
             rows = await transaction.fetch(_OWNERS, (list(among), *days, session))
         return tuple(row[0] for row in rows)
+
+    async def keys_last_used(self, since: datetime) -> Mapping[str, datetime]:
+        """Return the last hour with a request of each key that has had one since then."""
+        async with self._reading() as transaction:
+            rows = await transaction.fetch(_LAST_HOURS, (since,))
+        return dict(rows)
 
     async def request(self, id: str, *, account: str | None = None) -> RequestAnswer:
         """Return one request with all its attempts; only of `account`, if given."""
