@@ -119,12 +119,14 @@ def _ids(cell: Cell, arguments: tuple[str, ...]) -> list[str]:
     return [each["id"] for each in replicas]
 
 
-def test_models_fit_with_whole_ids(cell: Cell, tmp_path: Path) -> None:
-    command = [*PENSTOCK, "models", "list"]
-    with Terminal(tmp_path, command, columns=COLUMNS) as terminal:
-        assert terminal.wait_for_end(END_SECONDS) == 0
-        terminal.check_layout()
-        assert _is_whole("@local/huggingfacetb/smollm2-135m-instruct", terminal.lines)
+def test_models_say_what_runs_with_whole_ids(cell: Cell, tmp_path: Path) -> None:
+    screen = _screen(cell, tmp_path, "models", "list")
+    assert screen[1].split()[:3] == [cell.ready["model"], "2", "ready"]
+    assert _is_whole("@local/huggingfacetb/smollm2-135m-instruct", screen)
+    listed = {each["id"]: each["replicas"] for each in run_json(cell.state, "models", "list")}
+    assert listed.pop(cell.ready["model"]) == {"ready": 2}
+    assert all(not replicas for replicas in listed.values())
+    assert run_json(cell.state, "models", "show", "default")["id"] == cell.ready["model"]
 
 
 def test_doctor_is_no_wider_than_the_terminal(cell: Cell, tmp_path: Path) -> None:

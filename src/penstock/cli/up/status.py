@@ -9,6 +9,7 @@ import typer
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, last_part, print_json, print_table
 from penstock.cli.postgres import opened
+from penstock.cli.running_models import read_replicas
 from penstock.cli.table import Column
 from penstock.cli.up.present_run import present_run
 from penstock.cli.up.ready import local_address
@@ -17,11 +18,8 @@ from penstock.cli.usage.figures import dollars
 from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.fleet.processes import is_running
-from penstock.fleet.roster import RosterMirror
 from penstock.metering.reports.usage_reports import UsageReports
 from penstock.queue import Queue
-from penstock.records.replica import Replica
-from penstock.store import Store
 from penstock.wire.resources.usage_query import read_usage_query
 
 
@@ -66,7 +64,7 @@ def status(
 
 async def _status(config: Config, state: Path, running: Running) -> Status:
     async with opened(config, state) as store:
-        replicas = await _replicas(store, config)
+        replicas = await read_replicas(store, config)
         async with store.transaction() as transaction:
             queues = (await Queue(config.queue).stats(transaction)).values()
         query = read_usage_query([("group_by", "model")], SystemClock().now())
@@ -84,12 +82,6 @@ async def _status(config: Config, state: Path, running: Running) -> Status:
         failed=sum(row.failed for row in rows),
         cost_nanousd=sum(row.cost_nanousd for row in rows),
     )
-
-
-async def _replicas(store: Store, config: Config) -> tuple[Replica, ...]:
-    roster = RosterMirror(store, SystemClock(), config.fleet)
-    await roster.load()
-    return roster.all()
 
 
 def _print(found: Status) -> None:
