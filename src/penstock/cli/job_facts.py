@@ -6,23 +6,25 @@ from typing import Final
 
 from rich.text import Text
 
-from penstock.cli.job_watch import age
+from penstock.cli.job_watch import PAUSED, age
 from penstock.cli.output import console
+from penstock.cli.queue_desk import QueueNotes
 from penstock.ingress.jobs.job_answers import SeenJob, job_answer
 from penstock.queue import Batch
+from penstock.records.job import Job, JobState
 from penstock.wire.resources.jobs import JobError
 
 Facts = Mapping[str, object]
 _NAME_WIDTH: Final = 12
 
 
-def job_facts(seen: SeenJob, names: Mapping[str, str]) -> Facts:
+def job_facts(seen: SeenJob, notes: QueueNotes) -> Facts:
     job, answer = seen.job, job_answer(seen.job)
     usage, error = answer.usage, answer.error
     return {
         "job": job.id,
-        "state": "cancelling" if job.is_cancelling else job.state,
-        "account": _account(job.account, names),
+        "state": job_state(job, notes),
+        "account": _account(job.account, notes.names),
         "model": job.model,
         "door": job.door,
         "batch": answer.batch,
@@ -44,7 +46,16 @@ def job_facts(seen: SeenJob, names: Mapping[str, str]) -> Facts:
     }
 
 
-def batch_facts(batch: Batch, names: Mapping[str, str]) -> Facts:
+def job_state(job: Job, notes: QueueNotes) -> str:
+    """Return a job's state in the words for people."""
+    if job.is_cancelling:
+        return "cancelling"
+    if job.state is JobState.QUEUED and job.model in notes.paused:
+        return PAUSED
+    return job.state
+
+
+def batch_facts(batch: Batch, notes: QueueNotes) -> Facts:
     counts = {
         "queued": batch.open_jobs - batch.running,
         "running": batch.running,
@@ -56,8 +67,8 @@ def batch_facts(batch: Batch, names: Mapping[str, str]) -> Facts:
     told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
     return {
         "batch": batch.id,
-        "state": "cancelling" if batch.is_cancelling and batch.open_jobs else batch.state,
-        "account": _account(batch.account, names),
+        "state": _batch_state(batch, notes),
+        "account": _account(batch.account, notes.names),
         "model": batch.model,
         "door": batch.door,
         "created": _time(batch.created_at),
@@ -65,6 +76,12 @@ def batch_facts(batch: Batch, names: Mapping[str, str]) -> Facts:
         "deadline": _time(batch.deadline),
         "jobs": f"{batch.total}: {told}" if told else batch.total,
     }
+
+
+def _batch_state(batch: Batch, notes: QueueNotes) -> str:
+    if batch.is_cancelling and batch.open_jobs:
+        return "cancelling"
+    return PAUSED if batch.open_jobs and batch.model in notes.paused else batch.state
 
 
 def _account(id: str, names: Mapping[str, str]) -> str:
