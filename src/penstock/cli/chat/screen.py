@@ -72,11 +72,12 @@ def figures_line(usage: TurnUsage, times: TurnTimes, moved_to: str = "") -> str:
 
 
 def totals_line(totals: Totals) -> str:
-    share = f"{totals.cached_tokens / totals.prompt_tokens:.0%}" if totals.prompt_tokens else "none"
+    known = totals.prompt_tokens_known
+    share = f"{totals.cached_tokens / known:.0%}" if known else "none"
     turns = "1 turn" if totals.turns == 1 else f"{totals.turns} turns"
     return (
         f"{turns} · {totals.prompt_tokens:,} prompt tokens, {share} of them cached · "
-        f"{totals.output_tokens:,} output tokens · {exact_usd(totals.cost_usd)}"
+        f"{totals.output_tokens:,} output tokens · {_cost(totals)}"
     )
 
 
@@ -90,6 +91,15 @@ def print_help(out: Console) -> None:
     for command, what in HELP.items():
         out.print(f"  [bold]{escape(command):{width}}[/]  {what}")
     out.print()
+
+
+def _cost(totals: Totals) -> str:
+    cut = totals.turns_without_cost
+    if not cut:
+        return exact_usd(totals.cost_usd)
+    if cut == totals.turns:
+        return "cost unknown"
+    return f"{exact_usd(totals.cost_usd)} and {cut} of unknown cost"
 
 
 def _count(tokens: int | None) -> str:
