@@ -57,7 +57,7 @@ class PlainGroup(TyperGroup):
         return [examples[number] for number in (0, 1) for examples in of_each][:2]
 
 
-def value_word(parameter: Any) -> str:  # noqa: ANN401 - typer's parameter
+def _value_word(parameter: Any) -> str:  # noqa: ANN401 - typer's parameter
     """Return the word that stands for an option's value: its choices, N, PATH or TEXT."""
     kind = parameter.type_descriptor
     if parameter.metavar is not None:
@@ -85,7 +85,7 @@ def _row(parameter: Any, ctx: Any) -> tuple[str, str]:  # noqa: ANN401 - typer's
         # One dash before two, as every manual page has it.
         name = ", ".join(sorted(parameter.opts, key=len))
         name += "".join(f" / {other}" for other in parameter.secondary_opts)
-        name += "" if parameter.is_flag else f" {value_word(parameter)}"
+        name += "" if parameter.is_flag else f" {_value_word(parameter)}"
     facts = ["required"] if parameter.required else _default(parameter, ctx)
     if parameter.min is not None and parameter.max is not None:
         facts.append(f"{parameter.min} to {parameter.max}")

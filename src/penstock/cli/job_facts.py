@@ -11,11 +11,16 @@ from penstock.cli.output import console
 from penstock.cli.queue_desk import QueueNotes
 from penstock.ingress.jobs.job_answers import SeenJob, job_answer
 from penstock.queue import Batch
-from penstock.records.job import Job, JobState
+from penstock.records.job import Door, Job, JobState
 from penstock.wire.resources.jobs import JobError
 
 Facts = Mapping[str, object]
 _NAME_WIDTH: Final = 12
+_APIS: Final = {
+    Door.WORKERS_AI: "Workers AI",
+    Door.BATCHES: "batches",
+    Door.CHAT: "chat completions",
+}
 
 
 def job_facts(seen: SeenJob, notes: QueueNotes) -> Facts:
@@ -26,7 +31,7 @@ def job_facts(seen: SeenJob, notes: QueueNotes) -> Facts:
         "state": job_state(job, notes),
         "account": _account(job.account, notes.names),
         "model": job.model,
-        "door": job.door,
+        "API": _APIS[job.door],
         "batch": answer.batch,
         "reference": job.reference,
         "created": _time(job.created_at),
@@ -70,7 +75,7 @@ def batch_facts(batch: Batch, notes: QueueNotes) -> Facts:
         "state": _batch_state(batch, notes),
         "account": _account(batch.account, notes.names),
         "model": batch.model,
-        "door": batch.door,
+        "API": _APIS[batch.door],
         "created": _time(batch.created_at),
         "finished": _time(batch.ended_at),
         "deadline": _time(batch.deadline),

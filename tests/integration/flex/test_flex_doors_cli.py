@@ -75,6 +75,8 @@ def test_one_job_is_shown_and_cancelled(run: Any, queued: tuple[list[str], str])
     jobs, batch = queued
     shown = dict(line.split(maxsplit=1) for line in run("show", jobs[1]).stdout.splitlines())
     assert (shown["state"], shown["position"], shown["batch"]) == ("queued", "2", batch)
+    assert shown["API"] == "Workers AI"
+    assert "door" not in shown
     cancelled = json.loads(run("cancel", jobs[1], "--json").stdout)
     assert (cancelled["state"], cancelled["error"]["code"]) == ("cancelled", "job_cancelled")
     again = run("cancel", jobs[1])

@@ -82,7 +82,10 @@ def test_models_are_listed_while_postgres_does_not_answer(
 
 
 def test_unknown_model_is_exit_code_4(penstock: Penstock) -> None:
-    assert penstock("models", "show", "no-such-model").exit_code == 4
+    unknown = penstock("models", "show", "no-such-model")
+    assert unknown.exit_code == 4
+    assert "`penstock models list`" in unknown.stderr
+    assert "/v1/models" not in unknown.stderr
 
 
 def test_check_accepts_a_good_folder(penstock: Penstock, tmp_path: Path) -> None:

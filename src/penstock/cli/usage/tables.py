@@ -6,6 +6,7 @@ from rich.text import Text
 
 from penstock.cli.output import console, error_console, last_part, print_table
 from penstock.cli.table import Cell, Column, Columns
+from penstock.cli.usage.charge import charge_line
 from penstock.cli.usage.figures import NOTHING, bar, dollars, milliseconds, percent, short
 from penstock.wire.resources.usage import (
     AttemptAnswer,
@@ -17,6 +18,14 @@ from penstock.wire.resources.usage import (
 
 _BAR = 6
 _OPTIONAL = ("hit", "first token p50", "p95")
+# Columns of the ledger that the heading and the line of the charge say in other words.
+_IN_OTHER_WORDS = frozenset(
+    {
+        *("day", "request", "attempt", "calculation", "multiplier_bp", "charge_nanousd"),
+        *("input_nanousd_per_mtok", "cached_input_nanousd_per_mtok", "output_nanousd_per_mtok"),
+        "charge_usd",
+    }
+)
 _TURN_COLUMNS: Columns = (
     *(Column("turn", is_right=True), Column("asked")),
     *(Column(title, is_right=True) for title in ("prompt", "cached", "output")),
@@ -116,12 +125,11 @@ def print_request(answer: RequestAnswer) -> None:
 
 
 def _facts(attempt: AttemptAnswer) -> Iterable[tuple[str, str]]:
-    derived = {"day", "request", "attempt", "calculation"}
     for name in attempt.__struct_fields__:
         value = getattr(attempt, name)
-        if name not in derived and value not in ("", None):
+        if name not in _IN_OTHER_WORDS and value not in ("", None):
             yield name, str(value)
-    yield "calculation", attempt.calculation.text
+    yield "charge", charge_line(attempt)
 
 
 def _label(name: str, value: str, accounts: Mapping[str, str]) -> str:
