@@ -1,8 +1,9 @@
 """`penstock limit`: limits accounts, keys, workflows and sessions, directly in the database."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 from uuid import UUID
 
@@ -23,6 +24,8 @@ from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocat
 from penstock.cli.output import console, print_json, print_table
 from penstock.cli.postgres import opened
 from penstock.cli.table import Column, Columns
+from penstock.config import Config
+from penstock.records.account import AccountId
 from penstock.records.limit import Limit, Measure, Period, Scope
 
 app = typer.Typer(help="Set, list and remove limits and budgets.", no_args_is_help=True)
@@ -33,6 +36,7 @@ _COLUMNS: Columns = (
     *(Column(title, is_optional=True) for title in ("kind", "leased")),
 )
 _Of = tuple[Measure, Period]
+_MadeFor = Callable[[AccountId], list[Limit]]
 
 
 @app.command(name="set")
@@ -90,20 +94,9 @@ def set_(  # noqa: PLR0913 - each is an option of the command line
         (Measure.NANOUSD, Period.MONTH): read_usd(usd_per_month),
     }
     scopes = {Scope.KEY: key, Scope.WORKFLOW: workflow, Scope.SESSION: session}
-    scope, value = _scope(scopes)
-    given = _given(amounts)
+    wanted = _wanted(scopes, amounts, is_hard=not warn)
     config = invocation(context).load().config
-
-    async def run() -> list[Limit]:
-        async with opened(config, state) as store:
-            book, owner = LimitBook(store, config.admission), await find_account(store, account)
-            wanted = [
-                Limit(0, owner, scope, value, measure, period, amount, not warn)
-                for (measure, period), amount in given
-            ]
-            return [await book.create(limit) for limit in wanted]
-
-    limits = asyncio.run(run())
+    limits = asyncio.run(_create(config, state, account, wanted))
     if json:
         print_json([_plain(limit) for limit in limits])
         return
@@ -211,21 +204,30 @@ def release(
         console().print(f"{count} leases released")
 
 
-def _scope(scopes: Mapping[Scope, str | None]) -> tuple[Scope, str]:
+def _wanted(
+    scopes: Mapping[Scope, str | None], amounts: Mapping[_Of, int | None], *, is_hard: bool
+) -> _MadeFor:
+    """Check the options, and return what makes their limits for an account."""
     named = [(scope, value) for scope, value in scopes.items() if value is not None]
+    given = [(of, amount) for of, amount in amounts.items() if amount is not None]
     if len(named) > 1:
         raise CommandFailed("Pass one of --key, --workflow and --session.", ExitCode.USAGE)
-    return named[0] if named else (Scope.ACCOUNT, "")
-
-
-def _given(amounts: Mapping[_Of, int | None]) -> list[tuple[_Of, int]]:
-    given = [(of, amount) for of, amount in amounts.items() if amount is not None]
     if not given:
         raise CommandFailed(
             "Say how much: --requests-per-minute, --tokens-per-day, --usd-per-month ...",
             ExitCode.USAGE,
         )
-    return given
+    scope, value = named[0] if named else (Scope.ACCOUNT, "")
+    return lambda account: [
+        Limit(0, account, scope, value, measure, period, amount, is_hard)
+        for (measure, period), amount in given
+    ]
+
+
+async def _create(config: Config, state: Path, account: str, wanted: _MadeFor) -> list[Limit]:
+    async with opened(config, state) as store:
+        book = LimitBook(store, config.admission)
+        return [await book.create(each) for each in wanted(await find_account(store, account))]
 
 
 def _plain(limit: Limit) -> dict[str, object]:

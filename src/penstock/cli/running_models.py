@@ -10,24 +10,15 @@ from rich.text import Text
 from penstock.cli.exit_codes import CommandFailed, line_of
 from penstock.cli.output import error_console
 from penstock.cli.postgres import opened
+from penstock.cli.roster import read_replicas
 from penstock.cli.up.state import UpState
-from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.errors import StoreUnavailable
-from penstock.fleet.roster import RosterMirror
 from penstock.records.model import ModelId
 from penstock.records.replica import Replica
-from penstock.store import Store
 
 # How many replicas of a model are in each state.
 States = Mapping[str, int]
-
-
-async def read_replicas(store: Store, config: Config) -> tuple[Replica, ...]:
-    """Return every replica of the roster that is not gone, oldest first."""
-    roster = RosterMirror(store, SystemClock(), config.fleet)
-    await roster.load()
-    return roster.all()
 
 
 def running_models(config: Config, state: Path) -> Mapping[ModelId, States] | None:

@@ -9,7 +9,7 @@ import typer
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, last_part, print_json, print_table
 from penstock.cli.postgres import opened
-from penstock.cli.running_models import read_replicas
+from penstock.cli.roster import read_replicas
 from penstock.cli.table import Column
 from penstock.cli.up.present_run import present_run
 from penstock.cli.up.ready import local_address
