@@ -247,9 +247,11 @@ class EmbeddedPostgres:
         is_full = shutil.disk_usage(self._folder).free < _FULL_BYTES
         if is_full or any("No space left on device" in line for line in lines):
             return f"the disk is full. Make room at {self._folder}, or use another folder."
-        telling = [line for line in lines if "error:" in line or "FATAL:" in line] or lines[-1:]
-        said = telling[-1].strip() if telling else "it said nothing."
-        return f"{said} (log: {self._log_file})"
+        # The line before the last error often has the cause.
+        ends = [number for number, line in enumerate(lines) if "error:" in line or "FATAL:" in line]
+        last = ends[-1] if ends else len(lines) - 1
+        said = " ".join(line.strip() for line in lines[max(0, last - 1) : last + 1])
+        return f"{said or 'it said nothing.'} (log: {self._log_file})"
 
 
 def _binaries(version: int, user: SystemUser) -> Path:
