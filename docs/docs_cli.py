@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from typer.main import get_command
-
-from penstock.cli.commands import app
+from penstock.cli.commands import whole_tree
+from penstock.cli.examples import EXAMPLES
 
 _HEAD = """# Commands
 
@@ -25,14 +24,16 @@ def command_page() -> str:
             f"{_about(command)} [In words]({_guide(path)}).\n",
             _usage(path, command),
         ]
-        if rows := [_row(one) for one in command.params if one.name != "help"]:
+        shown = [one for one in command.params if one.name != "help" and not one.hidden]
+        if rows := [_row(one) for one in shown]:
             parts += ["| option | default | what it is |", "|---|---|---|", *rows, ""]
+        parts += _examples(path)
     return "\n".join(parts)
 
 
 def commands(command: Any = None, path: str = "penstock") -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - click's tree, which typer vendors
     """Every command that does something, by its path; groups that only hold others are left out."""
-    command = command or get_command(app)
+    command = command or whole_tree()
     children = getattr(command, "commands", {})
     if path == "penstock" or not children or command.invoke_without_command:
         yield path, command
@@ -53,6 +54,14 @@ def _usage(path: str, command: Any) -> str:  # noqa: ANN401 - see above
     words += ["[OPTIONS]"] if any(one.param_type_name == "option" for one in command.params) else []
     words += ["COMMAND"] if path == "penstock" else []
     return f"```text\n{' '.join(words)}\n```\n"
+
+
+def _examples(path: str) -> list[str]:
+    """A line above each example says what it is for."""
+    lines = []
+    for command, what in EXAMPLES[path.removeprefix("penstock").strip()]:
+        lines += [f"# {what}", command]
+    return ["```text", *lines, "```", ""]
 
 
 def _row(parameter: Any) -> str:  # noqa: ANN401 - see above

@@ -82,6 +82,8 @@ def check_command(place: str, arguments: list[str]) -> None:
             if not hasattr(command, "commands"):
                 return
             rest = [*context._protected_args, *context.args]
+            if not rest:
+                return  # a group that does something by itself
             name, command, rest = command.resolve_command(context, rest)
     except typer.Exit:
         return  # --help and --version end here, having said it

@@ -12,6 +12,8 @@ from tests.acceptance.client_cell import GPT_OSS, KIMI, ClientCell
 from tests.acceptance.terminal_picture import Terminal
 
 SECONDS = 20.0
+# More than the slow answer below has.
+TOKENS = 12
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
@@ -34,6 +36,13 @@ def chat(scripted_cell: ClientCell, tmp_path: Path) -> Iterator[Terminal]:
 def say(chat: Terminal, line: str, mark: str) -> list[str]:
     chat.press(line, "Enter")
     return chat.wait_for(mark, SECONDS)
+
+
+def begin_answer(chat: Terminal, interval: float) -> None:
+    """Ask for a slow answer, and wait for its first word."""
+    script = f'{{"text":"turning round and round","interval":{interval}}}'
+    chat.press(f"Go on @script {script}", "Enter")
+    until(lambda: any(line.startswith("turning") for line in chat.lines), SECONDS)
 
 
 def test_turns_are_shown_with_tokens_cached_tokens_and_cost(chat: Terminal, tmp_path: Path) -> None:
@@ -79,11 +88,28 @@ def test_picture_reaches_the_model(
 
 
 def test_ctrl_c_stops_the_answer_and_not_the_conversation(chat: Terminal) -> None:
-    say(chat, 'Go on @script {"text":"turning round and round","interval":1}', "turning")
+    begin_answer(chat, 1.0)
     chat.press("C-c")
-    # It was cut, so nobody knows what it used: unknown, not 0.
-    chat.wait_for("unknown prompt", SECONDS)
-    say(chat, "Still there?", "first token")
+    # It was cut: the tokens are known by the last chunk, the cost is told at an answer's end.
+    (line,) = [line for line in chat.wait_for(" prompt (", SECONDS) if " prompt (" in line]
+    tokens = re.match(r"(\d+) prompt .* · (\d+) output", line)
+    assert tokens is not None, line
+    assert int(tokens[1]) > 0
+    assert 0 < int(tokens[2]) < TOKENS
+    assert "cost unknown" in line
+    say(chat, "Still there?", "$0.0")
+
+
+def test_typing_during_an_answer_waits_for_the_prompt(chat: Terminal) -> None:
+    begin_answer(chat, 0.7)
+    chat.press("typed meanwhile")
+    lines = chat.wait_for("> typed meanwhile", SECONDS)
+    (end,) = [number for number, line in enumerate(lines) if " prompt (" in line]
+    assert not any("typed" in line for line in lines[: end + 1]), lines
+    assert any("turning round and round" in line for line in lines)
+    # Echo is on again, and the line is a message.
+    chat.press(", and after", "Enter")
+    chat.wait_for("typed meanwhile, and after", SECONDS)
 
 
 def test_refusal_is_told_and_the_message_can_be_sent_again(chat: Terminal) -> None:

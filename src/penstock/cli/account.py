@@ -4,18 +4,30 @@ import asyncio
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
+from penstock.cli.account_names import find_account
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, print_json, print_table
 from penstock.cli.postgres import opened
+from penstock.cli.table import Column, Columns
 from penstock.policy import AccountBook
 from penstock.policy.accounts import FLEX_WEIGHT_MAX
 from penstock.records.account import Account, Affinity, OnOutage
 
 app = typer.Typer(help="Create, list, change and block accounts.", no_args_is_help=True)
 
-AccountId = Annotated[str, typer.Argument(metavar="ID", help="The account's id.")]
+_COLUMNS: Columns = (
+    *("id", "name", "state"),
+    Column("on outage", is_optional=True),
+    Column("affinity", is_optional=True),
+    Column("flex weight", is_right=True, is_optional=True),
+)
+AccountName = Annotated[
+    str,
+    typer.Argument(metavar="ACCOUNT", help="The account's name or id."),
+]
 _ON_OUTAGE = typer.Option(
     help="When its leases are used up and Postgres is away: refuse, or continue."
 )
@@ -74,13 +86,13 @@ def list_(
         )
         for each in accounts
     ]
-    print_table(("id", "name", "state", "on outage", "affinity", "flex weight"), rows)
+    print_table(_COLUMNS, rows)
 
 
 @app.command(name="set")
 def set_(  # noqa: PLR0913 - each is an option of the command line
     context: typer.Context,
-    account: AccountId,
+    account: AccountName,
     *,
     on_outage: Annotated[OnOutage | None, _ON_OUTAGE] = None,
     affinity: Annotated[Affinity | None, _AFFINITY] = None,
@@ -98,12 +110,13 @@ def set_(  # noqa: PLR0913 - each is an option of the command line
     async def run() -> Account:
         async with opened(config, state) as store:
             accounts, changed = AccountBook(store), None
+            id = await find_account(store, account)
             if on_outage is not None:
-                changed = await accounts.set_on_outage(account, on_outage)
+                changed = await accounts.set_on_outage(id, on_outage)
             if affinity is not None:
-                changed = await accounts.set_affinity(account, affinity)
+                changed = await accounts.set_affinity(id, affinity)
             if flex_weight is not None:
-                changed = await accounts.set_flex_weight(account, flex_weight)
+                changed = await accounts.set_flex_weight(id, flex_weight)
             assert changed is not None
             return changed
 
@@ -113,7 +126,7 @@ def set_(  # noqa: PLR0913 - each is an option of the command line
 @app.command()
 def block(
     context: typer.Context,
-    account: AccountId,
+    account: AccountName,
     state: StateOption = DEFAULT_STATE,
     json: JsonOption = False,
 ) -> None:
@@ -124,7 +137,7 @@ def block(
 @app.command()
 def unblock(
     context: typer.Context,
-    account: AccountId,
+    account: AccountName,
     state: StateOption = DEFAULT_STATE,
     json: JsonOption = False,
 ) -> None:
@@ -139,7 +152,8 @@ def _set_blocked(
 
     async def run() -> Account:
         async with opened(config, state) as store:
-            return await AccountBook(store).set_blocked(account, is_blocked)
+            id = await find_account(store, account)
+            return await AccountBook(store).set_blocked(id, is_blocked)
 
     _show(asyncio.run(run()), json)
 
@@ -149,4 +163,4 @@ def _show(account: Account, json: bool) -> None:
         print_json(account)
         return
     state = "[red]blocked[/]" if account.is_blocked else "[green]active[/]"
-    console().print(f"account {account.id} {state}")
+    console().print(f"account {escape(account.name)} ({account.id}) {state}", soft_wrap=True)

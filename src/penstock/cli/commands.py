@@ -1,65 +1,87 @@
-"""Joins all commands into one tree, and turns errors into one line and an exit code."""
+"""Joins all commands into one tree, and turns errors into one line and an exit code.
+
+It imports only what `--version` and `--help` need; a command's modules are imported when it runs.
+"""
 
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
-from typer.core import TyperGroup
+from typer.exceptions import TyperException
+from typer.main import get_command
 
-from penstock.cli import (
-    account,
-    cache,
-    config_show,
-    control,
-    flex,
-    gateway,
-    jobs,
-    keeper,
-    key,
-    limit,
-    migrate,
-    models,
-    route,
-)
-from penstock.cli.bench import command as bench
-from penstock.cli.chat import command as chat
-from penstock.cli.demo import command as demo
 from penstock.cli.distribution import DISTRIBUTION
-from penstock.cli.doctor import command as doctor
-from penstock.cli.exit_codes import KNOWN, code_of, line_of, the_one_in
-from penstock.cli.options import Invocation
-from penstock.cli.output import error_console
-from penstock.cli.up import command as up
-from penstock.cli.up import logs, status, stop
-from penstock.cli.usage import command as usage
-from penstock.telemetry import log
-from penstock.telemetry.settings import TelemetrySettings
+from penstock.cli.lazy_group import LazyCommand, LazyGroup
+
+# Name, place below this package, and a line for the list of commands.
+_COMMANDS = (
+    ("up", "up.command:up", "Run everything on this machine."),
+    ("demo", "demo.command:demo", "Show what affinity and flex are worth, in one table."),
+    ("status", "up.status:status", "Show what runs here, and 24 hours of use."),
+    ("logs", "up.logs:logs", "Print the end of a process's or an engine's log."),
+    ("stop", "up.stop:stop", "End the `penstock up` of this folder."),
+    ("doctor", "doctor.command:doctor", "Check what an installation stands on; say what to do."),
+    ("chat", "chat.command:chat", "Talk to a model in the terminal."),
+    ("bench", "bench.command:bench", "Measure any OpenAI-compatible address."),
+    ("models", "models:app", "List, show and check models."),
+    ("usage", "usage.command:app", "Show what was used and what it cost."),
+    ("jobs", "jobs:app", "List, show, cancel and watch queued work."),
+    ("flex", "flex:app", "Pause, resume and limit flex work, and see how it does."),
+    ("cache", "cache:app", "See why a prompt was cached or not."),
+    ("route", "route:app", "See how requests are routed."),
+    ("account", "account:app", "Create, list, change and block accounts."),
+    ("key", "key:app", "Create, list and revoke keys."),
+    ("limit", "limit:app", "Set, list and remove limits and budgets."),
+    ("config", "config_show:app", "Look at the configuration."),
+    ("migrate", "migrate:migrate", "Bring the database's tables up to date."),
+    ("gateway", "gateway:gateway", "Serve requests."),
+    ("keeper", "keeper:keeper", "Keep the replicas of this host."),
+    ("control", "control:control", "Tend the queue, and tell of events."),
+)
 
 
-class _Commands(TyperGroup):
+class _Commands(LazyGroup):
     """Prints the known errors of all commands in one line, without a traceback."""
+
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - typer's own signature
+        super().__init__(**settings)
+        for name, place, line in _COMMANDS:
+            self.add_command(LazyCommand(name, f"penstock.cli.{place}", line))
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's own signature
         try:
             return super().invoke(ctx)
-        except (*KNOWN, ExceptionGroup) as raised:
-            failure = the_one_in(raised)
+        except (typer.Exit, typer.Abort, TyperException):
+            raise
+        except Exception as raised:
+            # Imported here: these import rooms, for their errors.
+            from penstock.cli import exit_codes, output  # noqa: PLC0415 - see above
+
+            failure = exit_codes.the_one_in(raised)
             # typer handles a closed pipe (`| head`); an unknown error is a bug: show a traceback.
-            if not isinstance(failure, KNOWN) or isinstance(failure, BrokenPipeError):
+            is_known = isinstance(failure, exit_codes.KNOWN)
+            if not is_known or isinstance(failure, BrokenPipeError):
                 raise
-            error_console().print(f"[red]error:[/] {escape(line_of(failure))}", soft_wrap=True)
-            raise typer.Exit(code_of(failure)) from None
+            output.print_error(exit_codes.line_of(failure))
+            raise typer.Exit(exit_codes.code_of(failure)) from None
 
 
 app = typer.Typer(
     cls=_Commands,
     help="Serverless inference for agents, on your own GPUs.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
     pretty_exceptions_enable=False,
 )
+
+
+def whole_tree() -> LazyGroup:
+    """Return the root command with every command loaded, for documentation and tests."""
+    root: Any = get_command(app)
+    assert isinstance(root, LazyGroup)
+    root.load_all()
+    return root
 
 
 def _print_version(is_wanted: bool) -> None:
@@ -83,30 +105,11 @@ def root(
     ] = False,
 ) -> None:
     """Serverless inference for agents, on your own GPUs."""
+    # Imported here: these import rooms, and `--version` and `--help` end before.
+    from penstock.cli.options import Invocation  # noqa: PLC0415 - see above
+    from penstock.telemetry import log  # noqa: PLC0415 - see above
+    from penstock.telemetry.settings import TelemetrySettings  # noqa: PLC0415 - see above
+
     context.obj = Invocation(config)
     # Long-running commands set up their own log; the others show only warnings.
     log.set_up(TelemetrySettings(log_level="warning", log_format="text"))
-
-
-app.command(name="up")(up.up)
-app.command(name="status")(status.status)
-app.command(name="logs")(logs.logs)
-app.command(name="stop")(stop.stop)
-app.command(name="gateway")(gateway.gateway)
-app.command(name="keeper")(keeper.keeper)
-app.command(name="control")(control.control)
-app.command(name="migrate")(migrate.migrate)
-app.add_typer(account.app, name="account")
-app.add_typer(key.app, name="key")
-app.add_typer(limit.app, name="limit")
-app.add_typer(flex.app, name="flex")
-app.add_typer(jobs.app, name="jobs")
-app.add_typer(models.app, name="models")
-app.add_typer(usage.app, name="usage")
-app.add_typer(cache.app, name="cache")
-app.add_typer(route.app, name="route")
-app.add_typer(config_show.app, name="config")
-app.command(name="chat")(chat.chat)
-app.command(name="doctor")(doctor.doctor)
-app.command(name="bench")(bench.bench)
-app.command(name="demo")(demo.demo)

@@ -5,6 +5,7 @@ from rich.text import Text
 
 from penstock.cli.options import JsonOption, invocation
 from penstock.cli.output import print_json, print_table
+from penstock.cli.table import Column
 from penstock.config import Shown, show, toml
 
 app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
@@ -22,7 +23,8 @@ def show_(context: typer.Context, json: JsonOption = False) -> None:
     if json:
         print_json(shown)
         return
-    print_table(("setting", "value", "from"), (_row(each) for each in shown))
+    columns = ("setting", Column("value", is_prose=True), Column("from", is_prose=True))
+    print_table(columns, (_row(each) for each in shown))
 
 
 def _row(setting: Shown) -> tuple[str, str, Text]:

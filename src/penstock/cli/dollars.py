@@ -1,4 +1,4 @@
-"""Parses amounts of dollars into integer nano-dollars, exactly."""
+"""Parses amounts of dollars into integer nano-dollars and formats them, exactly."""
 
 from decimal import Decimal, InvalidOperation
 from typing import Final
@@ -7,6 +7,12 @@ from penstock.cli.exit_codes import CommandFailed, ExitCode
 
 _DIGITS: Final = 9
 _DOLLARS_MAX: Final = 10**9
+
+
+def exact_usd(cost: str | Decimal) -> str:
+    """Format a cost without trailing zeros, but with at least two digits after the point."""
+    whole, _, part = f"{Decimal(cost):f}".partition(".")
+    return f"${whole}.{part.rstrip('0'):0<2}"
 
 
 def read_usd(text: str | None) -> int | None:

@@ -55,7 +55,8 @@ def code_of(failure: Exception) -> ExitCode:
 
 def line_of(failure: Exception) -> str:
     """Return the error's message as one line."""
-    text = " ".join(str(failure).split())
+    # Errors that gateways answer with name their API; people at a shell have a command for it.
+    text = " ".join(str(failure).split()).replace("`GET /v1/models`", "`penstock models list`")
     if isinstance(failure, StoreUnavailable):
         text += " Start it with `penstock up`, or set store.dsn to a Postgres that runs."
     return text

@@ -8,8 +8,9 @@ import typer
 
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
-from penstock.cli.output import console, print_json, print_table
+from penstock.cli.output import console, last_part, print_json, print_table
 from penstock.cli.postgres import opened
+from penstock.cli.table import Column
 from penstock.cli.up.known_models import known_models
 from penstock.config import Config
 from penstock.queue import FlexControl, FlexStats, Queue
@@ -89,7 +90,11 @@ def show(
         print_json(shown)
         return
     print_table(
-        ("model", "state", "limit", "queued", "running", "oldest", "within 5 min"),
+        (
+            *("model", "state", "limit"),
+            *(Column(title, is_right=True) for title in ("queued", "running", "oldest")),
+            Column("within 5 min", is_right=True, is_optional=True),
+        ),
         [_cells(each) for each in shown],
     )
 
@@ -122,7 +127,7 @@ async def _set(
 def _cells(shown: ShownControl) -> tuple[str, ...]:
     control, stats = shown.control, shown.stats
     most = "" if control.in_flight_max is None else str(control.in_flight_max)
-    head = (shown.model, "paused" if control.is_paused else "runs", most)
+    head = (last_part(shown.model), "paused" if control.is_paused else "runs", most)
     if stats is None:
         return (*head, "0", "0", "", "")
     return (*head, *_figures(stats))

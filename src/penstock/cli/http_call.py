@@ -1,6 +1,7 @@
 """Makes one HTTP call to an engine or a gateway. It blocks: call it in a thread."""
 
 import http.client
+import socket
 import ssl
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -56,8 +57,17 @@ class HttpCaller:
         try:
             return self._exchange(method, url, path, body, headers)
         except (OSError, ValueError, http.client.HTTPException) as failure:
-            reason = str(failure) or type(failure).__name__
-            raise ReplicaUnreachable(f"{url}{path}: {reason}") from None
+            raise ReplicaUnreachable(f"{url}{path}: {self._reason(failure)}") from None
+
+    def _reason(self, failure: Exception) -> str:
+        """Return what went wrong, with advice where that is known."""
+        if isinstance(failure, ConnectionRefusedError):
+            return "nothing listens there. Is it started, and is the port right?"
+        if isinstance(failure, socket.gaierror):
+            return "there is no such host. Is its name right?"
+        if isinstance(failure, TimeoutError):
+            return f"no answer within {self._seconds:g} s. Is that address reachable from here?"
+        return str(failure) or type(failure).__name__
 
     def _exchange(
         self, method: str, url: str, path: str, body: bytes | None, headers: dict[str, str]

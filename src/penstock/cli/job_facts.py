@@ -6,25 +6,32 @@ from typing import Final
 
 from rich.text import Text
 
-from penstock.cli.job_watch import age
+from penstock.cli.job_watch import PAUSED, age
 from penstock.cli.output import console
+from penstock.cli.queue_desk import QueueNotes
 from penstock.ingress.jobs.job_answers import SeenJob, job_answer
 from penstock.queue import Batch
+from penstock.records.job import Door, Job, JobState
 from penstock.wire.resources.jobs import JobError
 
 Facts = Mapping[str, object]
 _NAME_WIDTH: Final = 12
+_APIS: Final = {
+    Door.WORKERS_AI: "Workers AI",
+    Door.BATCHES: "batches",
+    Door.CHAT: "chat completions",
+}
 
 
-def job_facts(seen: SeenJob) -> Facts:
+def job_facts(seen: SeenJob, notes: QueueNotes) -> Facts:
     job, answer = seen.job, job_answer(seen.job)
     usage, error = answer.usage, answer.error
     return {
         "job": job.id,
-        "state": "cancelling" if job.is_cancelling else job.state,
-        "account": job.account,
+        "state": job_state(job, notes),
+        "account": _account(job.account, notes.names),
         "model": job.model,
-        "door": job.door,
+        "API": _APIS[job.door],
         "batch": answer.batch,
         "reference": job.reference,
         "created": _time(job.created_at),
@@ -44,7 +51,16 @@ def job_facts(seen: SeenJob) -> Facts:
     }
 
 
-def batch_facts(batch: Batch) -> Facts:
+def job_state(job: Job, notes: QueueNotes) -> str:
+    """Return a job's state in the words for people."""
+    if job.is_cancelling:
+        return "cancelling"
+    if job.state is JobState.QUEUED and job.model in notes.paused:
+        return PAUSED
+    return job.state
+
+
+def batch_facts(batch: Batch, notes: QueueNotes) -> Facts:
     counts = {
         "queued": batch.open_jobs - batch.running,
         "running": batch.running,
@@ -56,15 +72,25 @@ def batch_facts(batch: Batch) -> Facts:
     told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
     return {
         "batch": batch.id,
-        "state": "cancelling" if batch.is_cancelling and batch.open_jobs else batch.state,
-        "account": batch.account,
+        "state": _batch_state(batch, notes),
+        "account": _account(batch.account, notes.names),
         "model": batch.model,
-        "door": batch.door,
+        "API": _APIS[batch.door],
         "created": _time(batch.created_at),
         "finished": _time(batch.ended_at),
         "deadline": _time(batch.deadline),
         "jobs": f"{batch.total}: {told}" if told else batch.total,
     }
+
+
+def _batch_state(batch: Batch, notes: QueueNotes) -> str:
+    if batch.is_cancelling and batch.open_jobs:
+        return "cancelling"
+    return PAUSED if batch.open_jobs and batch.model in notes.paused else batch.state
+
+
+def _account(id: str, names: Mapping[str, str]) -> str:
+    return f"{names[id]} ({id})" if id in names else id
 
 
 def _told(error: JobError | None) -> str | None:

@@ -9,38 +9,35 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
-from penstock.app.job_rooms import desk_rooms
-from penstock.cli.exit_codes import CommandFailed
-from penstock.cli.job_facts import batch_facts, job_facts, print_facts
+from penstock.cli.job_facts import batch_facts, job_facts, job_state, print_facts
 from penstock.cli.job_watch import (
-    Backlog,
     WatchRow,
     age,
-    batch_row,
     stale_line,
     watch_line,
     watch_table,
 )
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
-from penstock.cli.output import console, error_console, print_json, print_table
+from penstock.cli.output import console, error_console, last_part, print_json, print_table
 from penstock.cli.postgres import opened
+from penstock.cli.queue_desk import QueueDesk, QueueNotes
+from penstock.cli.table import Column, Columns
 from penstock.cli.usage.figures import NOTHING, dollars
-from penstock.clock import Clock, SystemClock
-from penstock.config import Config
-from penstock.errors import NotFound
-from penstock.ingress.jobs.job_answers import JobLookup, SeenJob, job_answer
-from penstock.jobs.submission import JobDesk
+from penstock.clock import SystemClock
+from penstock.ingress.jobs.job_answers import SeenJob, job_answer
 from penstock.queue import Batch, JobQuery
-from penstock.records.account import AccountId
 from penstock.records.job import BatchId, Job, JobId, JobState
 from penstock.records.model import ModelId
-from penstock.store import Objects, Store
-from penstock.wire.resources.batches import batch_of
 from penstock.wire.resources.jobs import read_batch, read_id
 
 app = typer.Typer(help="List, show, cancel and watch queued work.", no_args_is_help=True)
 
-_TITLES = ("id", "state", "account", "model", "waited", "ran", "cost")
+_COLUMNS: Columns = (
+    *("id", "state", "model"),
+    Column("waited", is_right=True),
+    *(Column(title, is_right=True, is_optional=True) for title in ("ran", "cost")),
+    Column("account", is_optional=True),
+)
 _Job = Annotated[
     str, typer.Argument(metavar="ID", help="The id of a job, a batch or a request_id.")
 ]
@@ -52,7 +49,7 @@ def list_(  # noqa: PLR0913 - each is an option of the command line
     context: typer.Context,
     *,
     only: Annotated[JobState | None, typer.Option("--in", help="Only in this state.")] = None,
-    account: Annotated[str | None, typer.Option(help="Only this account's.")] = None,
+    account: Annotated[str | None, typer.Option(help="Only this account's, by name or id.")] = None,
     model: Annotated[str | None, typer.Option(help="Only of this model, by its id.")] = None,
     batch: Annotated[str | None, typer.Option(help="Only of this batch or request_id.")] = None,
     after: Annotated[str | None, typer.Option(help="Only older than this job.")] = None,
@@ -64,19 +61,19 @@ def list_(  # noqa: PLR0913 - each is an option of the command line
     before = read_id(after, "after")
     of_batch = read_batch(batch)
     query = JobQuery(
-        account=None if account is None else AccountId(account),
+        account=None,
         model=None if model is None else ModelId(model),
         state=only,
         batch=None if of_batch is None else BatchId(of_batch),
         after=None if before is None else JobId(before),
         limit=limit,
     )
-    jobs, has_more = _ask(context, state, lambda desk: desk.lookup.page(query))
+    (jobs, has_more), notes = _ask(context, state, lambda desk: desk.page(account, query))
     if json:
         print_json([job_answer(job) for job in jobs])
         return
     now = SystemClock().now()
-    print_table(_TITLES, (_row(job, now) for job in jobs))
+    print_table(_COLUMNS, (_row(job, now, notes) for job in jobs))
     if has_more:
         error_console().print(f"There are more: --after {jobs[-1].id}")
 
@@ -86,7 +83,7 @@ def show(
     context: typer.Context, id: _Job, state: StateOption = DEFAULT_STATE, json: JsonOption = False
 ) -> None:
     """Show one job, or one batch: its state, its place in line, and how it ended."""
-    _print(_ask(context, state, lambda desk: desk.find(id)), json=json)
+    _print(*_ask(context, state, lambda desk: desk.noted(desk.find(id))), json=json)
 
 
 @app.command()
@@ -94,7 +91,7 @@ def cancel(
     context: typer.Context, id: _Job, state: StateOption = DEFAULT_STATE, json: JsonOption = False
 ) -> None:
     """Cancel a job or a batch: at once what waits; what runs is stopped soon."""
-    _print(_ask(context, state, lambda desk: desk.cancel(id)), json=json)
+    _print(*_ask(context, state, lambda desk: desk.noted(desk.cancel(id))), json=json)
 
 
 @app.command()
@@ -113,70 +110,11 @@ def watch(  # noqa: PLR0913 - each is an option of the command line
     """Watch queues shrink until they are empty: depth, speed and time to go, model by model."""
     of_batch = read_batch(batch)
 
-    async def run(desk: "_Desk") -> None:
+    async def run(desk: QueueDesk) -> None:
         rounds = desk.rounds(model, of_batch, 0.0 if once else seconds)
         await _print_rounds(rounds, json=json)
 
     _ask(context, state, run)
-
-
-class _Desk:
-    """The rooms that these commands need, on an open store."""
-
-    def __init__(self, store: Store, config: Config, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
-        rooms = desk_rooms(store, Objects(config.store), config)
-        self._queue, self._batches = rooms.queue, rooms.batches
-        self.lookup = JobLookup(store, self._queue)
-        self._jobs = JobDesk(rooms, config.admission, clock)
-
-    async def find(self, id: str) -> SeenJob | Batch:
-        """Find a job by its id, or a batch by the id that its caller knows."""
-        seen = await self.lookup.find(None, JobId(id))
-        found = seen or await self._find_batch(id)
-        if found is None:
-            raise NotFound(f"There is no job or batch {id}.")
-        return found
-
-    async def cancel(self, id: str) -> SeenJob | Batch:
-        found = await self.find(id)
-        if isinstance(found, Batch):
-            await self._jobs.cancel_batch(None, found.id)
-        else:
-            await self._jobs.cancel(None, found.job.id)
-        return await self.find(id)
-
-    async def _find_batch(self, id: str) -> Batch | None:
-        batch = batch_of(id)
-        if batch is None:
-            return None
-        async with self._store.transaction() as transaction:
-            return await self._batches.find(transaction, None, BatchId(batch))
-
-    async def rounds(
-        self, model: str | None, batch: str | None, seconds: float
-    ) -> AsyncIterator[list[WatchRow]]:
-        """Yield rows at intervals until no job is open; once if `seconds` is 0."""
-        backlog = Backlog()
-        while True:
-            rows = await self._look(backlog, model, batch)
-            yield rows
-            if not seconds or all(row.is_done for row in rows):
-                return
-            await asyncio.sleep(seconds)
-
-    async def _look(self, backlog: Backlog, model: str | None, batch: str | None) -> list[WatchRow]:
-        async with self._store.transaction() as transaction:
-            stats = await self._queue.stats(transaction)
-            if batch is None:
-                rows = backlog.rows(stats, self._clock.now())
-                return [row for row in rows if model in (None, row.name)]
-            found = await self._batches.find(transaction, None, BatchId(batch))
-        if found is None:
-            raise CommandFailed(f"There is no batch {batch}.")
-        of_model = None if found.model is None else stats.get(found.model)
-        return [batch_row(found, of_model)]
 
 
 async def _print_rounds(rounds: AsyncIterator[list[WatchRow]], *, json: bool) -> None:
@@ -189,7 +127,7 @@ async def _print_rounds(rounds: AsyncIterator[list[WatchRow]], *, json: bool) ->
     if out.is_terminal:
         with Live(console=out, auto_refresh=False) as live:
             async for rows in rounds:
-                live.update(watch_table(rows), refresh=True)
+                live.update(watch_table(rows, out), refresh=True)
     else:
         told: list[str] = []
         async for rows in rounds:
@@ -206,38 +144,38 @@ async def _print_rounds(rounds: AsyncIterator[list[WatchRow]], *, json: bool) ->
 
 
 def _ask(
-    context: typer.Context, state: Path, question: Callable[[_Desk], Awaitable[_Answer]]
+    context: typer.Context, state: Path, question: Callable[[QueueDesk], Awaitable[_Answer]]
 ) -> _Answer:
     config = invocation(context).load().config
 
     async def run() -> _Answer:
         async with opened(config, state) as store:
-            return await question(_Desk(store, config, SystemClock()))
+            return await question(QueueDesk(store, config, SystemClock()))
 
     return asyncio.run(run())
 
 
-def _row(job: Job, now: float) -> tuple[str, ...]:
+def _row(job: Job, now: float, notes: QueueNotes) -> tuple[str, ...]:
     begun = job.started_at or job.finished_at or now
     ended = job.finished_at or now
     return (
         job.id,
-        "cancelling" if job.is_cancelling else job.state,
-        job.account,
-        job.model,
+        job_state(job, notes),
+        last_part(job.model),
         age(begun - job.created_at),
         NOTHING if job.started_at is None else age(ended - job.started_at),
         dollars(job.charge_nanousd) if job.state is JobState.SUCCEEDED else NOTHING,
+        notes.names.get(job.account, job.account),
     )
 
 
-def _print(found: SeenJob | Batch, *, json: bool) -> None:
+def _print(found: SeenJob | Batch, notes: QueueNotes, *, json: bool) -> None:
     if isinstance(found, Batch):
         if json:
             print_json(found)
         else:
-            print_facts(batch_facts(found))
+            print_facts(batch_facts(found, notes))
     elif json:
         print_json(job_answer(found.job, found))
     else:
-        print_facts(job_facts(found))
+        print_facts(job_facts(found, notes))

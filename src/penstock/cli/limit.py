@@ -1,8 +1,9 @@
 """`penstock limit`: limits accounts, keys, workflows and sessions, directly in the database."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 from uuid import UUID
 
@@ -16,24 +17,33 @@ from penstock.admission import (
     quantity,
     release_holder,
 )
+from penstock.cli.account_names import account_names, find_account, find_account_if_given
 from penstock.cli.dollars import read_usd
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, print_json, print_table
 from penstock.cli.postgres import opened
+from penstock.cli.table import Column, Columns
+from penstock.config import Config
 from penstock.records.account import AccountId
 from penstock.records.limit import Limit, Measure, Period, Scope
 
 app = typer.Typer(help="Set, list and remove limits and budgets.", no_args_is_help=True)
 
+_COLUMNS: Columns = (
+    Column("id", is_right=True),
+    *("account", "for", "limit", "per", "spent", "free"),
+    *(Column(title, is_optional=True) for title in ("kind", "leased")),
+)
 _Of = tuple[Measure, Period]
+_MadeFor = Callable[[AccountId], list[Limit]]
 
 
 @app.command(name="set")
 def set_(  # noqa: PLR0913 - each is an option of the command line
     context: typer.Context,
     *,
-    account: Annotated[str, typer.Option(help="The account's id.")],
+    account: Annotated[str, typer.Option(help="The account's name or id.")],
     key: Annotated[str | None, typer.Option(help="Only this key; * is each by itself.")] = None,
     workflow: Annotated[
         str | None, typer.Option(help="Only this workflow; * is each by itself.")
@@ -84,15 +94,9 @@ def set_(  # noqa: PLR0913 - each is an option of the command line
         (Measure.NANOUSD, Period.MONTH): read_usd(usd_per_month),
     }
     scopes = {Scope.KEY: key, Scope.WORKFLOW: workflow, Scope.SESSION: session}
-    wanted = _wanted(AccountId(account), scopes, amounts, is_hard=not warn)
+    wanted = _wanted(scopes, amounts, is_hard=not warn)
     config = invocation(context).load().config
-
-    async def run() -> list[Limit]:
-        async with opened(config, state) as store:
-            book = LimitBook(store, config.admission)
-            return [await book.create(limit) for limit in wanted]
-
-    limits = asyncio.run(run())
+    limits = asyncio.run(_create(config, state, account, wanted))
     if json:
         print_json([_plain(limit) for limit in limits])
         return
@@ -105,23 +109,24 @@ def set_(  # noqa: PLR0913 - each is an option of the command line
 @app.command(name="list")
 def list_(
     context: typer.Context,
-    account: Annotated[str | None, typer.Option(help="Only this account's.")] = None,
+    account: Annotated[str | None, typer.Option(help="Only this account's, by name or id.")] = None,
     state: StateOption = DEFAULT_STATE,
     json: JsonOption = False,
 ) -> None:
     """List the limits and how they stand in the present window."""
     config = invocation(context).load().config
 
-    async def run() -> tuple[LimitState, ...]:
+    async def run() -> tuple[tuple[LimitState, ...], Mapping[str, str]]:
         async with opened(config, state) as store:
-            return await LimitBook(store, config.admission).list(account)
+            owner = await find_account_if_given(store, account)
+            states = await LimitBook(store, config.admission).list(owner)
+            return states, await account_names(store)
 
-    states = asyncio.run(run())
+    states, names = asyncio.run(run())
     if json:
         print_json([_plain_state(each) for each in states])
         return
-    titles = ("id", "account", "for", "limit", "per", "spent", "leased", "free", "kind")
-    print_table(titles, [_row(each) for each in states])
+    print_table(_COLUMNS, [_row(each, names) for each in states])
 
 
 @app.command()
@@ -200,12 +205,9 @@ def release(
 
 
 def _wanted(
-    account: AccountId,
-    scopes: Mapping[Scope, str | None],
-    amounts: Mapping[_Of, int | None],
-    *,
-    is_hard: bool,
-) -> list[Limit]:
+    scopes: Mapping[Scope, str | None], amounts: Mapping[_Of, int | None], *, is_hard: bool
+) -> _MadeFor:
+    """Check the options, and return what makes their limits for an account."""
     named = [(scope, value) for scope, value in scopes.items() if value is not None]
     given = [(of, amount) for of, amount in amounts.items() if amount is not None]
     if len(named) > 1:
@@ -216,10 +218,16 @@ def _wanted(
             ExitCode.USAGE,
         )
     scope, value = named[0] if named else (Scope.ACCOUNT, "")
-    return [
+    return lambda account: [
         Limit(0, account, scope, value, measure, period, amount, is_hard)
         for (measure, period), amount in given
     ]
+
+
+async def _create(config: Config, state: Path, account: str, wanted: _MadeFor) -> list[Limit]:
+    async with opened(config, state) as store:
+        book = LimitBook(store, config.admission)
+        return [await book.create(each) for each in wanted(await find_account(store, account))]
 
 
 def _plain(limit: Limit) -> dict[str, object]:
@@ -237,15 +245,16 @@ def _plain_state(state: LimitState) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _row(state: LimitState) -> tuple[str, ...]:
+def _row(state: LimitState, names: Mapping[str, str]) -> tuple[str, ...]:
     limit = state.limit
     whom = limit.scope if limit.scope is Scope.ACCOUNT else f"{limit.scope} {limit.value}"
     if limit.value != state.value:
         whom += f" (furthest: {state.value or 'none'})"
     amounts = (limit.amount, state.spent, state.leased, state.free)
-    limited, *figures = (quantity(each, limit.measure) for each in amounts)
+    limited, spent, leased, free = (quantity(each, limit.measure) for each in amounts)
     kind = "hard" if limit.is_hard else "warns"
-    return (str(limit.id), limit.account, whom, limited, limit.period, *figures, kind)
+    account = names.get(limit.account, limit.account)
+    return (str(limit.id), account, whom, limited, limit.period, spent, free, kind, leased)
 
 
 def _time(at: float) -> str:

@@ -1,6 +1,7 @@
 """`penstock models`: the catalogue as this configuration sees it, and a check of your entries."""
 
-from datetime import UTC, date, datetime
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -12,14 +13,16 @@ from penstock.catalogue import CatalogueError, load_catalogue
 from penstock.catalogue.entry import read_entry
 from penstock.catalogue.settings import CatalogueSettings
 from penstock.cli.exit_codes import CommandFailed, ExitCode
-from penstock.cli.options import JsonOption, invocation
+from penstock.cli.model_facts import MODEL_COLUMNS, model_facts, model_row, plain_model
+from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, error_console, print_json, print_table
+from penstock.cli.running_models import States, running_models
+from penstock.cli.table import Column
+from penstock.cli.up.known_models import known_models
 from penstock.clock import SystemClock
-from penstock.records.model import Model
+from penstock.records.model import Model, ModelId
 
 app = typer.Typer(help="List, show and check models.", invoke_without_command=True)
-
-_NANO = 10**9
 
 
 @app.callback()
@@ -30,32 +33,34 @@ def group(context: typer.Context) -> None:
 
 
 @app.command(name="list")
-def list_(context: typer.Context, json: JsonOption = False) -> None:
-    """List every model of the catalogue, built in and yours."""
-    models = load_catalogue(invocation(context).load().config.catalogue).models
+def list_(
+    context: typer.Context, state: StateOption = DEFAULT_STATE, json: JsonOption = False
+) -> None:
+    """List every model: built in, yours and attached ones; those that run here stand first."""
+    config = invocation(context).load().config
+    models, running = known_models(config, state).models, running_models(config, state)
     if json:
-        print_json([_plain(model) for model in models])
+        print_json([{**plain_model(each), "replicas": _replicas(each, running)} for each in models])
         return
     today = datetime.fromtimestamp(SystemClock().now(), UTC).date()
-    titles = ("id", "aliases", "family", "context", "GPUs", "$/Mtok in, cached, out", "can")
-    print_table(titles, (_row(model, today) for model in models))
+    ordered = sorted(models, key=lambda each: not _replicas(each, running))
+    rows = [model_row(each, today, _replicas(each, running)) for each in ordered]
+    print_table(MODEL_COLUMNS, rows)
 
 
 @app.command(name="show")
 def show_(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="Id or alias; `default` is the default model.")],
+    state: StateOption = DEFAULT_STATE,
     json: JsonOption = False,
 ) -> None:
     """Show one model: its names, prices and the command that starts its engine."""
-    model = load_catalogue(invocation(context).load().config.catalogue).find(name)
-    plain = _plain(model)
+    model = known_models(invocation(context).load().config, state).find(name)
     if json:
-        print_json(plain)
+        print_json(plain_model(model))
         return
-    rows = [(key, _text(value)) for key, value in plain.items() if key != "recipe"]
-    rows += [(f"recipe.{key}", _text(value)) for key, value in _plain(model.recipe).items()]
-    print_table(("key", "value"), rows)
+    print_table(("key", Column("value", is_prose=True)), model_facts(model))
 
 
 @app.command()
@@ -102,33 +107,6 @@ def _problems(settings: CatalogueSettings) -> list[str]:
     return problems
 
 
-def _plain(record: msgspec.Struct) -> dict[str, object]:
-    return {
-        key: msgspec.to_builtins(value) for key, value in msgspec.structs.asdict(record).items()
-    }
-
-
-def _row(model: Model, today: date) -> tuple[str, ...]:
-    prices = model.prices_on(today)
-    each = (
-        prices.input_nanousd_per_mtok,
-        prices.cached_input_nanousd_per_mtok,
-        prices.output_nanousd_per_mtok,
-    )
-    return (
-        model.id,
-        ", ".join(model.aliases),
-        model.family,
-        f"{model.context_tokens:,}",
-        str(model.recipe.gpus),
-        " ".join(f"{price / _NANO:.3g}" for price in each),
-        ", ".join(sorted(model.capabilities)),
-    )
-
-
-def _text(value: object) -> str:
-    if isinstance(value, list | tuple):
-        return " ".join(str(item) for item in value)
-    if isinstance(value, dict):
-        return " ".join(f"{key}={item}" for key, item in value.items())
-    return str(value)
+def _replicas(model: Model, running: Mapping[ModelId, States] | None) -> States | None:
+    """Return the states of a model's replicas; None where no cell was asked."""
+    return None if running is None else running.get(model.id, {})

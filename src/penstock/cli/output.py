@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from rich.markup import escape
 
+from penstock.cli.table import Cell, Columns, lay_out
 from penstock.records.usage import Usage
 
 # A pipe has no width; lines for it must not be folded or cut.
@@ -22,6 +22,10 @@ def console() -> Console:
 def error_console() -> Console:
     """Return a console on standard error, for progress, warnings and errors, never results."""
     return _sized(Console(stderr=True, highlight=False))
+
+
+def print_error(line: str) -> None:
+    error_console().print(f"[red]error:[/] {escape(line)}", soft_wrap=True)
 
 
 def print_json(value: object) -> None:
@@ -43,13 +47,19 @@ def _plain(value: object) -> object:
     return str(value)
 
 
-def print_table(titles: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in titles:
-        table.add_column(title, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
-    console().print(table)
+def print_table(columns: Columns, rows: Iterable[Sequence[Cell]]) -> None:
+    """Print a table; a note on standard error names columns that found no room."""
+    out = console()
+    lines, left_out = lay_out(columns, rows, out)
+    for line in lines:
+        out.print(line, soft_wrap=True)
+    if left_out:
+        error_console().print(f"[dim]no room for: {', '.join(left_out)}[/]", soft_wrap=True)
+
+
+def last_part(model: str) -> str:
+    """Return a model's id without its publisher, which narrow tables have no room for."""
+    return model.rpartition("/")[2]
 
 
 def _sized(made: Console) -> Console:

@@ -14,6 +14,7 @@ from penstock.cli.http_call import HttpAnswer, HttpCaller
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, print_json, print_table
 from penstock.cli.running_gateway import KeyFileOption, UrlOption, gateway_url, read_secret
+from penstock.cli.table import Column, Columns
 from penstock.config import client_defaults
 from penstock.wire.resources.errors import OpenAIErrorAnswer
 from penstock.wire.resources.routing import Candidate, RoutingAnswer
@@ -21,8 +22,15 @@ from penstock.wire.resources.routing import Candidate, RoutingAnswer
 app = typer.Typer(help="See how requests are routed.", no_args_is_help=True)
 
 _PATH = "/v1/routing/explain"
-_TITLES = ("", "replica", "cached", "wait", "own", "harm", "full", "cost", "in flight", "")
-_RATIO_TITLES = ("", "replica", "cached", "cost", "load", "")
+_TERMS = tuple(Column(title, is_right=True) for title in ("wait", "own", "harm", "full", "cost"))
+_CACHED = Column("cached", is_right=True)
+_NOTES = Column("", is_optional=True)
+_COLUMNS: Columns = ("", "replica", _CACHED, *_TERMS, Column("in flight", is_right=True), _NOTES)
+_RATIO_COLUMNS: Columns = (
+    *("", "replica", _CACHED),
+    *(Column(title, is_right=True) for title in ("cost", "load")),
+    _NOTES,
+)
 
 
 @app.command()
@@ -64,8 +72,8 @@ def explain(  # noqa: PLR0913 - each is an option of the command line
 def print_routing(answer: RoutingAnswer) -> None:
     """Print a table of the candidates, cheapest first, and the choice in words."""
     is_absolute = any(each.cost_seconds is not None for each in answer.candidates)
-    titles = _TITLES if is_absolute else _RATIO_TITLES
-    print_table(titles, (_row(answer, each) for each in answer.candidates))
+    columns = _COLUMNS if is_absolute else _RATIO_COLUMNS
+    print_table(columns, (_row(answer, each) for each in answer.candidates))
     out = console()
     out.print()
     out.print(Text.assemble((answer.replica, "bold"), f" ({answer.why}): {answer.reason}"))

@@ -77,6 +77,16 @@ class AccountBook:
             )
         return None if row is None else account_from(row)
 
+    async def named(self, name: str, *, limit: int = 10) -> tuple[Account, ...]:
+        """Return the accounts of that name, oldest first; names need not be unique."""
+        async with self._store.transaction() as transaction:
+            rows = await transaction.fetch(
+                "select id, name, is_blocked, on_outage, affinity, flex_weight from accounts"
+                " where name = %s order by created_at, id limit %s",
+                (name, limit),
+            )
+        return tuple(account_from(row) for row in rows)
+
     async def set_blocked(self, id: str, is_blocked: bool) -> Account:
         """Block or unblock an account. Every gateway applies the change within 5 s."""
         return await self._change(_SET_BLOCKED, is_blocked, id)

@@ -23,6 +23,11 @@ class FlexControl(msgspec.Struct, frozen=True):
     is_paused: bool = False
     in_flight_max: int | None = None
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether no job of the model begins."""
+        return self.is_paused or self.in_flight_max == 0
+
 
 async def read(tx: Transaction) -> dict[ModelId, FlexControl]:
     """Return the controls by model; a model without one is not restricted."""

@@ -119,7 +119,10 @@ class Queue:
         return await job_queries.position(tx, job, self.settings.position_max)
 
     async def eta_seconds(self, tx: Transaction, job: JobId) -> float | None:
-        """Estimate the time until it begins. None: it is not waiting, or no rate was measured."""
+        """Estimate the time until it begins. None where no time can be promised.
+
+        It is not waiting, no rate was measured, its model is paused, or it will expire first.
+        """
         return await measuring.eta_seconds(tx, job, self.settings.position_max)
 
     async def sweep(self, tx: Transaction) -> Swept:

@@ -71,13 +71,19 @@ async def stats(tx: Transaction) -> dict[ModelId, FlexStats]:
 
 
 async def eta_seconds(tx: Transaction, job: JobId, position_max: int) -> float | None:
-    """Estimate the wait from the job's position, its account's share, and the model's rate."""
+    """Estimate the wait from the job's position, its account's share, and the model's rate.
+
+    None also while the model is paused, and if the job's deadline would pass before it begins.
+    """
     place = await position(tx, job, position_max)
     row = await tx.fetch_one(_QUERIES["share"], (job,))
     if place is None or row is None:
         return None
-    share, queued, finished_per_second = row
-    return wait_seconds(place, queued, share, finished_per_second)
+    share, queued, finished_per_second, is_stopped, seconds_left = row
+    if is_stopped:
+        return None
+    wait = wait_seconds(place, queued, share, finished_per_second)
+    return None if wait is None or wait > seconds_left else wait
 
 
 def _averages(

@@ -58,8 +58,11 @@ select
         select sum(o.weight) from fair_tags o
         where o.model = t.model and o.priority = t.priority and o.open_jobs > 0
     ), t.weight),
-    coalesce(s.queued, 0), s.finished_per_second
+    coalesce(s.queued, 0), s.finished_per_second,
+    coalesce(c.is_paused or c.in_flight_max = 0, false),
+    extract(epoch from j.deadline - now())::float8
 from jobs j
 join fair_tags t using (model, priority, account)
 left join flex_stats s using (model)
+left join flex_controls c using (model)
 where j.id = %s and j.state = 'queued'

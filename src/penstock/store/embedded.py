@@ -52,6 +52,11 @@ exec 3<&0 </dev/null
 exec "$@" 3<&-
 """
 
+# What initdb writes, with the first pieces of the write-ahead log.
+_NEW_DATA_BYTES = 64 * 2**20
+# With less, a server cannot start.
+_FULL_BYTES = 2**20
+_LOG_TAIL_CHARS = 4000
 _POLL_SECONDS = 0.05
 _START_SECONDS = 120
 _STOP_SECONDS = 30
@@ -156,6 +161,7 @@ class EmbeddedPostgres:
     def _create_data(self, user: SystemUser) -> int:
         """Create the data folder if it is missing; return the Postgres version of its data."""
         if not self._data.exists():
+            self._require_room()
             # Created under another name, so that an unfinished folder is never used as data.
             unfinished = self._data.with_suffix(".unfinished")
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -168,10 +174,19 @@ class EmbeddedPostgres:
             with self._run(user, [str(initdb), "-D", str(unfinished), *options]) as setup:
                 setup.wait()
             if setup.returncode != 0:
-                raise errors.StoreUnavailable(f"Postgres could not be set up: {self._log_tail()}")
+                raise errors.StoreUnavailable(f"Postgres could not be set up: {self._reason()}")
             unfinished.rename(self._data)
         let_in(user, self._data)
         return int((self._data / "PG_VERSION").read_text())
+
+    def _require_room(self) -> None:
+        """Refuse a disk that is too full for new data; initdb's own log would not fit on it."""
+        free = shutil.disk_usage(self._folder).free
+        if free < _NEW_DATA_BYTES:
+            raise errors.StoreUnavailable(
+                f"The disk is full: {free // 2**20} MiB are free at {self._folder}, and a new"
+                f" database needs {_NEW_DATA_BYTES // 2**20} MiB. Make room, or use another folder."
+            )
 
     def _create_socket_folder(self, user: SystemUser) -> None:
         folder = self._socket_folder
@@ -223,10 +238,20 @@ class EmbeddedPostgres:
                 time.sleep(_POLL_SECONDS)
             else:
                 return
-        raise errors.StoreUnavailable(f"Postgres did not start: {self._log_tail()}")
+        raise errors.StoreUnavailable(f"Postgres did not start: {self._reason()}")
 
-    def _log_tail(self) -> str:
-        return self._log_file.read_text(errors="replace")[-2000:].strip()
+    def _reason(self) -> str:
+        """Return in one line why the server or its set-up ended, as far as the log tells."""
+        lines = self._log_file.read_text(errors="replace")[-_LOG_TAIL_CHARS:].splitlines()
+        # On a full disk the log may be empty, too.
+        is_full = shutil.disk_usage(self._folder).free < _FULL_BYTES
+        if is_full or any("No space left on device" in line for line in lines):
+            return f"the disk is full. Make room at {self._folder}, or use another folder."
+        # The line before the last error often has the cause.
+        ends = [number for number, line in enumerate(lines) if "error:" in line or "FATAL:" in line]
+        last = ends[-1] if ends else len(lines) - 1
+        said = " ".join(line.strip() for line in lines[max(0, last - 1) : last + 1])
+        return f"{said or 'it said nothing.'} (log: {self._log_file})"
 
 
 def _binaries(version: int, user: SystemUser) -> Path:

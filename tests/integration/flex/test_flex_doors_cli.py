@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import re
 from typing import Any
 
+import psycopg
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -58,7 +60,7 @@ def test_jobs_are_listed_for_people_and_scripts(run: Any, queued: tuple[list[str
     jobs, batch = queued
     lines = run("list").stdout.splitlines()
     assert [line.split()[0] for line in lines[1:]] == jobs[::-1]
-    assert lines[1].split()[1:4] == ["queued", ACCOUNT, MODEL]
+    assert lines[1].split()[1:3] == ["queued", MODEL.rpartition("/")[2]]
     found = json.loads(run("list", "--json", "--batch", batch, "--in", "queued").stdout)
     assert [job["id"] for job in found] == jobs[::-1]
     page = run("list", "--limit", "2")
@@ -73,6 +75,8 @@ def test_one_job_is_shown_and_cancelled(run: Any, queued: tuple[list[str], str])
     jobs, batch = queued
     shown = dict(line.split(maxsplit=1) for line in run("show", jobs[1]).stdout.splitlines())
     assert (shown["state"], shown["position"], shown["batch"]) == ("queued", "2", batch)
+    assert shown["API"] == "Workers AI"
+    assert "door" not in shown
     cancelled = json.loads(run("cancel", jobs[1], "--json").stdout)
     assert (cancelled["state"], cancelled["error"]["code"]) == ("cancelled", "job_cancelled")
     again = run("cancel", jobs[1])
@@ -98,6 +102,34 @@ def test_a_batch_is_shown_and_cancelled_by_the_id_that_its_caller_knows(
     cancelled = run("cancel", known)
     assert "3: 3 cancelled" in cancelled.stdout, cancelled.output
     assert json.loads(run("show", known, "--json").stdout)["cancelled"] == 3
+
+
+def test_a_paused_model_is_said_to_be_paused(
+    run: Any, queued: tuple[list[str], str], dsn: str
+) -> None:
+    jobs, batch = queued
+    with psycopg.connect(dsn) as connection:
+        connection.execute("update flex_stats set finished_per_second = 0.00001")
+        connection.execute("update jobs set deadline = now() + interval '1 hour'")
+    # At that rate the job would not begin before its deadline.
+    assert json.loads(run("show", jobs[0], "--json").stdout)["eta_seconds"] is None
+    with psycopg.connect(dsn) as connection:
+        connection.execute("update flex_stats set finished_per_second = 1")
+    assert json.loads(run("show", jobs[0], "--json").stdout)["eta_seconds"] == 1.0
+    for said in ("is_paused", "in_flight_max"):
+        stopped = (said == "is_paused", 0 if said == "in_flight_max" else None)
+        with psycopg.connect(dsn) as connection:
+            connection.execute("delete from flex_controls")
+            connection.execute("insert into flex_controls values (%s, %s, %s)", (MODEL, *stopped))
+        assert json.loads(run("show", jobs[0], "--json").stdout)["eta_seconds"] is None
+        shown = run("show", jobs[0]).stdout
+        assert re.search(r"^state +paused$", shown, re.MULTILINE)
+        assert "ETA" not in shown
+        assert re.search(r"^state +paused$", run("show", batch).stdout, re.MULTILINE)
+        assert {line.split()[1] for line in run("list").stdout.splitlines()[1:]} == {"paused"}
+        assert run("watch", "--once").stdout.strip().endswith("ETA paused")
+        (row,) = json.loads(run("watch", "--once", "--json").stdout)
+        assert (row["eta_seconds"], row["is_paused"]) == (None, True)
 
 
 def test_queues_are_watched(run: Any, queued: tuple[list[str], str]) -> None:

@@ -24,25 +24,25 @@ REQUEST = id_at(HOUR.timestamp())
 @pytest.fixture
 def account(dsn: str) -> str:
     """An account with two turns of a session."""
+    return asyncio.run(_fill(dsn, "Acme", REQUEST))
 
-    async def fill() -> str:
-        store = Store(StoreSettings(dsn=dsn))
-        await store.open()
-        try:
-            made = await AccountBook(store).create("Acme")
-            at = HOUR.timestamp()
-            await write(
-                store,
-                [
-                    attempt(made.id, request=REQUEST, session="s", workflow="w"),
-                    attempt(made.id, asked_at=at + 60, session="s", prompt_tokens=1500),
-                ],
-            )
-            return made.id
-        finally:
-            await store.close()
 
-    return asyncio.run(fill())
+async def _fill(dsn: str, name: str, request: str = "") -> str:
+    store = Store(StoreSettings(dsn=dsn))
+    await store.open()
+    try:
+        made = await AccountBook(store).create(name)
+        at = HOUR.timestamp()
+        await write(
+            store,
+            [
+                attempt(made.id, request=request or id_at(at), session="s", workflow="w"),
+                attempt(made.id, asked_at=at + 60, session="s", prompt_tokens=1500),
+            ],
+        )
+        return made.id
+    finally:
+        await store.close()
 
 
 @pytest.fixture
@@ -75,7 +75,9 @@ def test_usage_is_by_account_unless_asked_otherwise(penstock: Penstock, account:
     assert {each["labels"]["workflow"] for each in by_workflow} == {"", "w"}
     (whole,) = printed(penstock(*PERIOD, "--group-by", "", "--json"))["rows"]
     assert whole["labels"] == {}
-    assert account in penstock(*PERIOD).stdout
+    assert penstock(*PERIOD).stdout.splitlines()[1].startswith("Acme ")
+    assert printed(penstock(*PERIOD, "--account", "Acme", "--json"))["rows"] == [row]
+    assert penstock(*PERIOD, "--account", "nobody").exit_code == 4
     assert penstock(*PERIOD, "--csv").stdout.startswith("account,requests,")
 
 
@@ -89,10 +91,29 @@ def test_session_shows_turns_and_slope(penstock: Penstock, account: str) -> None
     assert row["requests"] == 2
 
 
+def test_session_is_found_by_itself_where_one_account_has_it(
+    penstock: Penstock, account: str, dsn: str
+) -> None:
+    found = printed(penstock(*PERIOD, "--session", "s", "--json"))
+    assert (found["account"], found["turn_count"]) == (account, 2)
+    assert penstock(*PERIOD, "--session", "nosuch").exit_code == 4
+    by_name = printed(penstock(*PERIOD, "--session", "s", "--account", "Acme", "--json"))
+    assert by_name == found
+    asyncio.run(_fill(dsn, "Other"))
+    both = penstock(*PERIOD, "--session", "s")
+    assert both.exit_code == 2
+    assert f"Acme ({account})" in both.stderr
+    assert "Other (" in both.stderr
+    assert "--account" in both.stderr
+
+
 def test_request_is_followed_to_its_charge(penstock: Penstock, account: str) -> None:
     said = penstock("request", REQUEST).stdout
     assert account in said
-    assert "= 705000 nano-dollars" in said
+    told = "(900 uncached x $0.60 + 100 cached x $0.15 + 50 output x $3.00) / 1 million = $0.000705"
+    assert told in said
+    for word in ("multiplier", "10000", "nano"):
+        assert word not in said
     assert printed(penstock("request", REQUEST, "--json"))["cost_usd"] == "0.000705000"
     assert penstock("request", id_at(1.0)).exit_code == 4
 

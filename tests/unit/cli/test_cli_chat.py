@@ -10,9 +10,10 @@ from rich.console import Console
 
 from penstock.cli.chat.answer_events import AnswerEvents, Piece
 from penstock.cli.chat.conversation import Conversation, TurnUsage
-from penstock.cli.chat.screen import AnswerText, TurnTimes, dollars, figures_line, totals_line
+from penstock.cli.chat.screen import AnswerText, TurnTimes, figures_line, totals_line
 from penstock.cli.chat.slash import HELP, Slash, Typed, understand
 from penstock.cli.chat.word_wrap import WordWrap
+from penstock.cli.dollars import exact_usd
 from penstock.cli.exit_codes import CommandFailed
 
 
@@ -137,6 +138,19 @@ def test_totals_add_up() -> None:
     )
 
 
+def test_totals_say_which_turns_are_of_unknown_cost() -> None:
+    conversation = talk()
+    conversation.said("a", "b", TurnUsage(100, None, 10, None))
+    assert totals_line(conversation.totals) == (
+        "1 turn · 100 prompt tokens, none of them cached · 10 output tokens · cost unknown"
+    )
+    conversation.said("c", "d", TurnUsage(300, 150, 10, "0.000200000"))
+    assert totals_line(conversation.totals) == (
+        "2 turns · 400 prompt tokens, 50% of them cached · 20 output tokens · $0.0002 and 1 of"
+        " unknown cost"
+    )
+
+
 @given(st.lists(st.text("ab \n", max_size=9), max_size=20), st.integers(4, 30))
 def test_streamed_words_are_broken_between_words_and_none_is_lost(
     pieces: list[str], width: int
@@ -164,4 +178,4 @@ def test_models_words_cannot_steer_the_terminal() -> None:
     [("0", "$0.00"), ("0.000000000", "$0.00"), ("0.100", "$0.10"), ("12.0000123", "$12.0000123")],
 )
 def test_dollars_have_the_digits_that_say_something(cost: str, shown: str) -> None:
-    assert dollars(cost) == shown
+    assert exact_usd(cost) == shown

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
-from penstock.cli.commands import app
+from penstock.cli.commands import whole_tree
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
 SECTIONS = dict(re.findall(r"\n##+ `(penstock[^`]*)`\n(.*?)(?=\n##|\Z)", PAGE, re.DOTALL))
@@ -23,14 +22,14 @@ def commands(command: Any, path: str = "penstock") -> Iterator[tuple[str, Any]]:
 # A group that only holds others needs no section of its own.
 ALL = [
     (path, command)
-    for path, command in commands(get_command(app))
+    for path, command in commands(whole_tree())
     if path in {"penstock", "penstock models", "penstock usage"} or not hasattr(command, "commands")
 ]
 
 
 def rows(command: Any) -> Iterator[str]:
     for parameter in command.params:
-        if parameter.name == "help":
+        if parameter.name == "help" or parameter.hidden:
             continue
         is_option = parameter.param_type_name == "option"
         name = parameter.opts[0] if is_option else (parameter.metavar or parameter.name.upper())

@@ -7,6 +7,7 @@ import pytest
 from tests.unit.cli.conftest import Penstock
 
 from penstock.catalogue import CatalogueSettings, load_catalogue
+from penstock.cli.up.state import Running, UpState
 
 GOOD = """
 id = "@acme/good"
@@ -41,8 +42,50 @@ def test_show_finds_a_model_by_alias(penstock: Penstock) -> None:
     assert plain["recipe"]["gpus"] == 8
 
 
+def test_show_names_prices_in_dollars(penstock: Penstock) -> None:
+    shown = penstock("models", "show", "kimi-k2.5").stdout
+    price = "$0.60 input, $0.10 cached, $3.00 output for a million tokens; flex x 0.5, batch x 0.5"
+    assert price in shown
+    assert "nanousd" not in shown
+    assert "{'" not in shown
+
+
+def test_list_on_a_pipe_is_no_wider_than_its_content(penstock: Penstock) -> None:
+    lines = penstock("models", "list").stdout.splitlines()
+    assert all(line == line.rstrip() for line in lines)
+
+
+def test_models_of_a_state_folder_are_listed_and_default_is_shown(
+    penstock: Penstock, tmp_path: Path
+) -> None:
+    state = UpState(tmp_path / "state")
+    state.models.mkdir(parents=True)
+    (state.models / "attached-good.toml").write_text(GOOD)
+    state.write_running(Running("127.0.0.1", 8787, 0, (), "@acme/good"))
+    there = ("--state", str(state.root))
+    assert "@acme/good" in penstock("models", "list", *there).stdout
+    listed = json.loads(penstock("models", "list", *there, "--json").stdout)
+    assert {each["replicas"] for each in listed} == {None}, "nothing runs that could be asked"
+    assert json.loads(penstock("models", "show", "default", *there, "--json").stdout)["id"] == (
+        "@acme/good"
+    )
+
+
+def test_models_are_listed_while_postgres_does_not_answer(
+    penstock: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_STORE_DSN", "postgresql://nobody@127.0.0.1:1/none")
+    shown = penstock("models", "list")
+    assert shown.exit_code == 0
+    assert "@cf/moonshotai/kimi-k2.5" in shown.stdout
+    assert "which models run is unknown" in shown.stderr
+
+
 def test_unknown_model_is_exit_code_4(penstock: Penstock) -> None:
-    assert penstock("models", "show", "no-such-model").exit_code == 4
+    unknown = penstock("models", "show", "no-such-model")
+    assert unknown.exit_code == 4
+    assert "`penstock models list`" in unknown.stderr
+    assert "/v1/models" not in unknown.stderr
 
 
 def test_check_accepts_a_good_folder(penstock: Penstock, tmp_path: Path) -> None:

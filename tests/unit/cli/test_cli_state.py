@@ -1,5 +1,6 @@
 """The state folder of `penstock up`: one run at a time, and a key that only its owner reads."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,14 @@ def test_folder_is_for_one_run_at_a_time(tmp_path: Path) -> None:
     assert looks == [False, True, False]
     with state.held():
         pass
+
+
+def test_a_removed_folder_is_noticed(tmp_path: Path) -> None:
+    state = UpState(tmp_path / "state")
+    with state.held():
+        assert not state.is_gone
+        shutil.rmtree(state.root)
+        assert state.is_gone
 
 
 def test_folder_keeps_itself_out_of_version_control(tmp_path: Path) -> None:

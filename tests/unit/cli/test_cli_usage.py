@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 from tests.unit.cli.conftest import Penstock
 
+from penstock.cli.table import lay_out
 from penstock.cli.usage.figures import bar, dollars, milliseconds, percent, short
 from penstock.cli.usage.lines import print_session_csv, print_usage_csv
 from penstock.cli.usage.tables import print_session, print_usage, usage_table
@@ -88,32 +89,49 @@ FULL = answer(
 )  # fmt: skip
 
 
+def lines_of(shown: UsageAnswer) -> list[str]:
+    """What a terminal of 80 columns shows."""
+    out = Console(file=io.StringIO(), width=80, force_terminal=True)
+    return [line.plain for line in lay_out(*usage_table(shown, {}), out).lines]
+
+
 def test_fullest_table_fits_in_eighty_columns() -> None:
-    out = io.StringIO()
-    Console(file=out, width=80).print(usage_table(FULL))
-    lines = out.getvalue().splitlines()
+    lines = lines_of(FULL)
     assert max(map(len, lines)) <= 80
-    for figure in ("11-10 12h", "123.5k", "9.9G", "88%", "123ms", "12.3s", "50%", "$123.46"):
+    for figure in ("11-10 12h", "0" * 32, "123.5k", "9.9G", "$123.46"):
         assert figure in lines[1]
     assert "$0.001235" in lines[-1]
 
 
+def test_columns_are_left_out_from_the_right_until_the_table_fits() -> None:
+    of_workflow = msgspec.structs.replace(FULL, group_by=("workflow",), rows=[
+        msgspec.structs.replace(each, labels={"workflow": "nightly"}) for each in FULL.rows
+    ])  # fmt: skip
+    lines = lines_of(of_workflow)
+    assert lines[0].split("  ")[0] == "start"
+    for figure in ("nightly", "88%", "123ms", "12.3s", "50%", "$123.46"):
+        assert figure in lines[1]
+    assert "first token p50" in lines[0]
+
+
+def test_failed_requests_are_shown_where_there_are_some() -> None:
+    assert "failed" not in lines_of(answer(row()))[0]
+    head, line = lines_of(answer(row(requests=76, failed=9)))
+    assert "failed" in head
+    assert " 9 " in line
+
+
 def test_account_ids_are_not_cut_in_eighty_columns() -> None:
-    out = io.StringIO()
     dear = row(labels={"account": "0" * 32}, requests=123_456, prompt_tokens=9_876_543_210,
                hit_ratio=1.0, first_token_p95_ms=1234.5, cost_nanousd=1_234_500)  # fmt: skip
-    Console(file=out, width=80).print(usage_table(answer(dear, group_by=("account",))))
-    lines = out.getvalue().splitlines()
+    lines = lines_of(answer(dear, group_by=("account",)))
     assert len(lines) == 2
     assert "0" * 32 in lines[1]
 
 
 def test_bars_are_of_the_cost_or_of_the_tokens_where_nothing_costs() -> None:
-    out = io.StringIO()
     rows = (row(prompt_tokens=100), row(prompt_tokens=50), row())
-    Console(file=out, width=80).print(usage_table(answer(*rows)))
-    bars = [line.count("█") for line in out.getvalue().splitlines()[1:]]
-    assert bars == [6, 3, 0]
+    assert [line.count("█") for line in lines_of(answer(*rows))[1:]] == [6, 3, 0]
 
 
 def test_refusals_and_savings_stand_below_the_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,7 +139,7 @@ def test_refusals_and_savings_stand_below_the_table(capsys: pytest.CaptureFixtur
         row(refusals={"rate_limited": 2}, saved_nanousd=2_500_000_000),
         row(refusals={"rate_limited": 1, "budget_spent": 1}),
     )
-    print_usage(msgspec.structs.replace(answer(*rows), has_more=True))
+    print_usage(msgspec.structs.replace(answer(*rows), has_more=True), {})
     said = capsys.readouterr()
     assert "refused: 1 budget_spent, 3 rate_limited" in said.out
     assert "saved by caching: $2.50" in said.out
@@ -129,9 +147,9 @@ def test_refusals_and_savings_stand_below_the_table(capsys: pytest.CaptureFixtur
 
 
 def test_empty_report_is_a_table_without_rows(capsys: pytest.CaptureFixture[str]) -> None:
-    print_usage(answer(group_by=("account",)))
+    print_usage(answer(group_by=("account",)), {})
     assert capsys.readouterr().out.split() == [
-        "account", "req", "tokens", "hit", "p50", "p95", "cost"
+        "account", "req", "tokens", "hit", "first", "token", "p50", "p95", "cost"
     ]  # fmt: skip
 
 
@@ -182,7 +200,6 @@ def test_other_figures_are_short() -> None:
         (["--by", "minute"], "`by` must be one of hour, day"),
         (["--group-by", "colour"], "comma list"),
         (["--since", "yesterday"], "RFC 3339"),
-        (["--session", "s"], "`account` is required"),
         (["--session", "s", "--account", "a", "--model", "m"], "no parameter `model`"),
         (["--limit", "0"], "from 1 to 10000"),
         ([], "There is no Postgres to ask"),

@@ -15,6 +15,7 @@ from penstock.catalogue.names import DEFAULT_NAME
 from penstock.cli.chat.answer_events import AnswerEvents
 from penstock.cli.chat.conversation import IMAGE_BYTES_MAX, Conversation
 from penstock.cli.chat.gateway_stream import GatewayStream
+from penstock.cli.chat.keyboard import unseen_typing
 from penstock.cli.chat.screen import (
     AnswerText,
     TurnTimes,
@@ -114,7 +115,11 @@ class Playground:
         with self._gateway.answer(body, self._talk.session) as lines:
             events = AnswerEvents(lines)
             # Ctrl-C stops the answer, not the conversation, which keeps the part received.
-            with contextlib.suppress(KeyboardInterrupt), AnswerText(self._out) as shown:
+            with (
+                contextlib.suppress(KeyboardInterrupt),
+                unseen_typing(),
+                AnswerText(self._out) as shown,
+            ):
                 for piece in events:
                     if times.first_seconds is None:
                         times.first_seconds = self._clock.monotonic() - asked_at

@@ -32,13 +32,21 @@ class Totals(msgspec.Struct):
 
     turns: int = 0
     prompt_tokens: int = 0
+    # The prompts of which the engine said how much was cached.
+    prompt_tokens_known: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
     cost_usd: Decimal = Decimal(0)
+    # Turns that were cut: the gateway tells the cost at the end of an answer.
+    turns_without_cost: int = 0
 
     def add(self, usage: TurnUsage) -> None:
         self.turns += 1
         self.prompt_tokens += usage.prompt_tokens or 0
+        if usage.cached_tokens is not None:
+            self.prompt_tokens_known += usage.prompt_tokens or 0
+        if usage.cost_usd is None:
+            self.turns_without_cost += 1
         self.cached_tokens += usage.cached_tokens or 0
         self.output_tokens += usage.output_tokens or 0
         self.cost_usd += Decimal(usage.cost_usd or 0)
@@ -75,7 +83,8 @@ class Conversation:
             "model": self.model,
             "messages": [*system, *self._messages, self._user(text)],
             "stream": True,
-            "stream_options": {"include_usage": True},
+            # With every chunk, so that an answer that is cut is counted too.
+            "stream_options": {"include_usage": True, "continuous_usage_stats": True},
         }
         if self._max_tokens:
             request["max_tokens"] = self._max_tokens

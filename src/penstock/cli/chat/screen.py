@@ -1,6 +1,5 @@
 """Shows the playground's answers as they arrive, and a line of figures after each."""
 
-from decimal import Decimal
 from typing import Final, Self
 
 import msgspec
@@ -11,6 +10,7 @@ from penstock.cli.chat.answer_events import Piece
 from penstock.cli.chat.conversation import Conversation, Totals, TurnUsage
 from penstock.cli.chat.slash import HELP
 from penstock.cli.chat.word_wrap import WordWrap
+from penstock.cli.dollars import exact_usd
 
 _NO_CONTROLS: Final = dict.fromkeys(
     code for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"
@@ -65,25 +65,20 @@ def figures_line(usage: TurnUsage, times: TurnTimes, moved_to: str = "") -> str:
         streaming = times.total_seconds - times.first_seconds
         if usage.output_tokens is not None and usage.output_tokens > 1 and streaming > 0:
             facts.append(f"{(usage.output_tokens - 1) / streaming:.0f} tokens/s")
-    facts.append("cost unknown" if usage.cost_usd is None else dollars(usage.cost_usd))
+    facts.append("cost unknown" if usage.cost_usd is None else exact_usd(usage.cost_usd))
     if moved_to:
         facts.append(f"moved to replica {moved_to[-4:]}")
     return " · ".join(facts)
 
 
 def totals_line(totals: Totals) -> str:
-    share = f"{totals.cached_tokens / totals.prompt_tokens:.0%}" if totals.prompt_tokens else "none"
+    known = totals.prompt_tokens_known
+    share = f"{totals.cached_tokens / known:.0%}" if known else "none"
     turns = "1 turn" if totals.turns == 1 else f"{totals.turns} turns"
     return (
         f"{turns} · {totals.prompt_tokens:,} prompt tokens, {share} of them cached · "
-        f"{totals.output_tokens:,} output tokens · {dollars(totals.cost_usd)}"
+        f"{totals.output_tokens:,} output tokens · {_cost(totals)}"
     )
-
-
-def dollars(cost: str | Decimal) -> str:
-    """Format a cost without trailing zeros, but with at least two digits after the point."""
-    whole, _, part = f"{Decimal(cost):f}".partition(".")
-    return f"${whole}.{part.rstrip('0'):0<2}"
 
 
 def print_welcome(out: Console, conversation: Conversation) -> None:
@@ -96,6 +91,15 @@ def print_help(out: Console) -> None:
     for command, what in HELP.items():
         out.print(f"  [bold]{escape(command):{width}}[/]  {what}")
     out.print()
+
+
+def _cost(totals: Totals) -> str:
+    cut = totals.turns_without_cost
+    if not cut:
+        return exact_usd(totals.cost_usd)
+    if cut == totals.turns:
+        return "cost unknown"
+    return f"{exact_usd(totals.cost_usd)} and {cut} of unknown cost"
 
 
 def _count(tokens: int | None) -> str:

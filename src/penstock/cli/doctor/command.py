@@ -18,6 +18,7 @@ from penstock.cli.http_call import HttpCaller
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import print_json, print_table
 from penstock.cli.postgres import find_dsn
+from penstock.cli.table import Column
 from penstock.cli.up.state import UpState
 from penstock.clock import SystemClock
 from penstock.config import Config
@@ -40,7 +41,8 @@ def doctor(
     if json:
         print_json(checks)
     else:
-        print_table(("", "what", "finding", "what to do"), (_row(check) for check in checks))
+        columns = (Column(""), Column("", is_prose=True))
+        print_table(columns, [row for check in checks for row in _rows(check)])
     if any(check.verdict is CheckVerdict.FAIL for check in checks):
         raise typer.Exit(ExitCode.FAILED)
 
@@ -130,6 +132,10 @@ def _commands(folder: Path) -> dict[str, tuple[str, ...]]:
         return {}
 
 
-def _row(check: Check) -> tuple[str | Text, ...]:
+def _rows(check: Check) -> list[tuple[Text, Text]]:
+    """Return a row for the finding, and one below it for the advice."""
     verdict = Text(check.verdict, style=_COLOURS[check.verdict])
-    return verdict, check.name, check.finding, check.advice
+    rows = [(verdict, Text.assemble((check.name, "bold"), ": ", check.finding))]
+    if check.advice:
+        rows.append((Text(), Text(check.advice, style="cyan")))
+    return rows

@@ -22,6 +22,10 @@ from penstock.fleet.progress import ReplicaProgress
 
 # How much longer than its own limits a child may take before it is killed.
 _MARGIN_SECONDS = 10.0
+# Shorter than the pause before a child's restart, which would fail without the folder.
+_LOOK_SECONDS = 0.25
+# How long a child may take to end without the folder.
+_GONE_SECONDS = 2.0
 
 Say = Callable[[str], None]
 
@@ -74,7 +78,11 @@ class Crew:
         async with asyncio.TaskGroup() as group:
             children = (self._control, self._keeper, self._gateway)
             keeping = [group.create_task(child.keep()) for child in children]
-            beside = [group.create_task(self._keep_postgres()), group.create_task(_run(on_up))]
+            beside = [
+                group.create_task(self._keep_postgres()),
+                group.create_task(self._watch_folder()),
+                group.create_task(_run(on_up)),
+            ]
             await signals.asked.wait()
             for task in beside:
                 task.cancel()
@@ -85,6 +93,9 @@ class Crew:
 
     async def _end(self, signals: StopSignals) -> None:
         self._progress.close()
+        if self._state.is_gone:
+            await self._end_at_once()
+            return
         self._say("stopping; Ctrl-C again does not wait for streams")
         fleet = self._config.fleet
         drain = self._config.ingress.drain_seconds + _MARGIN_SECONDS
@@ -100,6 +111,13 @@ class Crew:
                 " `penstock stop`; a `penstock up` before that takes them over"
             )
         await self._control.stop(_MARGIN_SECONDS, signals.hurried)
+
+    async def _end_at_once(self) -> None:
+        """End everything without a folder: nothing can be drained, and nothing may be restarted."""
+        hurried = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            for child in (self._gateway, self._keeper, self._control):
+                group.create_task(child.stop(_GONE_SECONDS, hurried))
 
     def _child(self, *arguments: str, on_line: Callable[[bytes], None] | None = None) -> Child:
         name = arguments[0]
@@ -133,6 +151,12 @@ class Crew:
         self._failure = CommandFailed(message, ExitCode(code) if known else ExitCode.FAILED)
         assert self._signals is not None
         self._signals.ask()
+
+    async def _watch_folder(self) -> None:
+        while not self._state.is_gone:  # noqa: ASYNC110 - a file system has no event to wait for
+            await asyncio.sleep(_LOOK_SECONDS)
+        self._say("the state folder is gone; ending")
+        self._give_up(f"The state folder {self._state.root} was removed.", ExitCode.FAILED)
 
     async def _keep_postgres(self) -> None:
         if self._postgres is None:

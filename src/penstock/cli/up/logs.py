@@ -11,6 +11,7 @@ import typer
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.options import DEFAULT_STATE, StateOption
 from penstock.cli.output import print_table
+from penstock.cli.table import Column
 from penstock.cli.up.state import UpState
 
 
@@ -27,7 +28,8 @@ def logs(
     """Print the end of a log: gateway, keeper, control, postgres, or a replica's engine."""
     known = find_logs(UpState(state))
     if name is None:
-        print_table(("name", "file"), [(each, str(path)) for each, path in known.items()])
+        columns = ("name", Column("file", is_optional=True))
+        print_table(columns, [(each, str(path)) for each, path in known.items()])
         return
     path = known.get(name)
     if path is None:

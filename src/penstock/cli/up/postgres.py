@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+from penstock.cli.exit_codes import CommandFailed, ExitCode
+from penstock.errors import StoreUnavailable
 from penstock.fleet.processes import is_running, start_ticks
 from penstock.store.embedded import EmbeddedPostgres
 
@@ -25,6 +27,13 @@ class OwnPostgres:
         return self._server.dsn
 
     async def start(self) -> None:
+        """Start the server for the first time; the message of a failure has its own advice."""
+        try:
+            await self._start()
+        except StoreUnavailable as failure:
+            raise CommandFailed(failure.message, ExitCode.NO_POSTGRES) from None
+
+    async def _start(self) -> None:
         await asyncio.to_thread(self._server.start)
         # Postgres writes its process id into the first line of this file.
         note = self._folder / "data" / "postmaster.pid"
@@ -38,7 +47,7 @@ class OwnPostgres:
             if not is_running(self.pid, self.started):
                 self._say(f"postgres ended; starting it again (log: {self._folder}/postgres.log)")
                 await asyncio.to_thread(self._server.stop)
-                await self.start()
+                await self._start()
 
     async def stop(self) -> None:
         await asyncio.to_thread(self._server.stop)

@@ -101,6 +101,11 @@ class UpState:
         return False
 
     @property
+    def is_gone(self) -> bool:
+        """Return whether somebody has removed the folder while this process held it."""
+        return not (self.root / "up.lock").exists()
+
+    @property
     def run_folder(self) -> Path:
         """Return the folder of the workers' sockets; a temporary one if its path is too long."""
         beside = self.root / "run"

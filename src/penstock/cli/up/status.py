@@ -7,8 +7,10 @@ import msgspec
 import typer
 
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
-from penstock.cli.output import console, print_json, print_table
+from penstock.cli.output import console, last_part, print_json, print_table
 from penstock.cli.postgres import opened
+from penstock.cli.roster import read_replicas
+from penstock.cli.table import Column
 from penstock.cli.up.present_run import present_run
 from penstock.cli.up.ready import local_address
 from penstock.cli.up.state import Running
@@ -16,11 +18,8 @@ from penstock.cli.usage.figures import dollars
 from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.fleet.processes import is_running
-from penstock.fleet.roster import RosterMirror
 from penstock.metering.reports.usage_reports import UsageReports
 from penstock.queue import Queue
-from penstock.records.replica import Replica
-from penstock.store import Store
 from penstock.wire.resources.usage_query import read_usage_query
 
 
@@ -65,7 +64,7 @@ def status(
 
 async def _status(config: Config, state: Path, running: Running) -> Status:
     async with opened(config, state) as store:
-        replicas = await _replicas(store, config)
+        replicas = await read_replicas(store, config)
         async with store.transaction() as transaction:
             queues = (await Queue(config.queue).stats(transaction)).values()
         query = read_usage_query([("group_by", "model")], SystemClock().now())
@@ -85,12 +84,6 @@ async def _status(config: Config, state: Path, running: Running) -> Status:
     )
 
 
-async def _replicas(store: Store, config: Config) -> tuple[Replica, ...]:
-    roster = RosterMirror(store, SystemClock(), config.fleet)
-    await roster.load()
-    return roster.all()
-
-
 def _print(found: Status) -> None:
     out = console()
     processes = ", ".join(f"{name} {pid}" for name, pid in found.processes.items())
@@ -107,6 +100,13 @@ def _print(found: Status) -> None:
         out.print(f"{title:11}{value}", markup=False, soft_wrap=True)
     out.print()
     print_table(
-        ("replica", "state", "address", "model"),
-        [(r.id, r.state, r.url, r.model.rpartition("/")[2]) for r in found.replicas],
+        ("replica", "state", "model", Column("address", is_optional=True)),
+        [
+            (r.id, r.state, last_part(r.model), r.url.removeprefix("http://"))
+            for r in found.replicas
+        ],
     )
+
+
+def _address(replica: ShownReplica) -> str:
+    return replica.url.removeprefix("http://")

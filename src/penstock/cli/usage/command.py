@@ -11,6 +11,7 @@ from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, print_json
 from penstock.cli.postgres import opened
+from penstock.cli.usage.desk import UsageDesk
 from penstock.cli.usage.lines import print_session_csv, print_usage_csv
 from penstock.cli.usage.tables import print_request, print_session, print_usage
 from penstock.clock import SystemClock
@@ -18,7 +19,6 @@ from penstock.config import Config
 from penstock.metering.reports.export import export_charges
 from penstock.metering.reports.export_file import opened_file
 from penstock.metering.reports.focus import focus_row
-from penstock.metering.reports.usage_reports import UsageReports
 from penstock.policy import AccountBook
 from penstock.wire.resources.usage_query import read_period, read_session_query, read_usage_query
 
@@ -47,7 +47,7 @@ def usage(  # noqa: PLR0913 - each is an option of the command line
             help="A comma list of labels, `account` if not given; empty for one sum of all."
         ),
     ] = None,
-    account: Annotated[str | None, typer.Option(help="Only this account's.")] = None,
+    account: Annotated[str | None, typer.Option(help="Only this account's, by name or id.")] = None,
     key: Annotated[str | None, typer.Option(help="Only this key's.")] = None,
     model: Annotated[str | None, typer.Option(help="Only of this model.")] = None,
     tier: Annotated[str | None, typer.Option(help="Only of this tier.")] = None,
@@ -67,22 +67,25 @@ def usage(  # noqa: PLR0913 - each is an option of the command line
         return
     if json and csv:
         raise CommandFailed("Pass --json or --csv, not both.", ExitCode.USAGE)
-    said = {"since": since, "until": until, "by": by, "account": account, "key": key}
+    said = {"since": since, "until": until, "by": by, "key": key}
     said |= {"model": model, "tier": tier, "workflow": workflow, "prompt_family": prompt_family}
     said["limit"] = None if limit is None else str(limit)
     asked = [(name, text) for name, text in said.items() if text is not None]
     config = invocation(context).load().config
     now = SystemClock().now()
     if session is not None and by is None and group_by is None:
-        turns = read_session_query(asked, session, now, account=None)
-        found = _ask(config, state, lambda reports: reports.session(turns))
+        turns = read_session_query(asked, session, now, account=account or "")
+        found = _ask(config, state, lambda desk: desk.session(turns))
         (print_json if json else print_session_csv if csv else print_session)(found)
         return
     asked.append(("group_by", "account" if group_by is None else group_by))
     asked += [("session", session)] if session is not None else []
     query = read_usage_query(asked, now)
-    answer = _ask(config, state, lambda reports: reports.usage(query))
-    (print_json if json else print_usage_csv if csv else print_usage)(answer)
+    answer, names = _ask(config, state, lambda desk: desk.usage(query, account))
+    if json or csv:
+        (print_json if json else print_usage_csv)(answer)
+    else:
+        print_usage(answer, names)
 
 
 @app.command()
@@ -94,7 +97,7 @@ def request(
 ) -> None:
     """Follow one request: each attempt, what it used, and how its charge was calculated."""
     config = invocation(context).load().config
-    answer = _ask(config, state, lambda reports: reports.request(id))
+    answer = _ask(config, state, lambda desk: desk.reports.request(id))
     (print_json if json else print_request)(answer)
 
 
@@ -131,11 +134,9 @@ def export(
         console().print(f"{out}: {count} rows", soft_wrap=True)
 
 
-def _ask(
-    config: Config, state: Path, question: Callable[[UsageReports], Awaitable[Answer]]
-) -> Answer:
+def _ask(config: Config, state: Path, question: Callable[[UsageDesk], Awaitable[Answer]]) -> Answer:
     async def run() -> Answer:
         async with opened(config, state) as store:
-            return await question(UsageReports(store, config.metering))
+            return await question(UsageDesk(store, config.metering))
 
     return asyncio.run(run())

@@ -1,11 +1,12 @@
 """Prints usage as tables: rows with a bar, a session's turns, a request's attempts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.output import console, error_console
+from penstock.cli.output import console, error_console, last_part, print_table
+from penstock.cli.table import Cell, Column, Columns
+from penstock.cli.usage.charge import charge_line
 from penstock.cli.usage.figures import NOTHING, bar, dollars, milliseconds, percent, short
 from penstock.wire.resources.usage import (
     AttemptAnswer,
@@ -15,14 +16,27 @@ from penstock.wire.resources.usage import (
     UsageRow,
 )
 
-# With this bar a table by account, whose ids have 32 characters, just fits into 80 columns.
 _BAR = 6
-_LABEL_WIDTH_MIN = 12
+_OPTIONAL = ("hit", "first token p50", "p95")
+# Columns of the ledger that the heading and the line of the charge say in other words.
+_IN_OTHER_WORDS = frozenset(
+    {
+        *("day", "request", "attempt", "calculation", "multiplier_bp", "charge_nanousd"),
+        *("input_nanousd_per_mtok", "cached_input_nanousd_per_mtok", "output_nanousd_per_mtok"),
+        "charge_usd",
+    }
+)
+_TURN_COLUMNS: Columns = (
+    *(Column("turn", is_right=True), Column("asked")),
+    *(Column(title, is_right=True) for title in ("prompt", "cached", "output")),
+    *(Column(title, is_right=True) for title in ("first token", "cost")),
+    *(Column("outcome"), Column("", is_optional=True)),
+)
 
 
-def print_usage(answer: UsageAnswer) -> None:
+def print_usage(answer: UsageAnswer, names: Mapping[str, str]) -> None:
     """Print a table of the rows, and lines of refusals and savings below it."""
-    console().print(usage_table(answer))
+    print_table(*usage_table(answer, names))
     refused: dict[str, int] = {}
     for row in answer.rows:
         for reason, count in (row.refusals or {}).items():
@@ -36,56 +50,45 @@ def print_usage(answer: UsageAnswer) -> None:
     _say_more(answer.has_more)
 
 
-def usage_table(answer: UsageAnswer) -> Table:
-    """Return the table; its bars show the cost, or the tokens if nothing has a cost."""
+def usage_table(
+    answer: UsageAnswer, names: Mapping[str, str]
+) -> tuple[list[Column], list[list[Cell]]]:
+    """Return columns and rows; the bars show the cost, or the tokens if nothing has a cost.
+
+    `names` are those of accounts, by id.
+    """
     has_retries = any(row.retried for row in answer.rows)
-    table = _table()
-    if answer.by:
-        table.add_column("start", no_wrap=True)
-    for title in answer.group_by:
-        table.add_column(title, overflow="fold", min_width=_LABEL_WIDTH_MIN)
-    titles = [
-        "req",
-        "tokens",
-        "hit",
-        "p50",
-        "p95",
-        *(["retry"] if has_retries else []),
-        "cost",
-    ]
-    for title in titles:
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True, min_width=_BAR)
+    has_failures = any(row.failed for row in answer.rows)
     measures = _measures(answer.rows)
+    columns = [
+        *([Column("start")] if answer.by else []),
+        *(Column(title) for title in answer.group_by),
+        *(Column(title, is_right=True) for title in ("req", "tokens")),
+        *([Column("failed", is_right=True)] if has_failures else []),
+        *(Column(title, is_right=True, is_optional=True) for title in _OPTIONAL),
+        *([Column("retry", is_right=True, is_optional=True)] if has_retries else []),
+        Column("cost", is_right=True),
+        Column("", is_optional=True),
+    ]
+    rows: list[list[Cell]] = []
     for row, measure in zip(answer.rows, measures, strict=True):
-        start = [] if row.start is None else [f"{row.start:%m-%d %Hh}"]
-        retry = [percent(row.retry_success)] if has_retries else []
-        table.add_row(
-            *map(Text, (*start, *(row.labels[name] or NOTHING for name in answer.group_by))),
-            short(row.requests),
-            short(row.prompt_tokens + row.output_tokens),
-            percent(row.hit_ratio),
-            milliseconds(row.first_token_p50_ms),
-            milliseconds(row.first_token_p95_ms),
-            *retry,
-            dollars(row.cost_nanousd),
-            Text(bar(measure, max(measures), _BAR), style="cyan"),
-        )
-    return table
+        cells: list[Cell] = [] if row.start is None else [f"{row.start:%m-%d %Hh}"]
+        cells += [_label(name, row.labels[name], names) for name in answer.group_by]
+        cells += [short(row.requests), short(row.prompt_tokens + row.output_tokens)]
+        cells += [short(row.failed)] if has_failures else []
+        cells.append(percent(row.hit_ratio))
+        cells += map(milliseconds, (row.first_token_p50_ms, row.first_token_p95_ms))
+        cells += [percent(row.retry_success)] if has_retries else []
+        cells += [dollars(row.cost_nanousd), Text(bar(measure, max(measures), _BAR), style="cyan")]
+        rows.append(cells)
+    return columns, rows
 
 
 def print_session(answer: SessionAnswer) -> None:
     """Print the turns, each with a bar of its tokens, and how the prompt grows."""
-    table = _table()
-    table.add_column("turn", justify="right")
-    table.add_column("asked", no_wrap=True)
-    for title in ("prompt", "cached", "output", "first token", "cost"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("outcome", no_wrap=True)
-    table.add_column("", no_wrap=True)
     most = max((turn.tokens or 0 for turn in answer.turns), default=0)
-    for turn in answer.turns:
-        table.add_row(
+    rows = [
+        (
             str(turn.number),
             f"{turn.asked_at:%m-%d %H:%M:%S}",
             _count(turn.prompt_tokens),
@@ -96,7 +99,9 @@ def print_session(answer: SessionAnswer) -> None:
             turn.outcome,
             Text(bar(turn.tokens or 0, most, _BAR), style="cyan"),
         )
-    console().print(table)
+        for turn in answer.turns
+    ]
+    print_table(_TURN_COLUMNS, rows)
     growth, each = answer.prompt_growth_tokens, answer.tokens_per_turn
     facts = [
         f"{answer.turn_count} turns",
@@ -114,22 +119,23 @@ def print_request(answer: RequestAnswer) -> None:
     out = console()
     out.print(Text(f"request {answer.id}: {_attempts(len(answer.attempts))}, ${answer.cost_usd}"))
     for attempt in answer.attempts:
-        table = _table()
-        table.add_column(f"attempt {attempt.attempt}", no_wrap=True)
-        table.add_column("", overflow="fold")
-        for name, value in _facts(attempt):
-            table.add_row(name, Text(value))
+        columns = (f"attempt {attempt.attempt}", Column("", is_prose=True))
         out.print()
-        out.print(table)
+        print_table(columns, _facts(attempt))
 
 
 def _facts(attempt: AttemptAnswer) -> Iterable[tuple[str, str]]:
-    derived = {"day", "request", "attempt", "calculation"}
     for name in attempt.__struct_fields__:
         value = getattr(attempt, name)
-        if name not in derived and value not in ("", None):
+        if name not in _IN_OTHER_WORDS and value not in ("", None):
             yield name, str(value)
-    yield "calculation", attempt.calculation.text
+    yield "charge", charge_line(attempt)
+
+
+def _label(name: str, value: str, accounts: Mapping[str, str]) -> str:
+    if name == "account":
+        value = accounts.get(value, value)
+    return (last_part(value) if name == "model" else value) or NOTHING
 
 
 def _measures(rows: list[UsageRow]) -> list[int]:
@@ -139,10 +145,6 @@ def _measures(rows: list[UsageRow]) -> list[int]:
 
 def _count(tokens: int | None) -> str:
     return NOTHING if tokens is None else f"{tokens:,}"
-
-
-def _table() -> Table:
-    return Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
 
 
 def _say_more(has_more: bool) -> None:

@@ -4,7 +4,7 @@ It checks no keys: the callers decide who may see what.
 """
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime, timedelta
 
@@ -22,7 +22,7 @@ from penstock.metering.reports.statement import usage_statement
 from penstock.metering.settings import MeteringSettings
 from penstock.store import Store, Transaction
 from penstock.wire.resources.usage import RequestAnswer, SessionAnswer, UsageAnswer
-from penstock.wire.resources.usage_query import SessionQuery, UsageQuery
+from penstock.wire.resources.usage_query import ReportPeriod, SessionQuery, UsageQuery
 
 # A gateway's pool has few connections, and the drain and the mirrors need them too.
 AT_ONCE_MAX = 2
@@ -59,6 +59,16 @@ select count(*),
     coalesce(sum(charge_nanousd), 0)::bigint
 from turns
 """
+# Account by account: the index of sessions begins with the account.
+_OWNERS = """
+select owner from unnest(%s::text[]) as owner
+where exists (
+    select from usage_attempts
+    where day >= %s and day <= %s and asked_at >= %s and asked_at < %s
+        and account = owner and session = %s
+)
+"""
+_LAST_HOURS = "select key, max(hour) from usage_hours where hour >= %s group by key"
 
 
 class UsageReports:
@@ -110,6 +120,22 @@ class UsageReports:
             turns=[turn(row) for row in rows[: query.limit]],
             has_more=len(rows) > query.limit,
         )
+
+    async def accounts_of_session(
+        self, session: str, period: ReportPeriod, among: Sequence[str]
+    ) -> tuple[str, ...]:
+        """Return those of some accounts that have turns of a session of that name."""
+        check_period(period.since, period.until, self._days_max)
+        days = (period.since.date(), period.until.date(), period.since, period.until)
+        async with self._reading() as transaction:
+            rows = await transaction.fetch(_OWNERS, (list(among), *days, session))
+        return tuple(row[0] for row in rows)
+
+    async def keys_last_used(self, since: datetime) -> Mapping[str, datetime]:
+        """Return the last hour with a request of each key that has had one since then."""
+        async with self._reading() as transaction:
+            rows = await transaction.fetch(_LAST_HOURS, (since,))
+        return dict(rows)
 
     async def request(self, id: str, *, account: str | None = None) -> RequestAnswer:
         """Return one request with all its attempts; only of `account`, if given."""

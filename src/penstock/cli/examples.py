@@ -1,0 +1,192 @@
+"""Examples for the help pages: for each command some lines to copy, and what each is for."""
+
+from collections.abc import Mapping
+from typing import Final
+
+Example = tuple[str, str]
+
+_JOB: Final = "01a1e5b5-4430-76d7-a06d-5c7d263c4383"
+_KEY: Final = "01a1e5b5-51c8-7d21-9e0f-2b6a90c4d817"
+_BATCH: Final = f"batch_{_JOB.replace('-', '')}"
+
+EXAMPLES: Final[Mapping[str, tuple[Example, ...]]] = {
+    "": (
+        ("penstock demo", "See what it does, in a minute, with nothing installed."),
+        ("penstock up --imitate", "A whole cell on this machine, with imitated engines."),
+    ),
+    "up": (
+        ("penstock up --imitate", "Two imitated engines: nothing to install, ready in seconds."),
+        ("penstock up --attach http://127.0.0.1:8000", "In front of an engine that already runs."),
+    ),
+    "demo": (
+        ("penstock demo", "The whole table."),
+        ("penstock demo --quick", "Half a minute, rougher figures."),
+    ),
+    "status": (
+        ("penstock status", "What the `up` of this folder runs."),
+        ("penstock status --state /srv/penstock --json", "Another folder's, for a script."),
+    ),
+    "logs": (
+        ("penstock logs", "Which logs there are."),
+        ("penstock logs gateway --follow", "The gateway's, as it is written."),
+    ),
+    "stop": (
+        ("penstock stop", "End the `up` of this folder, streams first."),
+        ("penstock stop --state /srv/penstock --seconds 30", "Another folder's, within 30 s."),
+    ),
+    "doctor": (
+        ("penstock doctor", "Look at the `up` of this folder."),
+        ("penstock --config prod.toml doctor", "Look at an installation, by its configuration."),
+    ),
+    "chat": (
+        ("penstock chat", "Talk to the first model of the `up` of this folder."),
+        ("echo 'What is 2 + 2?' | penstock chat --model default", "One question, from a pipe."),
+    ),
+    "bench": (
+        ("penstock bench http://127.0.0.1:8787 --key-file key.txt", "20 agent sessions."),
+        ("penstock bench http://127.0.0.1:8000 --sessions 4 --turns 3", "An engine, with less."),
+    ),
+    "models": (
+        ("penstock models", "What the catalogue has, and what runs here."),
+        ("penstock models show default", "The model that `default` names."),
+    ),
+    "models list": (
+        ("penstock models list", "What the catalogue has, and what runs here."),
+        ("penstock models list --json", "The same, for a script."),
+    ),
+    "models show": (
+        ("penstock models show smollm2", "Names, prices and the engine's command."),
+        ("penstock models show default --json", "The default model, for a script."),
+    ),
+    "models check": (
+        ("penstock models check", "The entries in catalogue.folder."),
+        ("penstock models check ./models", "Entries that are not in use yet."),
+    ),
+    "usage": (
+        ("penstock usage --group-by workflow", "The last 24 hours, by workflow."),
+        ("penstock usage --since 2026-11-01 --by day --csv", "A row for each day, as CSV."),
+    ),
+    "usage request": (
+        (f"penstock usage request {_JOB}", "Why this request cost what it did."),
+        (f"penstock usage request {_JOB} --json", "The same, for a script."),
+    ),
+    "usage export": (
+        ("penstock usage export --out usage.csv", "The last 24 hours in FOCUS columns."),
+        ("penstock usage export --out november.parquet --since 2026-11-01", "A month, as Parquet."),
+    ),
+    "jobs list": (
+        ("penstock jobs list", "The newest 20 jobs."),
+        ("penstock jobs list --in queued --limit 100", "What waits."),
+    ),
+    "jobs show": (
+        (f"penstock jobs show {_JOB}", "One job: where it is, and how it ended."),
+        (f"penstock jobs show {_BATCH} --json", "A batch, for a script."),
+    ),
+    "jobs cancel": (
+        (f"penstock jobs cancel {_JOB}", "One job."),
+        (f"penstock jobs cancel {_BATCH}", "All that is left of a batch."),
+    ),
+    "jobs watch": (
+        ("penstock jobs watch", "All queues, until they are empty."),
+        (f"penstock jobs watch --batch {_BATCH}", "One batch."),
+    ),
+    "flex pause": (
+        ("penstock flex pause smollm2", "Begin no more jobs of this model."),
+        ("penstock flex pause default", "The same of the default model."),
+    ),
+    "flex resume": (
+        ("penstock flex resume smollm2", "Begin jobs of this model again."),
+        ("penstock flex resume smollm2 --json", "The same, for a script."),
+    ),
+    "flex limit": (
+        ("penstock flex limit smollm2 4", "Four jobs at a time on each replica."),
+        ("penstock flex limit smollm2", "As many as fit, again."),
+    ),
+    "flex show": (
+        ("penstock flex show", "Each model's queue, as it was measured last."),
+        ("penstock flex show --json", "The same, for a script."),
+    ),
+    "cache why": (
+        (f"penstock cache why {_JOB}", "What broke its cache, and what to do."),
+        (f"penstock cache why {_JOB} --json", "The same, for a script."),
+    ),
+    "route explain": (
+        ("penstock route explain request.json", "Where this chat request would go now."),
+        ("penstock route explain request.json --session agent-7", "The same in a session."),
+    ),
+    "account create": (
+        ("penstock account create research", "An account that goes on while Postgres is away."),
+        ("penstock account create trial --on-outage refuse", "One that does not."),
+    ),
+    "account list": (
+        ("penstock account list", "All accounts."),
+        ("penstock account list --json", "The same, for a script."),
+    ),
+    "account set": (
+        ("penstock account set research --flex-weight 4", "Four times the share of jobs."),
+        ("penstock account set research --affinity strict", "Sessions stay where they are."),
+    ),
+    "account block": (
+        ("penstock account block research", "Stop everything of this account."),
+        ("penstock account block research --json", "The same, for a script."),
+    ),
+    "account unblock": (
+        ("penstock account unblock research", "Let it go on."),
+        ("penstock account unblock research --json", "The same, for a script."),
+    ),
+    "key create": (
+        ("penstock key create --account research --name ci", "A key to infer with."),
+        ("penstock key create --operator --name admin", "A key to administer with."),
+    ),
+    "key list": (
+        ("penstock key list", "All keys."),
+        ("penstock key list --account research", "One account's."),
+    ),
+    "key revoke": (
+        (f"penstock key revoke {_KEY}", "End this key, as `key list` names it."),
+        (f"penstock key revoke {_KEY} --json", "The same, for a script."),
+    ),
+    "limit set": (
+        ("penstock limit set --account research --usd-per-month 250", "A budget."),
+        (
+            "penstock limit set --account research --session '*' --tokens-per-day 1000000",
+            "So many tokens for each session by itself.",
+        ),
+    ),
+    "limit list": (
+        ("penstock limit list", "All limits, and how they stand."),
+        ("penstock limit list --account research", "One account's."),
+    ),
+    "limit remove": (
+        ("penstock limit remove 7", "The limit that `limit list` numbers 7."),
+        ("penstock limit remove 7 --json", "The same, for a script."),
+    ),
+    "limit leases": (
+        ("penstock limit leases", "Which gateway workers hold leases."),
+        ("penstock limit leases --json", "The same, for a script."),
+    ),
+    "limit release": (
+        (f"penstock limit release --holder {_JOB}", "Free what a lost worker held."),
+        (f"penstock limit release --holder {_JOB} --force", "Even if it is not lost."),
+    ),
+    "config show": (
+        ("penstock config show", "Every setting, and where its value comes from."),
+        ("penstock --config prod.toml config show --json", "Of another file, for a script."),
+    ),
+    "migrate": (
+        ("penstock migrate --check", "What is missing; changes nothing."),
+        ("penstock --config prod.toml migrate", "Apply it, before a new version starts."),
+    ),
+    "gateway": (
+        ("penstock gateway", "With the settings of penstock.toml."),
+        ("penstock --config gateway.toml gateway", "With those of another file."),
+    ),
+    "keeper": (
+        ("penstock keeper", "Replicas go on when the keeper ends."),
+        ("penstock keeper --stop-replicas", "Replicas end with the keeper."),
+    ),
+    "control": (
+        ("penstock control", "With the settings of penstock.toml."),
+        ("penstock --config control.toml control", "With those of another file."),
+    ),
+}  # fmt: skip

@@ -1,0 +1,14 @@
+"""Reads the roster once, for commands that show replicas."""
+
+from penstock.clock import SystemClock
+from penstock.config import Config
+from penstock.fleet.roster import RosterMirror
+from penstock.records.replica import Replica
+from penstock.store import Store
+
+
+async def read_replicas(store: Store, config: Config) -> tuple[Replica, ...]:
+    """Return every replica of the roster that is not gone, oldest first."""
+    roster = RosterMirror(store, SystemClock(), config.fleet)
+    await roster.load()
+    return roster.all()
