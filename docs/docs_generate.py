@@ -10,6 +10,7 @@ import msgspec
 from docs_api import anchor, api_pages, kind_of
 from docs_cli import command_page
 from docs_errors import error_page
+from docs_pictures import pictures
 
 from penstock.config import SECRET, Config
 from penstock.fleet.settings import WantedReplicas
@@ -18,6 +19,7 @@ from penstock.telemetry.keeper_metrics import KEEPER_METRICS
 from penstock.telemetry.metrics import METRICS
 
 REFERENCE = Path(__file__).parent / "reference"
+ASSETS = Path(__file__).parent / "assets"
 _FIELD = re.compile(r"^    (\w+): ")
 _MADE = "<!-- Generated from the code by `make docs`. Do not edit. -->\n\n"
 
@@ -38,6 +40,7 @@ _HEADERS = """
 | `x-penstock-max-cost-usd` | The most that this request may cost. More is refused before it runs (400 `max_cost_exceeded`); where `max_tokens` is not set, it is set to what the cap pays for. The prompt is estimated by its bytes. |
 | `x-stainless-retry-count` | How often the client has tried this before (openai's SDKs send it): counted. |
 | `x-penstock-cost: 1` | On a stream: say the cost in a comment (`: cost-usd 0.000123000`) before `[DONE]`. |
+| `x-penstock-cost: usage` | Put the cost, in dollars, into the answer's `usage` as `cost`; on a stream where usage is reported. Not on streams of Messages. `penstock account set --usage-cost` does it for all answers of an account. |
 
 ## Headers of answers
 
@@ -187,6 +190,9 @@ def main() -> None:
         (REFERENCE / name).parent.mkdir(exist_ok=True, parents=True)
         (REFERENCE / name).write_text(text)
         sys.stdout.write(f"docs/reference/{name}\n")
+    for name, text in pictures().items():
+        (ASSETS / name).write_text(text)
+        sys.stdout.write(f"docs/assets/{name}\n")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ import pytest
 from docs_api import anchor, kind_of
 from docs_cli import commands
 from docs_errors import WHAT_TO_DO, error_tree
-from docs_generate import pages
+from docs_generate import ASSETS, pages
+from docs_pictures import pictures
 
 from penstock import errors
 from penstock.config import Config
@@ -95,6 +96,11 @@ def test_error_codes_are_unique() -> None:
 def test_generated_reference_is_up_to_date() -> None:
     for name, text in pages().items():
         assert (REFERENCE / name).read_text() == text, f"{name} is old: run `make docs`"
+
+
+def test_pictures_show_the_recorded_figures() -> None:
+    for name, text in pictures().items():
+        assert (ASSETS / name).read_text() == text, f"{name} is old: run `make docs`"
 
 
 @pytest.mark.parametrize("page", MARKDOWN, ids=lambda p: str(p.relative_to(ROOT)))

@@ -26,6 +26,11 @@ def test_text_comes_with_its_usage(scripted_cell: ClientCell) -> None:
     check_usage(told["usage"])
 
 
+def test_tokens_are_counted_before_they_are_sent(scripted_cell: ClientCell) -> None:
+    told = run(scripted_cell, "count")
+    assert told["counted"] == told["usage"]["prompt"]
+
+
 def test_stream_comes_piece_by_piece_with_its_usage(scripted_cell: ClientCell) -> None:
     told = run(scripted_cell, "stream")
     assert len(told["pieces"]) > 1

@@ -54,6 +54,11 @@ SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 SCHEMES = {"light": "default", "dark": "slate"}
 
 _WIDE = """[document.documentElement.scrollWidth, window.innerWidth]"""
+# Tables of figures, with many columns, scroll.
+_CUT_TABLES = """[...document.querySelectorAll('article table')]
+    .filter(one => one.querySelectorAll('thead th').length < 5)
+    .filter(one => one.getBoundingClientRect().right > window.innerWidth + 1)
+    .map(one => one.textContent.slice(0, 60))"""
 _BROKEN_IMAGES = """[...document.images].filter(one => !(one.complete && one.naturalWidth))
     .map(one => one.src)"""
 _SCHEME = "document.body.getAttribute('data-md-color-scheme')"
@@ -111,6 +116,7 @@ def test_pages_look_right_and_fetch_nothing(
         assert browser.evaluate(_SCHEME) == SCHEMES[scheme], seen
         needed, there = browser.evaluate(_WIDE)
         assert needed <= there, f"{seen} is wider than the screen"
+        assert browser.evaluate(_CUT_TABLES) == [], f"{seen}: a column is off the screen"
         assert browser.evaluate(_BROKEN_IMAGES) == [], seen
         assert browser.evaluate(_LEFTOVERS) == [], f"{seen} shows its markup"
         assert [url for url in browser.requests if not url.startswith((site, "data:"))] == [], seen

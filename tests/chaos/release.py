@@ -1,8 +1,10 @@
-"""Upgrades a cell under load, from the sources of an earlier commit to those of this checkout.
+"""Verifies a release: a newcomer's first minutes, the image, the deployment files, an upgrade.
 
 `python -m tests.chaos.release --base REVISION`; its last line is the result as JSON, and it ends
-with 1 unless no request failed and every request has its one row in the ledger. In order, with
-requests all the time:
+with 1 unless everything starts, no request failed and every request has its one row in the ledger.
+The wheel is installed and used as deploy/release/first_minutes.py does it. Then a cell is upgraded
+from the sources of the earlier commit to those of this checkout. In order, with requests all the
+time:
 
 1. gateways of the old sources serve, on the old tables;
 2. the new `penstock migrate` runs beside them;
@@ -20,6 +22,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from tests.chaos.cluster import kill
@@ -31,30 +34,40 @@ from tests.integration.cells.gateway_process import GatewayProcess
 
 ROOT = Path(__file__).parents[2]
 _CLIENTS = 8
-_PHASE_SECONDS = 5.0
+_PHASE_SECONDS = 8.0
 # In so many requests at once nobody waits for the drain, which runs once a second.
 _LAST_BURST = 40
 _ROWS_SECONDS = 30.0
-_REQUESTS_MIN = 500
+_REQUESTS_MIN = 5000
+_FIRST_ANSWER_SECONDS_MAX = 60.0
+_TESTS = ROOT / "tests" / "acceptance"
 
 
 class Found(msgspec.Struct, kw_only=True):
     """The line of JSON."""
 
     base: str
-    requests: int
-    failed: int
-    lost: int
-    double: int
-    wrong: int
+    wheel_starts: int
+    image_starts: int
+    files_verify: int
+    seconds_to_first_answer: float
+    upgrade_requests: int
+    upgrade_failed: int
+    upgrade_lost: int
+    upgrade_double: int
+    upgrade_wrong: int
     migrations: int
     # Journals of the old version's workers that a gateway of the new one brought to the ledger.
     adopted: int
 
     @property
     def is_good(self) -> bool:
-        broken = self.failed or self.lost or self.double or self.wrong
-        return not broken and bool(self.adopted) and self.requests >= _REQUESTS_MIN
+        starts = self.wheel_starts and self.image_starts and self.files_verify
+        broken = self.upgrade_failed or self.upgrade_lost
+        broken = broken or self.upgrade_double or self.upgrade_wrong
+        is_loaded = self.upgrade_requests >= _REQUESTS_MIN
+        is_quick = self.seconds_to_first_answer <= _FIRST_ANSWER_SECONDS_MAX
+        return bool(starts and is_quick and self.adopted and is_loaded and not broken)
 
 
 class Load:
@@ -137,21 +150,46 @@ def main() -> int:
             migrations, adopted = asyncio.run(upgrade(cell, load))
             with cell.connect() as connection:
                 verdict = settle(connection, cell.engine, load.heard, seconds=_ROWS_SECONDS)
+        newcomer = _first_minutes(folder)
     failed = [each for each in load.heard.values() if not each.is_whole or each.status != 200]
     for each in failed[:10]:
         print(each)
     found = Found(
         base=base,
-        requests=len(load.heard),
-        failed=len(failed),
-        lost=verdict.missing,
-        double=verdict.double,
-        wrong=verdict.wrong,
+        wheel_starts=newcomer["wheel_starts"],
+        image_starts=_passes(_TESTS / "test_deploy_image.py"),
+        files_verify=_passes(_TESTS / "test_deploy_files.py"),
+        seconds_to_first_answer=newcomer["seconds_to_first_answer"],
+        upgrade_requests=len(load.heard),
+        upgrade_failed=len(failed),
+        upgrade_lost=verdict.missing,
+        upgrade_double=verdict.double,
+        upgrade_wrong=verdict.wrong,
         migrations=migrations,
         adopted=adopted,
     )
     print(msgspec.json.encode(found).decode(), flush=True)
     return 0 if found.is_good else 1
+
+
+def _first_minutes(folder: Path) -> dict[str, Any]:
+    """Build the plain wheel, and use it as a newcomer would, who is not this user."""
+    wheels = folder / "wheels"
+    hatchling = str(Path(sys.executable).with_name("hatchling"))
+    build = [hatchling, "build", "-t", "wheel", "-d", str(wheels)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = wheels.glob("*.whl")
+    script = ROOT / "deploy" / "release" / "first_minutes.py"
+    command = [sys.executable, str(script), str(wheel), str(folder / "newcomer")]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    found: dict[str, Any] = msgspec.json.decode(done.stdout.splitlines()[-1])
+    return found
+
+
+def _passes(tests: Path) -> int:
+    """Return 1 if a file of tests passes; each of its tests is listed by name."""
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", str(tests)]
+    return int(subprocess.run(command, cwd=ROOT, check=False).returncode == 0)
 
 
 def _sources_of(base: str, folder: Path) -> Path:

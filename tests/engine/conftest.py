@@ -4,14 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 from tests.engine.real_cell import Cell, running_up
-from tests.engine.vectors_model import add_vectors_model
 
 
 @pytest.fixture(scope="session")
 def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cell]:
     """One cell for the whole suite: text, vision and vectors."""
     folder = tmp_path_factory.mktemp("up")
-    add_vectors_model(folder)
-    models = ("--model", "smollm2", "--model", "tiny-vision", "--model", "vectors")
+    models = ("--model", "smollm2", "--model", "tiny-vision", "--model", "smollm2-embeddings")
     with running_up(folder, *models) as started:
         yield started

@@ -22,6 +22,7 @@ from penstock.store.embedded import EmbeddedPostgres
 
 TEXT_MODEL = "@local/huggingfacetb/smollm2-135m-instruct"
 VISION_MODEL = "@local/penstock/tiny-vision"
+VECTORS_MODEL = "@local/huggingfacetb/smollm2-135m-embeddings"
 READY_SECONDS = 420
 
 

@@ -6,8 +6,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from tests.engine.real_cell import Cell
-from tests.engine.vectors_model import VECTORS_MODEL
+from tests.engine.real_cell import VECTORS_MODEL, Cell
 
 NUMBERS = 576
 TEXTS = ["Water turns the turbine.", "The river drives the wheel.", "I have a toothache."]
@@ -43,7 +42,13 @@ def test_real_vectors_are_the_engines_own_on_every_surface(cell: Cell) -> None:
 
 def test_the_sdk_reads_real_vectors_as_numbers_of_length_one(cell: Cell) -> None:
     with openai.OpenAI(base_url=cell.openai_url, api_key=cell.key) as client:
-        answer = client.embeddings.create(model="vectors", input=TEXTS)
+        answer = client.embeddings.create(model="smollm2-embeddings", input=TEXTS)
     for row in answer.data:
         assert math.hypot(*row.embedding) == pytest.approx(1.0, abs=1e-3)
+    water, river, toothache = (row.embedding for row in answer.data)
+    assert _likeness(water, river) > _likeness(water, toothache)
     assert answer.usage.total_tokens == answer.usage.prompt_tokens
+
+
+def _likeness(one: list[float], other: list[float]) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True))

@@ -1,11 +1,12 @@
 """What a newcomer asks first: the printed line, on real weights, without a temperature."""
 
 import subprocess
+from pathlib import Path
 
 import httpx
 import msgspec
 import pytest
-from tests.engine.real_cell import TEXT_MODEL, Cell
+from tests.engine.real_cell import TEXT_MODEL, Cell, running_up
 
 from penstock.cli.up.announcement import Announcement, curl_line
 
@@ -25,7 +26,40 @@ QUESTIONS = {
 RIGHT_MIN = 8
 
 
-def test_printed_line_is_answered_rightly(cell: Cell) -> None:
+# The suite's own cell is one start; at full length two more are made.
+FURTHER_STARTS = 2
+
+
+@pytest.mark.timeout(300)
+def test_printed_line_and_simple_questions_are_answered_rightly_and_always_alike(
+    cell: Cell,
+) -> None:
+    _check_first_answers(cell)
+
+
+@pytest.mark.timeout(1200)
+def test_answers_are_as_right_after_every_start(tmp_path: Path, full: bool) -> None:
+    if not full:
+        pytest.skip("each start takes a minute: `make nightly`, or --full")
+    for number in range(FURTHER_STARTS):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with running_up(folder, "--model", "smollm2") as cell:
+            _check_first_answers(cell)
+
+
+def _check_first_answers(cell: Cell) -> None:
+    assert "Paris" in _answer_to_printed_line(cell)
+    with cell.client() as client:
+        answers = {question: _answer(client, cell, question) for question in QUESTIONS}
+        again = _answer(client, cell, next(iter(QUESTIONS)))
+    right = [q for q, word in QUESTIONS.items() if word.lower() in answers[q].lower()]
+    print(f"{len(right)} of {len(QUESTIONS)} right: {answers}")
+    assert again == next(iter(answers.values()))
+    assert len(right) >= RIGHT_MIN
+
+
+def _answer_to_printed_line(cell: Cell) -> str:
     line = curl_line(
         Announcement(
             base_url=cell.base_url,
@@ -40,19 +74,7 @@ def test_printed_line_is_answered_rightly(cell: Cell) -> None:
         )
     )
     done = subprocess.run(line, shell=True, capture_output=True, check=True, timeout=120)
-    answer = msgspec.json.decode(done.stdout)
-    assert "Paris" in answer["choices"][0]["message"]["content"]
-
-
-@pytest.mark.timeout(300)
-def test_most_simple_questions_are_answered_rightly_and_always_alike(cell: Cell) -> None:
-    with cell.client() as client:
-        answers = {question: _answer(client, cell, question) for question in QUESTIONS}
-        again = _answer(client, cell, next(iter(QUESTIONS)))
-    right = [q for q, word in QUESTIONS.items() if word.lower() in answers[q].lower()]
-    print(f"{len(right)} of {len(QUESTIONS)} right: {answers}")
-    assert again == next(iter(answers.values()))
-    assert len(right) >= RIGHT_MIN
+    return str(msgspec.json.decode(done.stdout)["choices"][0]["message"]["content"])
 
 
 def _answer(client: httpx.Client, cell: Cell, question: str) -> str:

@@ -16,11 +16,13 @@ from penstock.ingress.inference.inference_endpoint import InferenceEndpoint
 from penstock.ingress.inference.request_accounting import RequestAccounting
 from penstock.ingress.inference.ways import Ways
 from penstock.ingress.pages.event_pages import EventPages
+from penstock.ingress.pages.front_page import FrontPage
 from penstock.ingress.pages.health import HealthPages
 from penstock.ingress.pages.model_pages import ModelPages
 from penstock.ingress.pages.pages import Pages
 from penstock.ingress.pages.routing_pages import RoutingPages
 from penstock.ingress.pages.subscription_pages import SubscriptionPages
+from penstock.ingress.pages.token_pages import TokenPages
 from penstock.ingress.pages.usage_pages import UsagePages
 from penstock.ingress.pages.webhook_pages import WebhookPages
 from penstock.intake.large_reading import ReadingThread
@@ -36,6 +38,7 @@ from penstock.serving.explanation import Explainer
 from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.probing import Prober
 from penstock.serving.request_path import Meters, RequestPath, Stages
+from penstock.serving.token_counting import TokenCounter
 from penstock.signals import CellKey, GossipLoops, Reach, open_table, worker_identity
 from penstock.store import Objects, Store
 from penstock.telemetry.counters import Metrics
@@ -124,7 +127,14 @@ class GatewayRooms:
     def _build_pages(self, reader: RequestReader) -> Pages:
         config, webhooks = self.config, self.config.webhooks
         book = EndpointBook(self.store, webhooks)
+        roster = self.roster
         return Pages(
+            front=FrontPage(
+                self.catalogue,
+                roster.wanted_models,
+                lambda model: bool(roster.ready(model)),
+                is_shown=config.ingress.front_page,
+            ),
             models=ModelPages(reader, self.catalogue, self.roster.wanted_models, self.clock),
             usage=UsagePages(reader, UsageReports(self.store, config.metering), self.clock),
             health=HealthPages(
@@ -137,6 +147,7 @@ class GatewayRooms:
                 AccountBook(self.store).find,
                 self.clock,
             ),
+            tokens=TokenPages(reader, TokenCounter(self.clients, roster.ready)),
             jobs=self.flex.pages,
             files=self.batches.files,
             batches=self.batches.batches,

@@ -1,11 +1,13 @@
 """The catalogue: maps every model id and alias to its model, read once at startup.
 
-Every request calls `find`: one dictionary lookup, and more work only if the lookup fails.
+Every request calls `find`: one dictionary lookup, and a second one, without regard to case, only if
+that fails.
 """
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from penstock.catalogue.close_names import closest
 from penstock.catalogue.entry import read_entry
 from penstock.catalogue.entry_error import CatalogueError
 from penstock.catalogue.names import DEFAULT_NAME, fault_in
@@ -28,6 +30,7 @@ class Catalogue:
     ) -> None:
         self.models: tuple[Model, ...] = tuple(sorted(models, key=lambda model: model.id))
         self._by_name = _index(self.models, files or {})
+        self._by_folded_name = _fold(self._by_name)
         self.default: Model | None = None
         if default_model:
             self.default = self._chosen(default_model)
@@ -35,13 +38,21 @@ class Catalogue:
 
     def find(self, name: str) -> Model:
         """Return the model with that id or alias; `default` is the settings' `default_model`."""
-        model = self._by_name.get(name)
+        model = self._by_name.get(name) or self._in_any_case(name)
         if model is None:
             raise _not_found(name)
         return model
 
+    def similar(self, name: str) -> str:
+        """Return the name that was probably meant; "" if none is similar. For the command line."""
+        return next(iter(closest(name, self._by_name)), "")
+
+    def _in_any_case(self, name: str) -> Model | None:
+        # Names are ASCII; the lower case of some other letters is too.
+        return self._by_folded_name.get(name.lower()) if name.isascii() else None
+
     def _chosen(self, name: str) -> Model:
-        model = self._by_name.get(name)
+        model = self._by_name.get(name) or self._in_any_case(name)
         if model is None:
             raise CatalogueError(
                 f"{name!r} is not in the catalogue",
@@ -141,6 +152,16 @@ def _index(models: tuple[Model, ...], files: Mapping[ModelId, str]) -> dict[str,
                 file=files.get(model.id, ""),
             )
     return by_name
+
+
+def _fold(by_name: Mapping[str, Model]) -> dict[str, Model]:
+    """Return the models by lower-case name, without names that would then mean two models."""
+    folded: dict[str, Model] = {}
+    unclear: set[str] = set()
+    for name, model in by_name.items():
+        if folded.setdefault(name.lower(), model) is not model:
+            unclear.add(name.lower())
+    return {name: model for name, model in folded.items() if name not in unclear}
 
 
 def _not_found(name: str) -> MalformedModel | UnknownModel:

@@ -37,6 +37,10 @@ _AFFINITY = typer.Option(
 _FLEX_WEIGHT = typer.Option(
     min=1, max=FLEX_WEIGHT_MAX, help="Its share in the fair order of jobs, beside other accounts'."
 )
+_USAGE_COST = typer.Option(
+    "--usage-cost/--no-usage-cost",
+    help="Put the cost of each answer, in dollars, into its `usage` as `cost`.",
+)
 
 
 @app.command()
@@ -97,13 +101,15 @@ def set_(  # noqa: PLR0913 - each is an option of the command line
     on_outage: Annotated[OnOutage | None, _ON_OUTAGE] = None,
     affinity: Annotated[Affinity | None, _AFFINITY] = None,
     flex_weight: Annotated[int | None, _FLEX_WEIGHT] = None,
+    usage_cost: Annotated[bool | None, _USAGE_COST] = None,
     state: StateOption = DEFAULT_STATE,
     json: JsonOption = False,
 ) -> None:
     """Change an account. Every gateway applies it within 5 s."""
-    if on_outage is None and affinity is None and flex_weight is None:
+    if (on_outage, affinity, flex_weight, usage_cost) == (None,) * 4:
         raise CommandFailed(
-            "Say what to change: --on-outage, --affinity or --flex-weight.", ExitCode.USAGE
+            "Say what to change: --on-outage, --affinity, --flex-weight or --usage-cost.",
+            ExitCode.USAGE,
         )
     config = invocation(context).load().config
 
@@ -117,6 +123,8 @@ def set_(  # noqa: PLR0913 - each is an option of the command line
                 changed = await accounts.set_affinity(id, affinity)
             if flex_weight is not None:
                 changed = await accounts.set_flex_weight(id, flex_weight)
+            if usage_cost is not None:
+                changed = await accounts.set_usage_cost(id, usage_cost)
             assert changed is not None
             return changed
 

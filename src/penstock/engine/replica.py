@@ -20,6 +20,7 @@ from penstock.engine.named_events import MessagesEvents, NamedEvents, ResponsesE
 from penstock.engine.output_estimate import OutputEstimate
 from penstock.engine.plain_events import PlainEvents
 from penstock.engine.pool import ConnectionPool
+from penstock.engine.refusal import error_for
 from penstock.engine.settings import EngineSettings
 from penstock.engine.sink import Sink
 from penstock.errors import Error, ReplicaUnreachable
@@ -28,9 +29,14 @@ from penstock.records.engine_load import EngineLoad
 from penstock.records.replica import Replica
 from penstock.records.request import Api, InferenceRequest
 from penstock.records.tally import Tally
+from penstock.wire.engine_usage import read_input_tokens
 
 _CHAT: Final = Api.CHAT
 _ONE_WRITE_BYTES: Final = 16 * 1024
+_SMALL_BYTES_MAX: Final = 64 * 1024
+_COUNT_PATH: Final = "/v1/messages/count_tokens"
+# Reading a long prompt takes an engine a second or two; while it is busy, longer.
+_COUNT_SECONDS: Final = 30.0
 # How often an engine's load report is read at most, and the age at which it is dropped.
 _LOAD_EVERY_SECONDS: Final = 0.1
 _LOAD_KEPT_SECONDS: Final = 0.5
@@ -187,24 +193,44 @@ class ReplicaClient:
             return False
 
     async def _get(self, path: str) -> int:
+        head = f"GET {self._pool.path}{path}{self._headers}\r\n".encode()
         connection = self._pool.take_idle()
         if connection is not None:
             try:
-                return await self._ask(connection, path)
+                return (await self._ask(connection, [head])).status
             except ReplicaUnreachable:
                 # The engine closed it just as we wrote to it: that does not show its health.
                 pass
-        return await self._ask(await self._pool.connect(), path)
+        return (await self._ask(await self._pool.connect(), [head])).status
 
-    async def _ask(self, connection: Connection, path: str) -> int:
-        probe = _Probe()
-        head = f"GET {self._pool.path}{path}{self._headers}\r\n".encode()
-        connection.send([head], probe)
+    async def _ask(self, connection: Connection, pieces: list[bytes | Raw]) -> "_SmallAnswer":
+        answer = _SmallAnswer()
+        connection.send(pieces, answer)
         try:
-            return await probe.status
+            await answer.end
+            return answer
         finally:
-            if not probe.is_complete:
+            if not answer.is_complete:
                 connection.abort()
+
+    async def count_tokens(self, request: InferenceRequest) -> int | None:
+        """Return the engine's count of a Messages prompt; None if it cannot count."""
+        if not self._is_vllm:
+            return None
+        body = b"".join(vllm.request_body(request, self._served_name))
+        head = f"POST {self._pool.path}{_COUNT_PATH}{self._headers}content-length: {len(body)}"
+        try:
+            async with asyncio.timeout(_COUNT_SECONDS):
+                # A new connection: a kept one may be closed by the engine just now.
+                connection = await self._pool.connect()
+                answer = await self._ask(connection, [f"{head}\r\n\r\n".encode(), body])
+        except TimeoutError:
+            return None
+        if answer.status == 404:
+            return None
+        if answer.status != 200:
+            raise error_for(answer.status, bytes(answer.body))
+        return read_input_tokens(bytes(answer.body))
 
     def _note_load(self, header: bytes) -> None:
         now = self._monotonic()
@@ -218,28 +244,30 @@ class ReplicaClient:
         self._pool.close()
 
 
-class _Probe(Receiver):
-    """Receives a small answer and keeps its status only."""
+class _SmallAnswer(Receiver):
+    """Receives an answer that is not relayed; of a long one it keeps the beginning."""
 
     def __init__(self) -> None:
-        self.status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.is_complete = False
-        self._status = 0
+        self.status = 0
+        self.body = bytearray()
 
     def on_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         del headers
-        self._status = status
+        self.status = status
 
-    def on_body(self, data: bytes) -> None: ...
+    def on_body(self, data: bytes) -> None:
+        self.body += data[: _SMALL_BYTES_MAX - len(self.body)]
 
     def on_read_end(self) -> None: ...
 
     def on_complete(self) -> None:
         self.is_complete = True
-        if not self.status.done():
-            self.status.set_result(self._status)
+        if not self.end.done():
+            self.end.set_result(None)
 
     def on_lost(self, error: Error, *, answered: bool) -> None:
         del answered
-        if not self.status.done():
-            self.status.set_exception(error)
+        if not self.end.done():
+            self.end.set_exception(error)

@@ -110,5 +110,6 @@ def _claim(replica: ReplicaId, reading: _Reading, *, is_well: bool) -> EngineCla
         waiting=min(metrics.waiting or 0, _COUNT_MAX),
         kv_use=metrics.kv_use,
         kv_tokens=min(metrics.kv_tokens, _COUNT_MAX),
+        block_tokens=min(metrics.block_tokens, _COUNT_MAX),
         prefill_rate=min(reading.rate.tokens_per_second, _RATE_MAX),
     )

@@ -5,6 +5,7 @@ The names are vLLM's. An engine with several ranks has a sample for each; they a
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -37,6 +38,7 @@ class EngineMetrics(msgspec.Struct, frozen=True):
     waiting: int | None = None
     kv_use: float = 0.0
     kv_tokens: int = 0
+    block_tokens: int = 0
     # Since the engine's start: prefilled uncached tokens, seconds they took, and requests.
     prefilled_tokens: float = 0.0
     prefill_seconds: float = 0.0
@@ -53,13 +55,15 @@ class EngineMetrics(msgspec.Struct, frozen=True):
 def read_metrics(page: bytes) -> EngineMetrics:
     """Parse the few samples that matter from a page of hundreds."""
     samples: dict[str, list[float | None]] = {}
-    kv_tokens = 0
+    kv_tokens = block_tokens = 0
     for line in page.decode(errors="replace").splitlines():
         name = _NAME.match(line)
         if name is None or name[0] not in _NAMES:
             continue
         if name[0] == _CACHE_CONFIG:
-            kv_tokens += _cache_size(line)
+            labels = dict(_LABEL.findall(line))
+            kv_tokens += _cache_size(labels)
+            block_tokens = int(_number(labels.get("block_size", "")) or 0)
             continue
         samples.setdefault(name[0], []).append(_number(line.rpartition(" ")[2]))
     sums = {name: _sum(values) for name, values in samples.items()}
@@ -70,6 +74,7 @@ def read_metrics(page: bytes) -> EngineMetrics:
         waiting=None if waiting is None else int(waiting),
         kv_use=min(1.0, (sums.get(_KV_USE) or 0.0) / ranks),
         kv_tokens=kv_tokens,
+        block_tokens=block_tokens,
         prefilled_tokens=sums.get(_PREFILLED) or 0.0,
         prefill_seconds=sums.get(_PREFILL_SECONDS) or 0.0,
         prefills=sums.get(_PREFILLS) or 0.0,
@@ -110,8 +115,7 @@ class PrefillRate:
         self._best = max(self._best, tokens / seconds)
 
 
-def _cache_size(line: str) -> int:
-    labels = dict(_LABEL.findall(line))
+def _cache_size(labels: Mapping[str, str]) -> int:
     size = _number(labels.get("kv_cache_size_tokens", ""))
     if size is None:
         blocks = _number(labels.get("num_gpu_blocks", ""))

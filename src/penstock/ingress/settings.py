@@ -69,6 +69,8 @@ class IngressSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     job_poll_seconds: Annotated[float, Meta(ge=0.01, le=60)] = 0.2
     # The longest wait that `Prefer: wait=N` gets, in seconds.
     prefer_wait_seconds_max: Annotated[int, Meta(ge=0, le=86_400)] = 600
+    # Whether `GET /` says, to anybody, that this runs and which models every account may use.
+    front_page: bool = True
     # Origins that browsers may call from; `["*"]` = any.
     cors_origins: tuple[str, ...] = ()
     # The largest file of `/v1/files`.

@@ -44,6 +44,7 @@ class CallerHeaders:
         self._client_retry: int | None = None
         self._cost_cap: str | None = None
         self._wants_cost = False
+        self._wants_usage_cost = False
         self._rejects_if_busy = False
         self._workflow = b""
         self._workflow_in_metadata = b""
@@ -58,7 +59,9 @@ class CallerHeaders:
         self._client_retry = retry_number(retry) if retry else None
         cap = by_name.get(b"x-penstock-max-cost-usd")
         self._cost_cap = None if cap is None else _label(cap)
-        self._wants_cost = by_name.get(b"x-penstock-cost", b"") in (b"1", b"true")
+        cost = by_name.get(b"x-penstock-cost", b"")
+        self._wants_cost = cost in (b"1", b"true")
+        self._wants_usage_cost = cost == b"usage"
         rejects = by_name.get(b"x-penstock-reject-if-busy")
         self._rejects_if_busy = _label(rejects).lower() in TRUE if rejects else False
         self._workflow = by_name.get(b"x-penstock-workflow", b"")
@@ -113,6 +116,10 @@ class CallerHeaders:
 
     def wants_cost(self) -> bool:
         return self._wants_cost
+
+    def wants_usage_cost(self) -> bool:
+        """Return whether the cost shall stand in the answer's `usage`."""
+        return self._wants_usage_cost
 
     def rejects_if_busy(self) -> bool:
         return self._rejects_if_busy

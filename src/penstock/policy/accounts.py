@@ -1,6 +1,7 @@
 """Creates, reads and changes accounts in Postgres. The only writer of the table `accounts`."""
 
 import re
+from typing import Literal
 
 from penstock import errors
 from penstock.clock import new_id
@@ -13,22 +14,20 @@ NAME_CHARACTERS_MAX = 200
 FLEX_WEIGHT_MAX = 1000
 
 _ID = re.compile(r"[0-9a-f]{32}")
-_SET_BLOCKED = """
-    update accounts set is_blocked = %s, revision = %s where id = %s
-    returning id, name, is_blocked, on_outage, affinity, flex_weight
+# The columns that `account_from` reads.
+ACCOUNT_COLUMNS = "id, name, is_blocked, on_outage, affinity, flex_weight, has_usage_cost"
+_CREATE = """
+    insert into accounts (id, name, on_outage, revision) values (%s, %s, %s, %s)
+    on conflict (id) do nothing
 """
-_SET_ON_OUTAGE = """
-    update accounts set on_outage = %s, revision = %s where id = %s
-    returning id, name, is_blocked, on_outage, affinity, flex_weight
-"""
-_SET_AFFINITY = """
-    update accounts set affinity = %s, revision = %s where id = %s
-    returning id, name, is_blocked, on_outage, affinity, flex_weight
-"""
-_SET_FLEX_WEIGHT = """
-    update accounts set flex_weight = %s, revision = %s where id = %s
-    returning id, name, is_blocked, on_outage, affinity, flex_weight
-"""
+_LIST = f"select {ACCOUNT_COLUMNS} from accounts order by created_at, id limit %s"  # noqa: S608 - constants only
+_NAMED = f"""
+    select {ACCOUNT_COLUMNS} from accounts where name = %s order by created_at, id limit %s
+"""  # noqa: S608 - constants only
+FIND_ACCOUNT = f"select {ACCOUNT_COLUMNS} from accounts where id = %s"  # noqa: S608 - constants only
+
+
+_Changeable = Literal["is_blocked", "on_outage", "affinity", "flex_weight", "has_usage_cost"]
 
 
 class AccountBook:
@@ -49,11 +48,7 @@ class AccountBook:
             )
         async with self._store.transaction() as transaction:
             revision = await next_revision(transaction)
-            made = await transaction.execute(
-                "insert into accounts (id, name, on_outage, revision) values (%s, %s, %s, %s)"
-                " on conflict (id) do nothing",
-                (account_id, name, on_outage.value, revision),
-            )
+            made = await transaction.execute(_CREATE, (account_id, name, on_outage.value, revision))
         if not made:
             raise errors.InvalidRequest(f"There is an account {account_id} already.", param="id")
         return Account(account_id, name, on_outage=on_outage)
@@ -61,43 +56,31 @@ class AccountBook:
     async def list(self, *, limit: int = 10_000) -> tuple[Account, ...]:
         """Return accounts, oldest first."""
         async with self._store.transaction() as transaction:
-            rows = await transaction.fetch(
-                "select id, name, is_blocked, on_outage, affinity, flex_weight from accounts"
-                " order by created_at, id limit %s",
-                (limit,),
-            )
+            rows = await transaction.fetch(_LIST, (limit,))
         return tuple(account_from(row) for row in rows)
 
     async def find(self, id: str) -> Account | None:
         async with self._store.transaction() as transaction:
-            row = await transaction.fetch_one(
-                "select id, name, is_blocked, on_outage, affinity, flex_weight from accounts"
-                " where id = %s",
-                (id,),
-            )
+            row = await transaction.fetch_one(FIND_ACCOUNT, (id,))
         return None if row is None else account_from(row)
 
     async def named(self, name: str, *, limit: int = 10) -> tuple[Account, ...]:
         """Return the accounts of that name, oldest first; names need not be unique."""
         async with self._store.transaction() as transaction:
-            rows = await transaction.fetch(
-                "select id, name, is_blocked, on_outage, affinity, flex_weight from accounts"
-                " where name = %s order by created_at, id limit %s",
-                (name, limit),
-            )
+            rows = await transaction.fetch(_NAMED, (name, limit))
         return tuple(account_from(row) for row in rows)
 
     async def set_blocked(self, id: str, is_blocked: bool) -> Account:
         """Block or unblock an account. Every gateway applies the change within 5 s."""
-        return await self._change(_SET_BLOCKED, is_blocked, id)
+        return await self._change("is_blocked", is_blocked, id)
 
     async def set_on_outage(self, id: str, on_outage: OnOutage) -> Account:
         """Set what happens when the account's leases run out while Postgres is unreachable."""
-        return await self._change(_SET_ON_OUTAGE, on_outage.value, id)
+        return await self._change("on_outage", on_outage.value, id)
 
     async def set_affinity(self, id: str, affinity: Affinity) -> Account:
         """Set how strictly the account's sessions stay on their replicas."""
-        return await self._change(_SET_AFFINITY, affinity.value, id)
+        return await self._change("affinity", affinity.value, id)
 
     async def set_flex_weight(self, id: str, flex_weight: int) -> Account:
         """Set the account's share in the fair order of jobs. Queued jobs keep their place."""
@@ -105,9 +88,17 @@ class AccountBook:
             raise errors.InvalidRequest(
                 f"A flex weight is 1 to {FLEX_WEIGHT_MAX}.", param="flex_weight"
             )
-        return await self._change(_SET_FLEX_WEIGHT, flex_weight, id)
+        return await self._change("flex_weight", flex_weight, id)
 
-    async def _change(self, statement: str, value: bool | int | str, id: str) -> Account:
+    async def set_usage_cost(self, id: str, has_usage_cost: bool) -> Account:
+        """Set whether the account's answers have their cost in `usage`."""
+        return await self._change("has_usage_cost", has_usage_cost, id)
+
+    async def _change(self, column: _Changeable, value: bool | int | str, id: str) -> Account:
+        statement = f"""
+            update accounts set {column} = %s, revision = %s where id = %s
+            returning {ACCOUNT_COLUMNS}
+        """  # noqa: S608 - constants only
         async with self._store.transaction() as transaction:
             revision = await next_revision(transaction)
             row = await transaction.fetch_one(statement, (value, revision, id))
@@ -116,8 +107,16 @@ class AccountBook:
 
 def account_from(row: Row) -> Account:
     """Return the account in `row`, whose columns are in the order of the record's fields."""
-    id, name, is_blocked, on_outage, affinity, weight = row
-    return Account(id, name, is_blocked, OnOutage(on_outage), Affinity(affinity), weight)
+    id, name, is_blocked, on_outage, affinity, weight, has_usage_cost = row
+    return Account(
+        id,
+        name,
+        is_blocked,
+        OnOutage(on_outage),
+        Affinity(affinity),
+        weight,
+        has_usage_cost=has_usage_cost,
+    )
 
 
 def check_name(name: str) -> None:

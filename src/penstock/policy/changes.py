@@ -6,7 +6,7 @@ more than one page besides the mirror itself.
 
 from collections.abc import AsyncIterator
 
-from penstock.policy.accounts import account_from
+from penstock.policy.accounts import ACCOUNT_COLUMNS, account_from
 from penstock.policy.key_row import KeyRow
 from penstock.records.account import Account, Role
 from penstock.store import Transaction
@@ -25,7 +25,7 @@ async def read_accounts(transaction: Transaction, since: int) -> AsyncIterator[l
     after = (since + 1, "")
     while True:
         rows = await transaction.fetch(
-            "select revision, id, name, is_blocked, on_outage, affinity, flex_weight"
+            f"select revision, {ACCOUNT_COLUMNS}"  # noqa: S608 - constants only
             " from accounts where (revision, id) > (%s, %s) order by revision, id limit %s",
             (*after, PAGE_ROWS),
         )

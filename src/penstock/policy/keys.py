@@ -8,7 +8,7 @@ import secrets
 
 from penstock import errors
 from penstock.clock import new_id
-from penstock.policy.accounts import account_from, check_name
+from penstock.policy.accounts import FIND_ACCOUNT, account_from, check_name
 from penstock.policy.revision import next_revision
 from penstock.records.account import AccountId, Key, KeyId, Role
 from penstock.store import Store
@@ -47,11 +47,7 @@ class KeyBook:
             revision = await next_revision(transaction)
             account = None
             if account_id is not None:
-                row = await transaction.fetch_one(
-                    "select id, name, is_blocked, on_outage, affinity, flex_weight from accounts"
-                    " where id = %s",
-                    (account_id,),
-                )
+                row = await transaction.fetch_one(FIND_ACCOUNT, (account_id,))
                 if row is None:
                     raise errors.NotFound(f"There is no account {account_id}.")
                 account = account_from(row)
@@ -81,7 +77,7 @@ class KeyBook:
         async with self._store.transaction() as transaction:
             rows = await transaction.fetch(
                 "select k.id, k.role, k.name, k.revoked_at is not null, a.id, a.name, a.is_blocked,"
-                " a.on_outage, a.affinity, a.flex_weight"
+                " a.on_outage, a.affinity, a.flex_weight, a.has_usage_cost"
                 " from keys k left join accounts a on a.id = k.account_id"
                 " where %s::text is null or k.account_id = %s"
                 " order by k.created_at, k.id limit %s",

@@ -40,6 +40,8 @@ class Account(msgspec.Struct, frozen=True):
     affinity: Affinity = Affinity.NEAR
     # The account's weight in the fair order of jobs, relative to other accounts.
     flex_weight: int = 1
+    # Whether all its answers have their cost in `usage`, as if each request had asked for it.
+    has_usage_cost: bool = False
 
 
 class Key(msgspec.Struct, frozen=True):

@@ -83,6 +83,8 @@ class EngineClaim(msgspec.Struct, frozen=True, array_like=True):
     # Requests that the keeper itself has at the engine (flex work), and their prompt tokens.
     own_requests: Count = 0
     own_tokens: Count = 0
+    # Tokens in a block of the prefix cache: engines cache whole blocks only.
+    block_tokens: Count = 0
 
 
 class Signal(msgspec.Struct, frozen=True, array_like=True):

@@ -111,6 +111,8 @@ class Gossip:
         if claim.kv_tokens:
             known.kv_tokens = max(claim.kv_tokens, _KV_TOKENS_MIN)
             known.prefixes.capacity = float(known.kv_tokens)
+        if claim.block_tokens:
+            known.block_tokens = min(claim.block_tokens, known.kv_tokens)
         known.tell_rate(claim.prefill_rate)
         known.keeper = keeper
         if claim.is_healthy and claim.kv_tokens:

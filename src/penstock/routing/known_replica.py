@@ -58,6 +58,8 @@ class KnownReplica:
         self.renew(replica)
         self.prefixes = prefixes
         self.kv_tokens = kv_tokens
+        # 1 until its keeper has told the engine's.
+        self.block_tokens = 1
         self.own = Outstanding()
         self.claims = PeerLoads()
         # The load of this host's other workers there, as of the last read of their table.

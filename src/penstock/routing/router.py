@@ -84,12 +84,14 @@ class Router:
         if choice is None:
             choice = self._choose_anyway(question, excluded)
         chain = question.chain
+        known = choice.known
         route = Route(
-            choice.known.replica,
+            known.replica,
             chain,
             key,
             choice.prompt_tokens,
-            choice.cached,
+            # The engine caches whole blocks: a part of one is never found there.
+            choice.cached - choice.cached % known.block_tokens,
             is_stream=request.prompt.is_stream,
             is_guess=choice.is_guess,
         )

@@ -23,6 +23,7 @@ from penstock.wire.usage_shapes import (
 _usage_decoder: Final = msgspec.json.Decoder(WireUsage)
 _answer_decoder: Final = msgspec.json.Decoder(CountedAnswer)
 _chunk_decoder: Final = msgspec.json.Decoder(CountedChunk)
+_message_usage_decoder: Final = msgspec.json.Decoder(CountedMessagesUsage)
 _message_decoder: Final = msgspec.json.Decoder(CountedMessage)
 _response_decoder: Final = msgspec.json.Decoder(CountedResponse)
 _response_event_decoder: Final = msgspec.json.Decoder(ResponseEvent)
@@ -46,6 +47,14 @@ def read_chunk(data: bytes) -> CountedChunk | None:
     """Return what counts in one chunk of chat or completions; None when it is not one."""
     try:
         return _chunk_decoder.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def read_input_tokens(answer: bytes) -> int | None:
+    """Return the count in an answer of `count_tokens`; None when it is not one."""
+    try:
+        return _message_usage_decoder.decode(answer).input_tokens or None
     except (msgspec.DecodeError, RecursionError):
         return None
 

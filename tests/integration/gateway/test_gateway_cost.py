@@ -1,12 +1,16 @@
 """What an answer cost is said on the answer: in a header, or in a comment of a stream that asks."""
 
+import json
 import re
 
 import pytest
 from tests.integration.cells.gateway_cell import CHAT, NATIVE, Cell, chat_body, events_of
+from tests.integration.cells.gateway_process import eventually
 from tests.integration.cells.ledger_rows import rows_of
 
 from penstock.metering import usd
+from penstock.policy import AccountBook
+from penstock.store import Store
 from penstock.testing import ScriptedEngine
 
 _V1 = "/v1/chat/completions"
@@ -48,6 +52,29 @@ def test_a_stream_that_asks_gets_a_comment_before_its_end(
         assert len(events_of(asked.text)) == len(events_of(plain.text))
         assert "cost-usd" not in plain.text
         assert "x-penstock-cost-usd" not in plain.headers
+
+
+def test_cost_stands_in_usage_for_who_asks_for_it_there(cell: Cell) -> None:
+    asked = {"x-penstock-cost": "usage"}
+    whole = cell.post(_V1, chat_body(script={"tokens": 5}), headers=asked)
+    told = float(whole.headers["x-penstock-cost-usd"])
+    assert whole.json()["usage"]["cost"] == told
+    body = chat_body(script={"tokens": 5}, stream=True, stream_options={"include_usage": True})
+    counts = [
+        json.loads(events_of(cell.post(_V1, body, headers=headers).text)[-2])["usage"]
+        for headers in (asked, {})
+    ]
+    assert counts[0] == {**counts[1], "cost": told}
+    assert "cost" not in counts[1]
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_account_may_have_its_cost_in_every_answer(cell: Cell, is_on: bool) -> None:
+    async def switch(store: Store) -> None:
+        await AccountBook(store).set_usage_cost(cell.account, is_on)
+
+    cell.run(switch)
+    eventually(lambda: ("cost" in cell.chat(chat_body()).json()["usage"]) is is_on, 6)
 
 
 def test_without_usage_the_cost_is_that_of_the_estimate(cell: Cell) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.integration.cells.gateway_answers import check_envelope, check_request_id
 from tests.integration.cells.gateway_cell import CHAT, PLAIN, Cell, CellFactory, prompt
 from tests.integration.cells.ledger_rows import rows_of
+from tests.integration.cells.metering_lines import attempts
 from tests.integration.cells.named_streams import named_events
 from tests.integration.cells.raw_client import RawClient, post_bytes
 
@@ -60,6 +61,55 @@ def counted(usage: Body) -> tuple[int, int, int]:
 
 def counts(row: Body) -> tuple[int, int, int]:
     return row["prompt_tokens"], row["output_tokens"], row["cached_tokens"]
+
+
+def test_tokens_are_counted_as_the_engine_counts_them_and_cost_nothing(
+    cell: Cell, engine: ScriptedEngine
+) -> None:
+    body = ask(text="a prompt of some words " * 40, system="Be brief.", tools=[_TOOL])
+    del body["max_tokens"]
+    answer = cell.post(f"{_V1}/count_tokens", body)
+    assert answer.status_code == 200, answer.text
+    served = engine.state().requests
+    whole = cell.post(_V1, {**body, "max_tokens": 4})
+    assert answer.json() == {"input_tokens": counted(whole.json()["usage"])[0]}
+    assert engine.state().requests == served + 1, "the count was no request to a model"
+    rows_of(cell, whole.headers["x-request-id"])
+    rows = cell.run(attempts)
+    assert answer.headers["x-request-id"] not in [row["request"] for row in rows]
+
+
+def test_count_of_what_cannot_be_asked_is_refused_in_anthropics_shape(cell: Cell) -> None:
+    path = f"{_V1}/count_tokens"
+    check_anthropic(
+        cell.post(path, {"model": CHAT}), 400, "invalid_request_error", "invalid_request"
+    )
+    unknown = ask() | {"model": "nobody"}
+    check_anthropic(cell.post(path, unknown), 404, "not_found_error", "model_not_found")
+    stranger = {"authorization": "Bearer psk_wrong"}
+    refused = cell.post(path, ask(), headers=stranger)
+    check_anthropic(refused, 401, "authentication_error", "unauthenticated")
+
+
+def test_a_turn_of_claude_code_is_served(cell: Cell, engine: ScriptedEngine) -> None:
+    """As Claude Code 2 sends it: betas in the query, cache marks, a list for the system."""
+    mark = {"cache_control": {"type": "ephemeral"}}
+    said = [{"type": "text", "text": "hello", **mark}]
+    body = ask(stream=True) | {
+        "max_tokens": 32_000,
+        "system": [{"type": "text", "text": "You are Claude Code.", **mark}],
+        "messages": [{"role": "user", "content": said}],
+        "tools": [{**_TOOL, "description": "The weather."}],
+        "metadata": {"user_id": "user_0_account__session_1"},
+        "temperature": 1,
+    }
+    headers = {"anthropic-version": "2023-06-01", "anthropic-beta": "claude-code-20250219"}
+    stream = cell.post(f"{_V1}?beta=true", body, headers=headers)
+    assert named_events(stream.text)[-1].name == "message_stop"
+    assert sent(engine)["messages"] == body["messages"]
+    counting = {key: body[key] for key in ("model", "messages", "system", "tools")}
+    counted_ = cell.post(f"{_V1}/count_tokens?beta=true", counting, headers=headers)
+    assert counted_.json()["input_tokens"] > 0
 
 
 def check_anthropic(answer: httpx.Response, status: int, kind: str, code: str) -> str:

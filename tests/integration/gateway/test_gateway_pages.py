@@ -53,8 +53,10 @@ def test_models_with_a_wanted_replica_are_listed(cell: Cell) -> None:
         check_request_id(answer.headers)
         body = answer.json()
         assert body["object"] == "list"
-        # Neither one without a replica nor one that is private to others.
-        assert [model["id"] for model in body["data"]] == [CHAT, NATIVE, PLAIN, THINKER]
+        # Neither one without a replica nor one that is private to others; then their aliases.
+        ids = [CHAT, NATIVE, PLAIN, THINKER]
+        aliases = [name.rpartition("/")[2] for name in ids]
+        assert [model["id"] for model in body["data"]] == [*ids, *aliases]
         first = body["data"][0]
         assert (first["object"], first["owned_by"]) == ("model", "test")
 
@@ -62,7 +64,8 @@ def test_models_with_a_wanted_replica_are_listed(cell: Cell) -> None:
 def test_an_operator_sees_every_model(cell: Cell) -> None:
     headers = {"authorization": f"Bearer {cell.operator_key}"}
     listed = cell.get("/v1/models", headers=headers).json()["data"]
-    assert [model["id"] for model in listed] == [CHAT, NATIVE, PLAIN, PRIVATE, THINKER]
+    ids = [CHAT, NATIVE, PLAIN, PRIVATE, THINKER]
+    assert [model["id"] for model in listed][: len(ids)] == ids
 
 
 @pytest.mark.parametrize("spelling", [CHAT, quote(CHAT, safe="@"), quote(CHAT, safe=""), "chat"])
@@ -169,6 +172,22 @@ def test_every_described_path_is_served(cell: Cell) -> None:
                     assert "No such path" not in answer.read().decode(), path
 
 
+def test_front_page_shows_people_what_runs_and_programs_the_same_as_json(cell: Cell) -> None:
+    asked = {"authorization": "", "host": "<b>evil</b>"}
+    told = cell.get("/", headers=asked).json()
+    assert told["service"] == "penstock"
+    assert {"id": CHAT, "is_ready": True} in told["models"]
+    shown = cell.get("/", headers={**asked, "accept": "text/html,*/*;q=0.8"})
+    assert shown.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in shown.headers["content-security-policy"]
+    assert f"<td>{CHAT}<td>ready" in shown.text
+    # Neither what is private to an account, nor a word of the request.
+    assert PRIVATE not in shown.text
+    assert PRIVATE not in str(told)
+    assert "evil" not in shown.text
+    assert cell.get("/health", headers=asked).json() == {"status": "ok"}
+
+
 def test_healthz_and_readyz(cell: Cell) -> None:
     answer = cell.client.get(cell.gateway.url + "/healthz")
     assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
@@ -193,7 +212,7 @@ def test_readyz_says_what_is_missing_until_a_replica_is_ready(cells: CellFactory
         url = cell.gateway.url + "/readyz"
         eventually(lambda: cell.client.get(url).status_code == 200, 2)
         assert cell.chat(chat_body()).status_code == 200
-        assert len(cell.get("/v1/models").json()["data"]) == 1
+        assert cell.get("/v1/models").json()["data"][0]["id"] == CHAT
         # Within two seconds of its death nothing is sent to it.
         assert replica.state is ReplicaState.READY
         cell.withdraw(replica)

@@ -7,7 +7,15 @@ from tests.integration.hostile import hostile_heads as heads
 from tests.integration.hostile.hostile_caller import HTTP, PLAIN_BODY, V1, Caller
 from tests.integration.hostile.hostile_shot import Shot
 
-PAGES = (b"/v1/models", b"/healthz", b"/readyz", b"/openapi.json", b"/v1/models/chat", b"/nothing")
+PAGES = (
+    b"/",
+    b"/v1/models",
+    b"/healthz",
+    b"/readyz",
+    b"/openapi.json",
+    b"/v1/models/chat",
+    b"/nothing",
+)
 _PARTS = ("method", "version", "lines", "end", "host")
 _QUERIES = (
     b"", b"?", b"?page=1", b"?page=0", b"?page=-1", b"?page=x", b"?page=", b"?page=1&page=2",

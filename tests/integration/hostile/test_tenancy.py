@@ -23,7 +23,7 @@ from tests.integration.hostile.tenancy_objects import Objects, make_objects
 
 _PATHS_MIN = 42
 _AI = "/client/v4/accounts/{account_id}/ai"
-_PUBLIC = {"GET /healthz", "GET /readyz", "GET /openapi.json"}
+_PUBLIC = {"GET /", "GET /health", "GET /healthz", "GET /readyz", "GET /openapi.json"}
 # Operator keys see all of these, administer, and infer nothing: everything else is refused them.
 _OPERATORS = {
     *_PUBLIC, "GET /v1/usage", "GET /v1/usage/requests/{id}", "GET /v1/usage/sessions/{session}",

@@ -35,6 +35,7 @@ def test_the_models_of_the_first_release_are_there() -> None:
         "@cf/moonshotai/kimi-k2.6",
         "@cf/openai/gpt-oss-120b",
         "@cf/openai/gpt-oss-20b",
+        "@local/huggingfacetb/smollm2-135m-embeddings",
         "@local/huggingfacetb/smollm2-135m-instruct",
         "@local/penstock/tiny-vision",
     ]

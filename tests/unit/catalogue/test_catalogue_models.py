@@ -48,6 +48,26 @@ def test_model_is_found_by_id_and_by_alias() -> None:
     assert catalogue.find(KIMI) is catalogue.find("kimi-k2.5")
 
 
+@pytest.mark.parametrize("name", ["MOONSHOTAI/kimi-K2.5", "KIMI-k2.5", KIMI.upper()])
+def test_case_of_a_name_does_not_matter(name: str) -> None:
+    catalogue = load_catalogue(CatalogueSettings())
+    assert catalogue.find(name).id == KIMI
+
+
+def test_names_that_differ_by_case_alone_are_found_by_exact_spelling_only() -> None:
+    catalogue = Catalogue([model_of("acme/One"), model_of("acme/one")])
+    assert catalogue.find("acme/One").id == "acme/One"
+    assert catalogue.find("acme/one").id == "acme/one"
+    with pytest.raises(UnknownModel):
+        catalogue.find("acme/ONE")
+
+
+def test_similar_name_is_found_for_the_command_line() -> None:
+    catalogue = Catalogue([model_of("acme/open-model"), model_of("other")])
+    assert catalogue.similar("acme/opn-model") == "acme/open-model"
+    assert catalogue.similar("nothing-like-it") == ""
+
+
 def test_default_is_the_model_that_the_settings_name() -> None:
     catalogue = load_catalogue(CatalogueSettings(default_model="smollm2"))
     assert catalogue.default is catalogue.find("default") is catalogue.find("smollm2")
@@ -80,7 +100,9 @@ def test_find_never_fails_in_another_way(name: str) -> None:
         0 < len(name) <= 256 and set(name) <= allowed and all(part for part in name.split("/"))
     )
     try:
-        assert name in {catalogue.find(name).id, *catalogue.find(name).aliases}
+        found = catalogue.find(name)
+        assert name.lower() in {found.id, *found.aliases}
+        assert name.isascii()
     except UnknownModel:
         assert is_well_formed
     except MalformedModel:

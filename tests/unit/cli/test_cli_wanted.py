@@ -10,7 +10,6 @@ from penstock.cli.up.order import Order, settings_for
 from penstock.cli.up.state import UpState
 from penstock.cli.up.wanted import ModelChooser, WantedModels
 from penstock.config import Loaded, load
-from penstock.errors import UnknownModel
 
 ENTRY = """
 id = "@acme/{name}"
@@ -97,7 +96,7 @@ def test_model_wanted_twice_is_one_model(cache: Path) -> None:
 
 
 def test_unknown_model_is_refused(cache: Path) -> None:
-    with pytest.raises(UnknownModel, match="nothing"):
+    with pytest.raises(CommandFailed, match="nothing"):
         choose(cache, "nothing")
 
 

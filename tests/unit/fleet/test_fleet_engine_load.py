@@ -67,7 +67,13 @@ async def test_only_ready_engines_are_asked_once_each_and_told_of(host: Host) ->
     ready = ReplicaId("ready")
     assert host.claims() == {
         ready: EngineClaim(
-            ready, is_healthy=True, running=3, waiting=1, kv_use=0.25, kv_tokens=46_592
+            ready,
+            is_healthy=True,
+            running=3,
+            waiting=1,
+            kv_use=0.25,
+            kv_tokens=46_592,
+            block_tokens=128,
         )
     }
 

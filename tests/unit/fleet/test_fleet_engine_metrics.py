@@ -13,6 +13,7 @@ def test_load_is_read_from_a_page_of_a_real_engine() -> None:
     assert (found.running, found.waiting, found.inside) == (6, 2, 8)
     assert found.kv_use == pytest.approx(0.1019, abs=1e-4)
     assert found.kv_tokens == 46_592
+    assert found.block_tokens == 128
 
 
 def test_ranks_of_one_engine_are_added_up_and_their_use_is_the_mean() -> None:

@@ -15,14 +15,18 @@ from penstock.admission import AdmissionSettings
 from penstock.app.batch_parts import BatchNeeds, BatchParts
 from penstock.app.flex_parts import FlexParts
 from penstock.catalogue import Catalogue
+from penstock.clock import TimerWheel
+from penstock.engine.settings import EngineSettings
 from penstock.events import EndpointBook, EventsSettings, Feed, Sender, WebhookSettings
 from penstock.ingress.pages.event_pages import EventPages
+from penstock.ingress.pages.front_page import FrontPage
 from penstock.ingress.pages.health import HealthPages
 from penstock.ingress.pages.model_pages import ModelPages
 from penstock.ingress.pages.openapi import document, input_schema, output_schema
 from penstock.ingress.pages.pages import Pages, build_pages
 from penstock.ingress.pages.routing_pages import RoutingPages
 from penstock.ingress.pages.subscription_pages import SubscriptionPages
+from penstock.ingress.pages.token_pages import TokenPages
 from penstock.ingress.pages.usage_pages import UsagePages
 from penstock.ingress.pages.webhook_pages import WebhookPages
 from penstock.ingress.settings import IngressSettings
@@ -38,7 +42,9 @@ from penstock.records.model import Family
 from penstock.records.signal import PeerState
 from penstock.routing import Router, RoutingSettings
 from penstock.serving.explanation import Explainer
+from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.settings import ServingSettings
+from penstock.serving.token_counting import TokenCounter
 from penstock.store import Objects, Store, StoreSettings
 from penstock.testing.manual_clock import ManualClock
 from penstock.wire.resources import schemas
@@ -66,7 +72,10 @@ def pages() -> Starlette:
     batches = BatchParts(BatchNeeds(store, objects, desk, reader, mirror), IngressSettings(), clock)
     webhooks = WebhookSettings()
     book = EndpointBook(store, webhooks)
+    clients = FleetClients(EngineSettings(), TimerWheel(clock), clock)
     made = Pages(
+        front=FrontPage(catalogue, frozenset, lambda _: False, is_shown=True),
+        tokens=TokenPages(reader, TokenCounter(clients, lambda _: ())),
         models=ModelPages(reader, catalogue, frozenset, ManualClock()),
         usage=UsagePages(reader, UsageReports(store, MeteringSettings()), ManualClock()),
         health=HealthPages({}),

@@ -46,6 +46,12 @@ def test_much_less_than_expected_was_pushed_out() -> None:
     assert finding.advice
 
 
+@pytest.mark.parametrize(("prompt", "kind"), [(37, "short"), (127, "short"), (128, "new")])
+def test_prompt_shorter_than_a_block_is_never_cached(prompt: int, kind: str) -> None:
+    facts = {"prompt_tokens": prompt, "cached_tokens": 0, "cached_expected": 0, "session": ""}
+    assert kinds(**facts) == [kind]
+
+
 @pytest.mark.parametrize("part", ["tools", "system", "message 3"])
 def test_break_names_its_part_and_what_to_do(part: str) -> None:
     (broken, _) = story({"cache_break": part, "cached_expected": 0, "cached_tokens": 0}).findings

@@ -145,6 +145,20 @@ def test_what_is_kept_to_be_told_is_bounded() -> None:
     assert len(one.tell(2.0).sent) == 2000
 
 
+def test_expected_cache_is_a_number_of_whole_blocks() -> None:
+    from penstock.records.signal import EngineClaim
+
+    (router,) = gateways(1, fleet=1)
+    serve(router, a_request("a", size=1000), 1.0)
+    before = router.pick(a_request("a", size=1000), (), 2.0).expected_cached
+    assert before % 128
+    claim = EngineClaim("r0", is_healthy=True, kv_tokens=100_000, block_tokens=128)
+    router.hear(Signal(7, 1, "keeper", engines=[claim]), (), 2.0)
+    after = router.pick(a_request("a", size=1000), (), 2.0).expected_cached
+    assert after == before - before % 128
+    assert after > 0
+
+
 def test_keepers_word_on_cache_rate_and_own_work_is_taken() -> None:
     from penstock.records.signal import EngineClaim
 

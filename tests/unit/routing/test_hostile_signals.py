@@ -108,6 +108,7 @@ ENGINE_LIES = {
     "is fast": EngineClaim("r0", is_healthy=True, prefill_rate=1e9),
     "is large": EngineClaim("r0", is_healthy=True, kv_tokens=2**40),
     "is crowded": EngineClaim("r0", True, 2**40, 2**40, kv_use=1.0, kv_tokens=400_000),
+    "has one block": EngineClaim("r0", is_healthy=True, kv_tokens=2048, block_tokens=2**40),
     "is busy": EngineClaim("r0", is_healthy=True, own_requests=2**40, own_tokens=2**40),
 }
 

@@ -11,6 +11,13 @@ from penstock.cli.up.hidden_dsn import hide_dsn
 from penstock.cli.up.machine import Machine
 from penstock.cli.up.order import Order
 
+_ModelOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A model to launch, by id or alias, or any id of Hugging Face; may be given several"
+        " times."
+    ),
+]
 _ImitateOption = Annotated[
     bool,
     typer.Option(
@@ -28,10 +35,7 @@ _KeepOption = Annotated[
 def up(  # noqa: PLR0913 - each is an option of the command line
     context: typer.Context,
     *,
-    model: Annotated[
-        list[str] | None,
-        typer.Option(help="A model to launch, by id or alias; may be given several times."),
-    ] = None,
+    model: _ModelOption = None,
     attach: Annotated[
         list[str] | None,
         typer.Option(

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.catalogue import fill, load_catalogue
+from penstock.catalogue import Catalogue, fill, load_catalogue
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.http_call import HttpCaller
+from penstock.cli.up.any_model import find_program, is_hugging_face_id, write_any_model
 from penstock.cli.up.attached import (
     NOT_VLLM,
     ServedModel,
@@ -18,6 +19,7 @@ from penstock.cli.up.attached import (
 )
 from penstock.cli.up.imitated import IMITATED_MODEL, IMITATED_NOTE, REPLICAS, write_imitated
 from penstock.config import Config, cpu_engine_folder
+from penstock.errors import NotFound
 from penstock.fleet.settings import WantedReplicas
 from penstock.records.dialect import VLLM, Dialect
 from penstock.records.model import Model
@@ -58,7 +60,7 @@ class ModelChooser:
         for url in attach:
             # Clients' base URLs end in /v1, so that people write it here too.
             replicas += self._attach(url.rstrip("/").removesuffix("/v1"))
-        replicas += [WantedReplicas(model=name) for name in models]
+        replicas += [self._launched(name) for name in models]
         if not replicas:
             replicas = list(self._config.fleet.replicas) or [self._laptop_model()]
         catalogue = load_catalogue(self._settings)
@@ -119,6 +121,31 @@ class ModelChooser:
             " Edit it as you like."
         )
 
+    def _launched(self, name: str) -> WantedReplicas:
+        catalogue = load_catalogue(self._settings)
+        try:
+            catalogue.find(name)
+        except NotFound:
+            if not is_hugging_face_id(name):
+                raise CommandFailed(_unknown(name, catalogue), ExitCode.NOT_FOUND) from None
+            self._describe_any(name, catalogue)
+        return WantedReplicas(model=name)
+
+    def _describe_any(self, name: str, catalogue: Catalogue) -> None:
+        """Write an entry for a model of Hugging Face, if there is a vLLM to run it."""
+        program = find_program(self._engine_home)
+        if program is None or self._own_folder is None:
+            raise CommandFailed(
+                f"{_unknown(name, catalogue)} An id of Hugging Face can be run where `vllm` is"
+                " installed, unless catalogue.folder is set: then add an entry for it there.",
+                ExitCode.NOT_FOUND,
+            )
+        path = write_any_model(self._own_folder, name, program)
+        self._notes.append(
+            f"{name} is not in the catalogue, so {path} now describes it: a plain `vllm serve`,"
+            " without tools and prices. Edit it as you like."
+        )
+
     def _laptop_model(self) -> WantedReplicas:
         if not self._engine_home:
             raise CommandFailed(
@@ -145,6 +172,12 @@ class ModelChooser:
                 " an engine that runs with --attach URL.",
                 ExitCode.USAGE,
             )
+
+
+def _unknown(name: str, catalogue: Catalogue) -> str:
+    near = catalogue.similar(name)
+    hint = f" Did you mean `{near}`?" if near else ""
+    return f"No such model `{name}`.{hint} `penstock models list` lists those there are."
 
 
 def _installed_engine() -> str:

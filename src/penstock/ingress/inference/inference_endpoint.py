@@ -20,6 +20,7 @@ from penstock.ingress.inference.async_offer import async_offer
 from penstock.ingress.inference.client_writer import AnswerTerms, ClientWriter, KeepaliveTimer
 from penstock.ingress.inference.request_accounting import RequestAccounting
 from penstock.ingress.inference.route_headers import NAMES as ROUTE_HEADERS
+from penstock.ingress.inference.usage_cost import UsageCost
 from penstock.ingress.inference.ways import FlexCaller, Ways
 from penstock.ingress.settings import IngressSettings
 from penstock.intake.caller_headers import CallerHeaders
@@ -194,6 +195,9 @@ class InferenceEndpoint(WorkerConnections):
         shaper: Shaper = api
         if request.api is Api.CHAT and request.model.reasoning_field == "reasoning_content":
             shaper = Steps(RenamedReasoning(), api)
+        account = None if call.key is None else call.key.account
+        if headers.wants_usage_cost() or (account is not None and account.has_usage_cost):
+            shaper = Steps(UsageCost(request.api, request.terms.price), shaper)
         return ClientWriter(call.exchange, terms, call.end, api, shaper)
 
     async def _run(

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.catalogue import Catalogue
+from penstock.catalogue.names import DEFAULT_NAME
 from penstock.clock import Clock
 from penstock.errors import AccountBlocked, Forbidden, InvalidRequest, UnknownModel
 from penstock.ingress.pages.json_pages import json_response
@@ -35,8 +36,14 @@ class ModelPages:
         self._clock = clock
 
     async def list_openai(self, request: Request) -> Response:
-        key = await self._key(request)
-        return json_response(OpenAIModelList([openai_model(m) for m in self._visible(key)]))
+        """List ids, then `default` and aliases: clients offer the names that stand here."""
+        visible = self._visible(await self._key(request))
+        listed = [openai_model(model) for model in visible]
+        default = self._catalogue.default
+        if default in visible:
+            listed.append(openai_model(default, DEFAULT_NAME))
+        listed += [openai_model(model, alias) for model in visible for alias in model.aliases]
+        return json_response(OpenAIModelList(listed))
 
     async def show_openai(self, request: Request) -> Response:
         key = await self._key(request)

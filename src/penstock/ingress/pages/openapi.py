@@ -157,6 +157,8 @@ def _paths() -> Schema:
             [account, {**model, "name": "id"}], _V4,
         ),
         "/v1/routing/explain": _explain(),
+        "/": {"get": _open_page("That this runs, and which models; a page for browsers")},
+        "/health": {"get": _open_page("Is this worker alive")},
         "/healthz": {"get": _open_page("Is this worker alive")},
         "/readyz": {"get": _open_page("Can it serve") | {"parameters": [verbose]}},
         "/openapi.json": {"get": _open_page("This description")},

@@ -1,11 +1,15 @@
-"""Reads the small JSON bodies that pages take, strictly, into their structs."""
+"""Reads the bodies that pages take: small ones strictly into structs, and bounded large ones."""
 
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator
 from typing import Final, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
-from penstock.errors import BodyTooLarge, InvalidRequest
+from penstock.errors import BodyTooLarge, InvalidRequest, Overloaded
+from penstock.records.account import Key
 from penstock.wire.json_body import check_text
 
 BODY_BYTES_MAX: Final = 64 * 1024
@@ -30,6 +34,41 @@ async def read_struct(request: Request, kind: type[T]) -> T:
         raise InvalidRequest(str(bad), param=path.rstrip("`") or _missing(what)) from None
     except (msgspec.DecodeError, RecursionError) as bad:
         raise InvalidRequest(f"The body is not valid JSON: {bad}") from None
+
+
+class BodySlots:
+    """Bounds the requests of a page whose bodies may be as long as a chat's.
+
+    The body budget does not count such a body while it is gathered. `what` names them in refusals.
+    """
+
+    def __init__(self, what: str, at_once_max: int, per_account_max: int) -> None:
+        self._what = what
+        self._at_once_max = at_once_max
+        self._per_account_max = per_account_max
+        self._held: Counter[str] = Counter()
+
+    @contextlib.asynccontextmanager
+    async def held(self, key: Key) -> AsyncIterator[None]:
+        """Hold one slot; Overloaded if there is none, or if the account has its share."""
+        account = "" if key.account is None else key.account.id
+        is_full = self._held.total() >= self._at_once_max
+        if is_full or self._held[account] >= self._per_account_max:
+            raise Overloaded(f"Too many {self._what} at once.", retry_after_seconds=1)
+        self._held[account] += 1
+        try:
+            yield
+        finally:
+            self._held[account] -= 1
+            # A count of 0 would stay for every account that ever asked.
+            self._held += Counter()
+
+    @staticmethod
+    async def gather(request: Request) -> bytes:
+        try:
+            return await request.body()
+        except ClientDisconnect:
+            raise InvalidRequest("The body did not come whole.") from None
 
 
 def _missing(what: str) -> str | None:

@@ -17,6 +17,7 @@ from penstock.ingress.inference.inference_endpoint import EXPOSED_HEADERS
 from penstock.ingress.pages.batch_pages import BatchPages
 from penstock.ingress.pages.event_pages import EventPages
 from penstock.ingress.pages.file_pages import FilePages
+from penstock.ingress.pages.front_page import FrontPage
 from penstock.ingress.pages.health import HealthPages
 from penstock.ingress.pages.job_pages import JobPages
 from penstock.ingress.pages.json_pages import RequestIds, crash_page, error_page, json_response
@@ -24,6 +25,7 @@ from penstock.ingress.pages.model_pages import ModelPages
 from penstock.ingress.pages.openapi import document
 from penstock.ingress.pages.routing_pages import RoutingPages
 from penstock.ingress.pages.subscription_pages import SubscriptionPages
+from penstock.ingress.pages.token_pages import TokenPages
 from penstock.ingress.pages.usage_pages import UsagePages
 from penstock.ingress.pages.webhook_pages import WebhookPages
 from penstock.ingress.settings import IngressSettings
@@ -44,10 +46,12 @@ _HOT_PATHS = (
 class Pages(msgspec.Struct, frozen=True):
     """The pages that the application serves."""
 
+    front: FrontPage
     models: ModelPages
     usage: UsagePages
     health: HealthPages
     routing: RoutingPages
+    tokens: TokenPages
     jobs: JobPages
     files: FilePages
     batches: BatchPages
@@ -67,6 +71,8 @@ def build_pages(
         return json_response(document())
 
     routes = [
+        Route("/", pages.front.show),
+        Route("/health", health.alive),
         Route("/healthz", health.alive),
         Route("/readyz", health.ready),
         Route("/openapi.json", openapi),
@@ -88,6 +94,7 @@ def build_pages(
         *pages.webhooks.routes(),
         *pages.subscriptions.routes(),
         Route("/v1/routing/explain", pages.routing.explain, methods=["POST"]),
+        Route("/v1/messages/count_tokens", pages.tokens.count, methods=["POST"]),
         # Inference paths with another method than POST get 405 instead of 404.
         *(Route(path, _post_only, methods=_NOT_POST) for path in _HOT_PATHS),
     ]

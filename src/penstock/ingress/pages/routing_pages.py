@@ -4,12 +4,13 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.clock import Clock, new_id
-from penstock.errors import Forbidden, InvalidRequest, NotFound, Overloaded
+from penstock.errors import Forbidden, InvalidRequest, NotFound
 from penstock.ingress.pages.json_pages import json_response
+from penstock.ingress.pages.page_body import BodySlots
 from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.request_reader import RequestReader
 from penstock.intake.routes import RequestRoute, Surface
@@ -19,7 +20,6 @@ from penstock.serving.explanation import Explainer
 
 FindAccount = Callable[[str], Awaitable[Account | None]]
 
-# A body may be as long as a chat's, and the body budget does not count it while it is gathered.
 AT_ONCE_MAX: Final = 2
 _CHAT: Final = RequestRoute(Surface.OPENAI)
 
@@ -34,13 +34,14 @@ class RoutingPages:
         self._explainer = explainer
         self._find_account = find_account
         self._clock = clock
-        self._now_reading = 0
+        self._slots = BodySlots("explanations", AT_ONCE_MAX, AT_ONCE_MAX)
 
     async def explain(self, request: Request) -> Response:
         headers = CallerHeaders(request.scope["headers"])
         caller = await self._reader.authenticate(headers)
         key = await self._as_runtime(caller, request.query_params.get("account"))
-        body = await self._body(request)
+        async with self._slots.held(caller):
+            body = await self._slots.gather(request)
         request_id = RequestId(new_id())
         chat = await self._reader.read_by_size(
             len(body),
@@ -64,14 +65,3 @@ class RoutingPages:
         if account is None:
             raise NotFound("There is no such account.")
         return msgspec.structs.replace(key, role=Role.RUNTIME, account=account)
-
-    async def _body(self, request: Request) -> bytes:
-        if self._now_reading >= AT_ONCE_MAX:
-            raise Overloaded("Too many explanations at once.", retry_after_seconds=1)
-        self._now_reading += 1
-        try:
-            return await request.body()
-        except ClientDisconnect:
-            raise InvalidRequest("The body did not come whole.") from None
-        finally:
-            self._now_reading -= 1

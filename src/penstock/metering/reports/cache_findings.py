@@ -9,6 +9,8 @@ from penstock.wire.resources.usage import AttemptAnswer, RequestAnswer
 
 # Routing estimates bytes and engines count blocks, so only less than this share is a loss.
 _AS_EXPECTED: Final = 0.8
+# The largest block of a prefix cache: vLLM's on CPUs. On GPUs it is 16.
+_BLOCK_TOKENS_MAX: Final = 128
 _MOVED: Final = {
     "load": (
         "The session was served by another replica than last, because its own had too much to do:"
@@ -73,6 +75,13 @@ def _counts(row: AttemptAnswer) -> Iterator[CacheFinding]:
             advice="If it happens often, the KV caches are too small for the sessions that are"
             " alive: more replicas, fewer requests at a time, or shorter prompts.",
         )
+    elif not cached and not expected and 0 < (row.prompt_tokens or 0) < _BLOCK_TOKENS_MAX:
+        yield CacheFinding(
+            kind="short",
+            said=f"The prompt has {row.prompt_tokens} tokens. Engines cache whole blocks, of 16 to"
+            f" {_BLOCK_TOKENS_MAX} tokens by engine, so that a short prompt is not cached.",
+            advice="Nothing: it costs little. Longer prompts are cached from their second time on.",
+        )
     elif not cached and not row.cache_break and not row.session_moved:
         yield _new(row)
     else:
@@ -117,7 +126,7 @@ def _new(row: AttemptAnswer) -> CacheFinding:
         advice += " belong to it."
     return CacheFinding(
         kind="new",
-        said="No replica was known to hold any of this prompt: a first turn, a prompt that is"
-        " shorter than a block of the cache, or one that has not been sent for long.",
+        said="No replica was known to hold any of this prompt: a first turn, or a prompt that"
+        " has not been sent for long.",
         advice=advice,
     )

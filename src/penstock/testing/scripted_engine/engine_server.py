@@ -19,12 +19,15 @@ from penstock.clock import Clock, SystemClock
 from penstock.testing.scripted_engine.engine_apis import APIS
 from penstock.testing.scripted_engine.engine_metrics import metrics_page
 from penstock.testing.scripted_engine.engine_options import EngineOptions, read_options
+from penstock.testing.scripted_engine.engine_request import RequestRefusedError, Served
 from penstock.testing.scripted_engine.http_connection import HttpConnection, HttpRequest
 from penstock.testing.scripted_engine.inference import Inference
+from penstock.testing.scripted_engine.messages_request import read_messages
 from penstock.testing.scripted_engine.response_head import ResponseHead
 from penstock.testing.scripted_engine.script import ScriptError, read_control
 
 _BACKLOG = 4096
+_COUNT_PATH = "/v1/messages/count_tokens"
 
 
 class EngineServer:
@@ -45,12 +48,23 @@ class EngineServer:
                 self._send(connection, 405, b'{"detail":"Method Not Allowed"}')
                 return
             await self._inference.run(request, connection, api)
+        elif path == _COUNT_PATH and request.method == "POST":
+            self._count_tokens(request, connection)
         elif path == "/health":
             await self._health(connection)
         elif path == "/control":
             self._control(request, connection)
         else:
             self._page(path, connection)
+
+    def _count_tokens(self, request: HttpRequest, connection: HttpConnection) -> None:
+        served = Served(self._options.model, self._options.max_model_len)
+        try:
+            tokens = read_messages(request.body, served).prompt_tokens
+        except RequestRefusedError as error:
+            self._send(connection, error.status, APIS["/v1/messages"].refusal(error))
+            return
+        self._send(connection, 200, msgspec.json.encode({"input_tokens": tokens}))
 
     async def _health(self, connection: HttpConnection) -> None:
         self._inference.log.probes += 1

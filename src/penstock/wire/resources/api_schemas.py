@@ -103,6 +103,12 @@ class Message(msgspec.Struct):
     stop_reason: str | UnsetType | None = UNSET
 
 
+class TokenCount(msgspec.Struct):
+    """The answer of `POST /v1/messages/count_tokens`."""
+
+    input_tokens: int
+
+
 class CompletionRequest(msgspec.Struct, kw_only=True):
     """`POST /v1/completions`: a text to go on with, or several."""
 

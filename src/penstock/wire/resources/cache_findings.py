@@ -6,7 +6,7 @@ import msgspec
 class CacheFinding(msgspec.Struct, frozen=True, kw_only=True):
     """One conclusion from the facts."""
 
-    # `break`, `moved`, `evicted`, `new`, `unknown`, `estimated` or `hit`.
+    # `break`, `moved`, `evicted`, `short`, `new`, `unknown`, `estimated` or `hit`.
     kind: str
     said: str
     # What to do about it; empty where there is nothing to do.

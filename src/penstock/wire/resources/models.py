@@ -62,9 +62,10 @@ class FoundModel(msgspec.Struct):
     created_at: str = "2026-01-01 00:00:00.000"
 
 
-def openai_model(model: Model) -> OpenAIModel:
+def openai_model(model: Model, name: str = "") -> OpenAIModel:
+    """Return a model's entry, under its id or another of its names."""
     author = model.id.split("/")[1] if model.id.count("/") >= 2 else "penstock"
-    return OpenAIModel(model.id, 1_767_225_600, author, model.context_tokens)
+    return OpenAIModel(name or model.id, 1_767_225_600, author, model.context_tokens)
 
 
 def found_model(model: Model, model_uuid: str, day: date) -> FoundModel:

@@ -29,6 +29,12 @@ def text() -> object:
     return {"text": _words(done), "usage": _read(done.usage)}
 
 
+def count() -> object:
+    counted = client.messages.count_tokens(model=MODEL, messages=_asked(PROMPT))
+    done = client.messages.create(model=MODEL, max_tokens=TOKENS, messages=_asked(PROMPT))
+    return {"counted": counted.input_tokens, "usage": _read(done.usage)}
+
+
 def stream() -> object:
     with client.messages.stream(model=MODEL, max_tokens=TOKENS, messages=_asked(PROMPT)) as events:
         pieces = list(events.text_stream)
@@ -101,6 +107,7 @@ if __name__ == "__main__":
     answer(
         {
             "text": text,
+            "count": count,
             "stream": stream,
             "tools": tools,
             "structured": structured,
