@@ -32,8 +32,10 @@ app = typer.Typer(help="Set, list and remove limits and budgets.", no_args_is_he
 
 _COLUMNS: Columns = (
     Column("id", is_right=True),
-    *("account", "for", "limit", "per", "spent", "free"),
-    *(Column(title, is_optional=True) for title in ("kind", "leased")),
+    *("account", "for", "limit", "per"),
+    *(Column(title, is_right=True) for title in ("spent", "free")),
+    Column("kind", is_optional=True),
+    Column("leased", is_right=True, is_optional=True),
 )
 _Of = tuple[Measure, Period]
 _MadeFor = Callable[[AccountId], list[Limit]]
@@ -250,8 +252,11 @@ def _row(state: LimitState, names: Mapping[str, str]) -> tuple[str, ...]:
     whom = limit.scope if limit.scope is Scope.ACCOUNT else f"{limit.scope} {limit.value}"
     if limit.value != state.value:
         whom += f" (furthest: {state.value or 'none'})"
-    amounts = (limit.amount, state.spent, state.leased, state.free)
-    limited, spent, leased, free = (quantity(each, limit.measure) for each in amounts)
+    limited = quantity(limit.amount, limit.measure)
+    # The limit's column has the unit.
+    spent, leased, free = (
+        quantity(each, limit.measure).split()[0] for each in (state.spent, state.leased, state.free)
+    )
     kind = "hard" if limit.is_hard else "warns"
     account = names.get(limit.account, limit.account)
     return (str(limit.id), account, whom, limited, limit.period, spent, free, kind, leased)
