@@ -3,6 +3,7 @@
 #   $(CACHE)/clients-*     the real clients that `make acceptance` runs, at pinned versions
 #   $(CACHE)/vllm-router   and sglang-router, litellm: what `make bench-overhead` measures beside us;
 #                          and py-spy, for `make bench-profile`
+#   $(CACHE)/image-*       the container image's base, layers and wheels (deploy/container)
 #   $(CACHE)/native-*      the package with its hot modules compiled (deploy/native); the newest three
 #   uv's own cache         wheels, so that a second `make setup` takes seconds
 CACHE := $(or $(PENSTOCK_CACHE),$(HOME)/.cache/penstock)
@@ -15,11 +16,11 @@ LENGTH = $(if $(FULL),--full)
 export PENSTOCK_CACHE := $(CACHE)
 # The C compiler's level. Wheels and measurements take the fastest code; tests take half the time to
 # compile.
-export NATIVE_OPTIMISE ?= $(if $(filter wheel soak bench-%,$(filter-out bench-count,$(MAKECMDGOALS))),2,1)
+export NATIVE_OPTIMISE ?= $(if $(filter wheel image release soak bench-%,$(filter-out bench-count,$(MAKECMDGOALS))),2,1)
 # Type checking takes minutes without its cache, and seconds with it.
 export MYPY_CACHE_DIR := $(CACHE)/mypy
 
-.PHONY: setup check test unit integration native wheel release simulation engine acceptance up docs site clean pin bench-overhead bench-gate bench-profile bench-count bench-routing bench-queue \
+.PHONY: setup check test unit integration native wheel image release simulation engine acceptance up docs site clean pin bench-overhead bench-gate bench-profile bench-count bench-routing bench-queue \
 	bench-flex bench-pressure bench-workers chaos chaos-metering soak nightly summary \
 	verify-release
 
@@ -57,6 +58,11 @@ native: setup
 wheel: setup
 	HATCH_BUILD_HOOK_ENABLE_CUSTOM=1 $(BIN)/hatchling build -t wheel
 
+# The container image penstock:VERSION, with the compiled package: by Docker, or by buildah where no
+# Docker runs. IMAGE_BASE names an image with Python to build on.
+image: setup
+	$(BIN)/python deploy/container/build.py $(if $(IMAGE_BASE),--base $(IMAGE_BASE))
+
 # The files of a release in dist/, and the version in pyproject.toml and CHANGELOG.md; publishes
 # nothing. PENSTOCK_PROJECT_URL is the repository's address, for the links on a package index.
 release: setup
@@ -79,7 +85,7 @@ acceptance: setup
 	deploy/cpu-engine/setup
 	tests/acceptance/clients/setup-python
 	tests/acceptance/clients/setup-node
-	$(SUITE) acceptance -n 2 --dist loadfile --no-loadscope-reorder tests/acceptance
+	$(SUITE) acceptance -n 2 --dist loadfile --no-loadscope-reorder $(LENGTH) tests/acceptance
 
 up: setup
 	deploy/cpu-engine/setup

@@ -22,6 +22,7 @@ GUESTS = {
     "CONTRIBUTING.md": "contributing.md",
     "README.md": "index.md",
     "SECURITY.md": "security.md",
+    "deploy/README.md": "places-to-run.md",
     "deploy/cpu-engine/README.md": "cpu-engine.md",
     "examples/README.md": "examples.md",
     "examples/ai-run/README.md": "ai-run.md",

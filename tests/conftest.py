@@ -21,9 +21,10 @@ NO_SECOND_TRY_FILES = (
 LONG_FILES = (
     "test_hostile_openapi.py", "test_docs_blocks.py", "test_quickstart.py",
     "test_client_frameworks.py", "test_client_opencode.py", "test_batches_crashes.py",
-    "test_docs_site.py", "test_hardening_h4_cut_streams.py", "test_gateway_silent_replicas.py",
-    "test_puller.py", "test_usage_million.py", "test_routing_scale.py", "test_hostile_requests.py",
-    "test_bench_command.py", "test_demo_command.py", "test_cli_up.py",
+    "test_deploy_image.py", "test_docs_site.py", "test_hardening_h4_cut_streams.py",
+    "test_gateway_silent_replicas.py", "test_puller.py", "test_usage_million.py",
+    "test_routing_scale.py", "test_hostile_requests.py", "test_bench_command.py",
+    "test_demo_command.py", "test_cli_up.py",
 )  # fmt: skip
 _SEED = 20261110
 

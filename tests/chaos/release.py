@@ -188,7 +188,7 @@ def _first_minutes(folder: Path) -> dict[str, Any]:
 
 def _passes(tests: Path) -> int:
     """Return 1 if a file of tests passes; each of its tests is listed by name."""
-    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", str(tests)]
+    command = [sys.executable, "-m", "pytest", "-v", "--full", "-p", "no:cacheprovider", str(tests)]
     return int(subprocess.run(command, cwd=ROOT, check=False).returncode == 0)
 
 

@@ -61,7 +61,7 @@ def test_an_account_chooses_by_command(penstock: Penstock) -> None:
     nothing = penstock("account", "set", id)
     assert (nothing.exit_code, nothing.stderr) == (
         2,
-        "error: Say what to change: --on-outage, --affinity or --flex-weight.\n",
+        "error: Say what to change: --on-outage, --affinity, --flex-weight or --usage-cost.\n",
     )
     assert penstock("account", "set", id, "--affinity", "glued").exit_code == 2
 

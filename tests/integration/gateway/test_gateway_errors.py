@@ -106,7 +106,7 @@ def test_error_7000_no_such_path(cell: Cell) -> None:
     check_envelope(cell.post(cell.path("elsewhere"), {}), 404, 7000)
     check_envelope(cell.get(cell.path("nothing")), 404, 7000)
     check_openai(cell.post("/v1/nothing", {}), 404, "not_found")
-    check_openai(cell.get("/"), 404, "not_found")
+    check_openai(cell.get("/nothing"), 404, "not_found")
 
 
 def test_error_7001_wrong_method(cell: Cell) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from deploy.release.hatch_metadata import portable, urls
-from deploy.release.release import ReleaseRefused, dated, with_version
+from deploy.release.release import ReleaseRefused, dated, release, with_version
 
 from penstock.cli.distribution import DISTRIBUTION
 
@@ -83,3 +83,14 @@ def test_version_that_was_released_is_refused() -> None:
 def test_version_is_set_once() -> None:
     changed = with_version((ROOT / "pyproject.toml").read_text(), "9.8.7")
     assert tomllib.loads(changed)["project"]["version"] == "9.8.7"
+
+
+def test_release_without_a_builder_of_images_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deploy").symlink_to(ROOT / "deploy")
+    (tmp_path / "CHANGELOG.md").write_text(CHANGELOG)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ReleaseRefused, match=r"buildah.*--no-image"):
+        release(tmp_path, "0.2.0", has_image=True)
+    assert (tmp_path / "CHANGELOG.md").read_text() == CHANGELOG
