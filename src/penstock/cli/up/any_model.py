@@ -15,7 +15,7 @@ _OUTPUT_TOKENS: Final = 1024
 _PROGRAM: Final = "vllm"
 # What Penstock's promises depend on; the context is the longest that fits into memory.
 _OPTIONS: Final = (
-    "--max-model-len=-1",
+    "--max-model-len=auto",
     "--enable-prompt-tokens-details",
     "--enable-prefix-caching",
     *("--scheduling-policy", "priority"),
