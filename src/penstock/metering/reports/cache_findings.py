@@ -75,15 +75,8 @@ def _counts(row: AttemptAnswer) -> Iterator[CacheFinding]:
             advice="If it happens often, the KV caches are too small for the sessions that are"
             " alive: more replicas, fewer requests at a time, or shorter prompts.",
         )
-    elif not cached and not expected and 0 < (row.prompt_tokens or 0) < _BLOCK_TOKENS_MAX:
-        yield CacheFinding(
-            kind="short",
-            said=f"The prompt has {row.prompt_tokens} tokens. Engines cache whole blocks, of 16 to"
-            f" {_BLOCK_TOKENS_MAX} tokens by engine, so that a short prompt is not cached.",
-            advice="Nothing: it costs little. Longer prompts are cached from their second time on.",
-        )
     elif not cached and not row.cache_break and not row.session_moved:
-        yield _new(row)
+        yield _short(row) if _is_short(row) and not expected else _new(row)
     else:
         said = (
             f"{cached} of {row.prompt_tokens} prompt tokens were cached; {expected} were expected."
@@ -116,6 +109,19 @@ def _unknown(row: AttemptAnswer) -> CacheFinding:
         kind="unknown",
         said="The engine did not say how much was cached.",
         advice="Start it with `--enable-prompt-tokens-details`.",
+    )
+
+
+def _is_short(row: AttemptAnswer) -> bool:
+    return 0 < (row.prompt_tokens or 0) < _BLOCK_TOKENS_MAX
+
+
+def _short(row: AttemptAnswer) -> CacheFinding:
+    return CacheFinding(
+        kind="short",
+        said=f"The prompt has {row.prompt_tokens} tokens. Engines cache whole blocks, of 16 to"
+        f" {_BLOCK_TOKENS_MAX} tokens by engine, so that a short prompt is not cached.",
+        advice="Nothing: it costs little. Longer prompts are cached from their second time on.",
     )
 
 
