@@ -35,7 +35,8 @@ _STYLE: Final = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:42rem;margin:3rem auto;padding:0 1rem}"
     "h1{margin:0}td{padding:.15rem 1.5rem .15rem 0;vertical-align:top}"
     "td:first-child{overflow-wrap:anywhere}"
-    "pre{white-space:pre-wrap;font-size:14px;padding:.8rem;border:1px solid #8886}"
+    "pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:14px;padding:.8rem}"
+    "pre{border:1px solid #8886}"
 )
 _EXAMPLE: Final = (
     "from openai import OpenAI\n\n"
