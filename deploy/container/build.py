@@ -26,10 +26,12 @@ from deploy.container.builders import Builder, BuildRefused, find_builder
 from deploy.container.wheels import dependency_wheels
 from deploy.native.build import default_cache
 
+from penstock.cli.distribution import DISTRIBUTION
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 REPOSITORY = "penstock"
-_WHEEL = re.compile(r"penstock_inference-(?P<version>[^-]+)-.+\.whl")
+_WHEEL = re.compile(rf"{DISTRIBUTION.replace('-', '_')}-(?P<version>[^-]+)-.+\.whl")
 _GZIP_LEVEL = 6
 
 

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from tests.integration.cells.commands import Penstock
 from tests.integration.cells.gateway_cell import (
     CHAT,
     NATIVE,
@@ -20,7 +21,9 @@ from tests.integration.cells.gateway_cell import (
     Cell,
     CellFactory,
 )
+from typer.testing import CliRunner
 
+from penstock.cli.commands import app
 from penstock.store import Store, StoreSettings, migrate
 from penstock.store.embedded import EmbeddedPostgres
 from penstock.testing import ScriptedEngine
@@ -66,6 +69,13 @@ def dsn(postgres_dsn: str, migrated_template: str) -> Iterator[str]:
     _create_database(postgres_dsn, name, migrated_template)
     yield make_conninfo(postgres_dsn, dbname=name)
     _drop_database(postgres_dsn, name)
+
+
+@pytest.fixture
+def penstock(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Penstock:
+    """Commands on the test's database, in this process."""
+    monkeypatch.setenv("PENSTOCK_STORE_DSN", dsn)
+    return lambda *arguments: CliRunner().invoke(app, list(arguments))
 
 
 @pytest.fixture

@@ -130,10 +130,7 @@ class GatewayRooms:
         roster = self.roster
         return Pages(
             front=FrontPage(
-                self.catalogue,
-                roster.wanted_models,
-                lambda model: bool(roster.ready(model)),
-                is_shown=config.ingress.front_page,
+                self.catalogue, roster.wanted_models, lambda model: bool(roster.ready(model))
             ),
             models=ModelPages(reader, self.catalogue, self.roster.wanted_models, self.clock),
             usage=UsagePages(reader, UsageReports(self.store, config.metering), self.clock),

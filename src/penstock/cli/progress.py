@@ -13,9 +13,9 @@ from rich.markup import escape
 from rich.text import Text
 
 from penstock.cli.load_stages import FIRST_STAGE, stage_of
+from penstock.cli.output import last_part
 from penstock.clock import Clock
 from penstock.fleet.progress import ReplicaProgress
-from penstock.records.model import ModelId
 from penstock.records.replica import ReplicaId, ReplicaState
 
 _REPEAT_SECONDS = 10.0
@@ -100,15 +100,11 @@ def ended_line(news: ReplicaProgress, start_seconds: float | None = None) -> str
     is_timed = news.state is ReplicaState.READY and start_seconds is not None
     took = f" in {start_seconds:.0f} s" if is_timed else ""
     detail = f": {escape(news.detail)}" if news.detail else ""
-    return f"[{colour}]{news.state}[/] {escape(_short(news.model))}{took}{detail}"
+    return f"[{colour}]{news.state}[/] {escape(last_part(news.model))}{took}{detail}"
 
 
 def _starting(news: ReplicaProgress, stage: str) -> str:
     # An engine that is attached has no log; its detail says why it is not ready yet.
     words = escape((news.detail or stage)[:_DETAIL_CHARACTERS])
-    model = escape(_short(news.model))
+    model = escape(last_part(news.model))
     return f"[cyan]starting[/] {model} {news.elapsed_seconds:.0f} s [dim]{words}[/]"
-
-
-def _short(model: ModelId) -> str:
-    return model.rsplit("/", 1)[-1]

@@ -1,13 +1,9 @@
 """An account's share in the fair order: chosen by command, kept in Postgres, heard by mirrors."""
 
-import json
-from typing import Any
-
 import pytest
-from typer.testing import CliRunner, Result
+from tests.integration.cells.commands import Penstock, read
 
 from penstock import errors
-from penstock.cli.commands import app
 from penstock.clock import SystemClock
 from penstock.policy import AccountBook, KeyBook, KeyMirror, PolicySettings, authorize
 from penstock.records.account import KeyId, Role
@@ -15,15 +11,6 @@ from penstock.records.model import Family, Model, ModelId, Recipe
 from penstock.store import Store
 
 MODEL = Model(ModelId("@cf/x/y"), Family.OPENAI, 1000, Recipe(("x",)))
-
-
-def penstock(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments))
-
-
-def read(result: Result) -> Any:
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
 
 
 async def test_mirrors_learn_the_weight(store: Store) -> None:
@@ -69,8 +56,7 @@ async def test_jobs_learn_by_their_key_that_it_was_revoked_or_its_account_blocke
             authorize(key, MODEL, "", None)
 
 
-def test_weight_is_chosen_by_command(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PENSTOCK_STORE_DSN", dsn)
+def test_weight_is_chosen_by_command(penstock: Penstock) -> None:
     account = read(penstock("account", "create", "Team A", "--json"))
     assert account["flex_weight"] == 1
     id = account["id"]

@@ -1,27 +1,10 @@
 """`penstock flex` against a real database."""
 
-import json
-from collections.abc import Callable
 from typing import Any
 
-import pytest
-from typer.testing import CliRunner, Result
+from tests.integration.cells.commands import Penstock, read
 
-from penstock.cli.commands import app
-
-Penstock = Callable[..., Result]
 _MODEL = "@cf/moonshotai/kimi-k2.5"
-
-
-@pytest.fixture
-def penstock(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Penstock:
-    monkeypatch.setenv("PENSTOCK_STORE_DSN", dsn)
-    return lambda *arguments: CliRunner().invoke(app, list(arguments))
-
-
-def read(result: Result) -> Any:
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
 
 
 def control(penstock: Penstock) -> Any:

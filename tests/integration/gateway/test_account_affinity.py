@@ -1,32 +1,14 @@
 """How firmly an account's sessions stay: chosen by command, kept in Postgres, heard by gateways."""
 
-import json
-from collections.abc import Callable
-from typing import Any
-
 import psycopg
 import pytest
-from typer.testing import CliRunner, Result
+from tests.integration.cells.commands import Penstock, read
 
 from penstock import errors
-from penstock.cli.commands import app
 from penstock.clock import SystemClock
 from penstock.policy import AccountBook, KeyBook, KeyMirror, PolicySettings
 from penstock.records.account import Affinity, OnOutage, Role
 from penstock.store import Store
-
-Penstock = Callable[..., Result]
-
-
-@pytest.fixture
-def penstock(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Penstock:
-    monkeypatch.setenv("PENSTOCK_STORE_DSN", dsn)
-    return lambda *arguments: CliRunner().invoke(app, list(arguments))
-
-
-def read(result: Result) -> Any:
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
 
 
 async def test_gateways_learn_how_firmly_sessions_stay(store: Store) -> None:

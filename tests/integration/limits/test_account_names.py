@@ -1,26 +1,7 @@
 """Commands that take an account take its name, where only one account has it."""
 
-import json
-from collections.abc import Callable
-from typing import Any
-
 import pytest
-from typer.testing import CliRunner, Result
-
-from penstock.cli.commands import app
-
-Penstock = Callable[..., Result]
-
-
-@pytest.fixture
-def penstock(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Penstock:
-    monkeypatch.setenv("PENSTOCK_STORE_DSN", dsn)
-    return lambda *arguments: CliRunner().invoke(app, list(arguments))
-
-
-def read(result: Result) -> Any:
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+from tests.integration.cells.commands import Penstock, read
 
 
 @pytest.fixture

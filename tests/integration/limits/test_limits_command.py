@@ -1,27 +1,7 @@
 """`penstock limit` and `penstock account set` against a real database."""
 
-import json
-from collections.abc import Callable
-from typing import Any
-
 import psycopg
-import pytest
-from typer.testing import CliRunner, Result
-
-from penstock.cli.commands import app
-
-Penstock = Callable[..., Result]
-
-
-@pytest.fixture
-def penstock(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Penstock:
-    monkeypatch.setenv("PENSTOCK_STORE_DSN", dsn)
-    return lambda *arguments: CliRunner().invoke(app, list(arguments))
-
-
-def read(result: Result) -> Any:
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+from tests.integration.cells.commands import Penstock, read
 
 
 def test_limits_are_set_listed_and_removed(penstock: Penstock) -> None:

@@ -4,10 +4,10 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.integration.cells.commands import Penstock
 from tests.integration.cells.usage_rows import attempt, write
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from penstock.cli.commands import app
 from penstock.clock import SystemClock
 from penstock.policy import AccountBook, KeyBook
 from penstock.records.account import Role
@@ -39,12 +39,10 @@ async def keys(dsn: str) -> list[str]:
 
 
 @pytest.fixture
-def listed(dsn: str, keys: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[Result, Result]:
+def listed(keys: list[str], penstock: Penstock) -> tuple[Result, Result]:
     """The list for scripts and for people."""
     assert keys
-    monkeypatch.setenv("PENSTOCK_STORE_DSN", dsn)
-    run = CliRunner().invoke
-    return run(app, ["key", "list", "--json"]), run(app, ["key", "list"])
+    return penstock("key", "list", "--json"), penstock("key", "list")
 
 
 def test_keys_show_when_they_were_made_and_used(

@@ -74,7 +74,7 @@ def pages() -> Starlette:
     book = EndpointBook(store, webhooks)
     clients = FleetClients(EngineSettings(), TimerWheel(clock), clock)
     made = Pages(
-        front=FrontPage(catalogue, frozenset, lambda _: False, is_shown=True),
+        front=FrontPage(catalogue, frozenset, lambda _: False),
         tokens=TokenPages(reader, TokenCounter(clients, lambda _: ())),
         models=ModelPages(reader, catalogue, frozenset, ManualClock()),
         usage=UsagePages(reader, UsageReports(store, MeteringSettings()), ManualClock()),

@@ -18,13 +18,13 @@ from penstock.cli.http_call import HttpCaller
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import print_json, print_table
 from penstock.cli.postgres import find_dsn
+from penstock.cli.roster import read_replicas
 from penstock.cli.table import Column
 from penstock.cli.up.state import UpState
 from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.errors import StoreUnavailable
 from penstock.fleet.replica_files import StateFolder
-from penstock.fleet.roster import RosterMirror
 from penstock.records.dialect import VLLM
 from penstock.records.replica import Replica, ReplicaState
 from penstock.store import Store
@@ -84,9 +84,7 @@ async def _look_at_postgres(
         checks = await check_postgres(store, dsn, SystemClock())
         if any(check.verdict is CheckVerdict.FAIL for check in checks):
             return checks, ()
-        roster = RosterMirror(store, SystemClock(), config.fleet)
-        await roster.load()
-        return checks, roster.all()
+        return checks, await read_replicas(store, config)
     except StoreUnavailable as failure:
         return [unreachable(failure.message)], ()
     finally:

@@ -106,7 +106,3 @@ def _print(found: Status) -> None:
             for r in found.replicas
         ],
     )
-
-
-def _address(replica: ShownReplica) -> str:
-    return replica.url.removeprefix("http://")

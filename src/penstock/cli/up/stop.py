@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final
 
 import typer
 
@@ -15,7 +15,7 @@ from penstock.cli.exit_codes import CommandFailed
 from penstock.cli.options import DEFAULT_STATE, StateOption
 from penstock.cli.output import console
 from penstock.cli.up.present_run import present_run
-from penstock.cli.up.state import UP, UpState
+from penstock.cli.up.state import UP, ProcessMark, UpState
 from penstock.fleet.processes import is_running, signal_process
 from penstock.fleet.replica_files import StateFolder
 
@@ -38,31 +38,26 @@ def stop(
         console().print(f"stopped {len(kept)} engines that an earlier run had kept")
         return
     up = next(mark for mark in present_run(state).processes if mark.name == UP)
-    _end([_Process(up.pid, up.started)], seconds)
+    _end([up], seconds)
     console().print("stopped")
 
 
-class _Process(NamedTuple):
-    pid: int
-    started: int
-
-
-def _kept_engines(state: Path) -> list[_Process]:
+def _kept_engines(state: Path) -> list[ProcessMark]:
     """Return the supervisors of engines that run in this folder without a keeper."""
     folder = UpState(state).fleet
     if not folder.is_dir():
         return []
     files = StateFolder(folder).read_all()
-    found = [_Process(file.supervisor_pid, file.supervisor_started) for file in files]
-    return [each for each in found if is_running(*each)]
+    found = [ProcessMark(file.id, file.supervisor_pid, file.supervisor_started) for file in files]
+    return [each for each in found if is_running(each.pid, each.started)]
 
 
-def _end(processes: Sequence[_Process], seconds: float) -> None:
+def _end(processes: Sequence[ProcessMark], seconds: float) -> None:
     for each in processes:
-        signal_process(*each, signal.SIGTERM)
+        signal_process(each.pid, each.started, signal.SIGTERM)
     deadline = time.monotonic() + seconds
     for each in processes:
-        while is_running(*each):
+        while is_running(each.pid, each.started):
             if time.monotonic() > deadline:
                 raise CommandFailed(f"It still runs after {seconds:g} s, with pid {each.pid}.")
             time.sleep(_LOOK_SECONDS)

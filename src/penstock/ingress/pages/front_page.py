@@ -13,7 +13,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.catalogue import Catalogue
-from penstock.errors import NotFound
 from penstock.ingress.pages.json_pages import json_response
 from penstock.records.model import ModelId
 
@@ -55,24 +54,19 @@ class ShownModel(msgspec.Struct, frozen=True):
 
 
 class FrontPage:
-    """Reads the catalogue and the roster; `is_shown` is the setting `ingress.front_page`."""
+    """Reads the catalogue and the roster."""
 
     def __init__(
         self,
         catalogue: Catalogue,
         wanted: Callable[[], frozenset[ModelId]],
         is_ready: Callable[[ModelId], bool],
-        *,
-        is_shown: bool,
     ) -> None:
         self._catalogue = catalogue
         self._wanted = wanted
         self._is_ready = is_ready
-        self._is_shown = is_shown
 
     async def show(self, request: Request) -> Response:
-        if not self._is_shown:
-            raise NotFound
         models = self._models()
         if "text/html" in request.headers.get("accept", ""):
             return Response(page(models), media_type="text/html", headers=_HEADERS)

@@ -60,8 +60,9 @@ class BodySlots:
             yield
         finally:
             self._held[account] -= 1
-            # A count of 0 would stay for every account that ever asked.
-            self._held += Counter()
+            if not self._held[account]:
+                # A count of 0 would stay for every account that ever asked.
+                del self._held[account]
 
     @staticmethod
     async def gather(request: Request) -> bytes:

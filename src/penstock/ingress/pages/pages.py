@@ -71,7 +71,7 @@ def build_pages(
         return json_response(document())
 
     routes = [
-        Route("/", pages.front.show),
+        *([Route("/", pages.front.show)] if settings.front_page else []),
         Route("/health", health.alive),
         Route("/healthz", health.alive),
         Route("/readyz", health.ready),

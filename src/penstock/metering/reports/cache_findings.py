@@ -76,7 +76,7 @@ def _counts(row: AttemptAnswer) -> Iterator[CacheFinding]:
             " alive: more replicas, fewer requests at a time, or shorter prompts.",
         )
     elif not cached and not row.cache_break and not row.session_moved:
-        yield _short(row) if _is_short(row) and not expected else _new(row)
+        yield _short(row) if _is_short(row) else _new(row)
     else:
         said = (
             f"{cached} of {row.prompt_tokens} prompt tokens were cached; {expected} were expected."
