@@ -5,6 +5,8 @@ tests' own programs, started by the commands and variables of compose.yaml, in P
 """
 
 import json
+import os
+import secrets
 import shutil
 import sys
 import time
@@ -23,6 +25,8 @@ STAND_INS = Path(__file__).parent / "stand_ins"
 GATEWAY_PORTS = (8787, 8797)
 FIRST = ("postgres", "nats", "objects", "engine")
 OURS = ("gateway-1", "gateway-2", "control", "keeper")
+# The user of deploy/container/Dockerfile.
+IMAGE_USER = 10001
 _READY_SECONDS = 60.0
 
 # podman 4.3 cannot wait for a health check, so the order of `depends_on` is kept by hand. `nproc`
@@ -66,6 +70,10 @@ class ComposeCell:
         self._folder = containers.folder / "compose"
         shutil.copytree(COMPOSE, self._folder)
         (self._folder / ".env").write_text(filled_environment())
+        key = self._folder / "cell.key"
+        key.write_text(secrets.token_hex(32))
+        os.chown(key, IMAGE_USER, -1)
+        key.chmod(0o400)
         (self._folder / "override.yaml").write_text(self._override())
 
     def start(self) -> None:

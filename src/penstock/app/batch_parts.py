@@ -35,7 +35,7 @@ class BatchParts:
             lease_seconds=settings.batch_lease_seconds,
             files_seconds=settings.files_keep_days * DAY_SECONDS,
         )
-        writer = BatchWriter(store, needs.objects, clock, keeping)
+        writer = BatchWriter(store, needs.objects, desk, clock, keeping)
         reading = ReadingRooms(store, files, reader, desk)
         self.files = FilePages(reader, files, settings)
         self.batches = BatchPages(reader, BatchRooms(store, files, desk), settings, clock)

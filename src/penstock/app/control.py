@@ -16,7 +16,7 @@ from penstock.jobs.submission import JobDesk
 from penstock.metering import Retention
 from penstock.queue.file_retention import FileRetention
 from penstock.queue.files import Files
-from penstock.store import HeldLock, Objects, Store
+from penstock.store import HeldLock, Objects, Sealing, Store
 
 _CONTROL_LOCK = "control"
 
@@ -33,7 +33,7 @@ class ControlLoops:
         self._retention = Retention(store, clock, config.metering)
         self._lost_leases = LostLeases(store, config.admission)
         self._telling = EventLoops(store, clock, config.events, config.webhooks, failure_numbers)
-        self._objects = Objects(config.store)
+        self._objects = Objects(config.store, Sealing(store, config.store, clock))
         rooms = desk_rooms(store, self._objects, config)
         desk = JobDesk(rooms, config.admission, clock)
         self._flex = FlexUpkeep(rooms, desk)

@@ -10,7 +10,7 @@ from penstock.app.job_rooms import desk_rooms
 from penstock.catalogue import load_catalogue
 from penstock.clock import Clock, TimerWheel, new_id
 from penstock.config import Config
-from penstock.events import EndpointBook, Feed, Sender
+from penstock.events import EndpointBook, Feed
 from penstock.fleet.roster import RosterMirror
 from penstock.ingress.inference.inference_endpoint import InferenceEndpoint
 from penstock.ingress.inference.request_accounting import RequestAccounting
@@ -31,6 +31,7 @@ from penstock.jobs.cell_figures import CellFigures
 from penstock.jobs.submission import JobDesk
 from penstock.metering import Drain, Journal, Ledger, Metering, PriceBook, Refusals
 from penstock.metering.reports.usage_reports import UsageReports
+from penstock.outbound import Sender
 from penstock.policy import AccountBook, KeyMirror
 from penstock.records.signal import PeerState
 from penstock.routing import Router
@@ -40,7 +41,7 @@ from penstock.serving.probing import Prober
 from penstock.serving.request_path import Meters, RequestPath, Stages
 from penstock.serving.token_counting import TokenCounter
 from penstock.signals import CellKey, GossipLoops, Reach, open_table, worker_identity
-from penstock.store import Objects, Store
+from penstock.store import Objects, Sealing, Store
 from penstock.telemetry.counters import Metrics
 from penstock.telemetry.log_writer import LogWriter
 from penstock.telemetry.request_log import RequestLog
@@ -58,7 +59,7 @@ class GatewayRooms:
         self.log_writer = log_writer
         self.catalogue = load_catalogue(config.catalogue)
         self.store = Store(config.store)
-        self.objects = Objects(config.store)
+        self.objects = Objects(config.store, Sealing(self.store, config.store, clock))
         self.keys = KeyMirror(self.store, clock, config.policy)
         self.wheel = TimerWheel(clock)
         self._build_routing()

@@ -15,7 +15,7 @@ from penstock.catalogue import Catalogue
 from penstock.clock import Clock, TimerWheel, new_id
 from penstock.engine.settings import EngineSettings
 from penstock.errors import InvalidRequest, StoreUnavailable
-from penstock.jobs.large_values import LargeValues
+from penstock.jobs.job_values import JobValues
 from penstock.jobs.submission import JobDesk
 from penstock.metering.journal_folder import claim_folder
 from penstock.puller.complete import CompletionRooms
@@ -55,7 +55,7 @@ class StationRooms(msgspec.Struct, frozen=True):
 
     store: Store
     queue: Queue
-    values: LargeValues
+    values: JobValues
     desk: JobDesk
     catalogue: Catalogue
     # Raises InvalidRequest if this host cannot read the objects that gateways store.

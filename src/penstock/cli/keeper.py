@@ -21,7 +21,7 @@ from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.fleet.progress import OnProgress, ReplicaProgress
 from penstock.fleet.reconcile import Keeper
-from penstock.store import Objects, Store
+from penstock.store import Objects, Sealing, Store
 from penstock.telemetry import log
 from penstock.telemetry.log_writer import LogWriter, WrittenText
 
@@ -65,7 +65,8 @@ async def _keep(
 ) -> None:
     signals = StopSignals()
     clock = SystemClock()
-    store, objects = Store(config.store), Objects(config.store)
+    store = Store(config.store)
+    objects = Objects(config.store, Sealing(store, config.store, clock))
     kept = keeper_parts.keeper(config, store, clock, on_progress)
     station = (
         keeper_parts.station(config, store, objects, kept, clock) if config.puller.enabled else None

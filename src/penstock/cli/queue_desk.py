@@ -18,7 +18,7 @@ from penstock.jobs.submission import JobDesk
 from penstock.queue import Batch, JobQuery
 from penstock.records.job import BatchId, Job, JobId
 from penstock.records.model import ModelId
-from penstock.store import Objects, Store, Transaction
+from penstock.store import Objects, Sealing, Store, Transaction
 from penstock.wire.resources.batches import batch_of
 
 
@@ -35,7 +35,9 @@ class QueueDesk:
     def __init__(self, store: Store, config: Config, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        rooms = desk_rooms(store, Objects(config.store), config)
+        rooms = desk_rooms(
+            store, Objects(config.store, Sealing(store, config.store, clock)), config
+        )
         self._queue, self._batches = rooms.queue, rooms.batches
         self._lookup = JobLookup(store, self._queue)
         self._jobs = JobDesk(rooms, config.admission, clock)

@@ -10,7 +10,6 @@ from penstock.events.event import Event, Shape, openai_body
 from penstock.events.event_loops import EventLoops
 from penstock.events.feed import Feed, Reader
 from penstock.events.figures import DeliveryFigures, read_figures
-from penstock.events.sender import Sender
 from penstock.events.settings import EventsSettings, WebhookSettings
 
 __all__ = [
@@ -24,7 +23,6 @@ __all__ = [
     "Feed",
     "NewEndpoint",
     "Reader",
-    "Sender",
     "Shape",
     "WebhookSettings",
     "openai_body",

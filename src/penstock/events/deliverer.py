@@ -15,9 +15,9 @@ from penstock.errors import StoreUnavailable
 from penstock.events import deliveries
 from penstock.events.backoff import retry_seconds
 from penstock.events.deliveries import DeliveryClaim, WebhookDelivery
-from penstock.events.sender import Sender, Sent
 from penstock.events.settings import WebhookSettings
 from penstock.events.signatures import signed_headers
+from penstock.outbound.sender import Sender, Sent
 from penstock.store import Store
 
 _GONE_STATUS: Final = 410

@@ -13,11 +13,11 @@ import msgspec
 
 from penstock.clock import new_id
 from penstock.errors import NotFound, OverLimit
-from penstock.events.addresses import Guard
 from penstock.events.event import Shape
 from penstock.events.settings import WebhookSettings
 from penstock.events.signatures import new_secret
-from penstock.events.target import check_target
+from penstock.outbound.addresses import Guard
+from penstock.outbound.target import check_target
 from penstock.records.account import AccountId
 from penstock.store import Store, Transaction
 from penstock.store.pool import Row

@@ -7,8 +7,8 @@ from penstock.events.deliverer import Deliverer
 from penstock.events.event import FailureNumbers
 from penstock.events.relay import Relay
 from penstock.events.retention import EventRetention
-from penstock.events.sender import Sender
 from penstock.events.settings import EventsSettings, WebhookSettings
+from penstock.outbound.sender import Sender
 from penstock.store import Store
 
 

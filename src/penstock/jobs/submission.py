@@ -4,7 +4,6 @@ Values are uploaded before a row names them; the rest of a call is one transacti
 queue's part comes first and the money's last, so that no two calls can deadlock.
 """
 
-import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,7 +13,7 @@ from msgspec import Raw
 from penstock import admission
 from penstock.clock import Clock, timestamp_of
 from penstock.errors import InvalidRequest, Refused
-from penstock.jobs.large_values import LargeValues
+from penstock.jobs.job_values import JobValues
 from penstock.queue import Batches, NewBatch, Queue, Submitted, Swept
 from penstock.records.account import AccountId, KeyId
 from penstock.records.job import (
@@ -34,6 +33,7 @@ from penstock.records.limit import Limit
 from penstock.records.model import Model
 from penstock.records.price import Price, Tier
 from penstock.records.request import (
+    ChargedBy,
     InferenceRequest,
     RequestId,
     RequestLabels,
@@ -58,7 +58,7 @@ class DeskRooms(msgspec.Struct, frozen=True):
     store: Store
     queue: Queue
     batches: Batches
-    values: LargeValues
+    values: JobValues
 
 
 class JobDesk:
@@ -81,9 +81,13 @@ class JobDesk:
         StoreUnavailable the same jobs may be submitted again.
         """
         _check_labels(jobs)
-        # Large payloads are hashed, which takes up to a tenth of a second.
-        jobs, uploads = await asyncio.to_thread(self._kept_apart, submission.account, jobs)
-        await self._values.put(uploads)
+        account = submission.account
+        kept = await self._values.keep([(account, job.id, job.payload) for job in jobs])
+        jobs = [
+            msgspec.structs.replace(job, payload=value.inline, payload_object=value.name)
+            for job, value in zip(jobs, kept, strict=True)
+        ]
+        await self._values.put(kept)
         try:
             async with self._store.transaction() as transaction:
                 if batch is not None:
@@ -95,7 +99,7 @@ class JobDesk:
                     # The batch may have ended and been reported: no job may be added to it.
                     raise InvalidRequest("This `Idempotency-Key` was sent with other requests.")
         except Refused:
-            await self._values.delete(list(uploads))
+            await self._values.delete([value.name for value in kept if value.name])
             raise
         # A known job has another id: no row names what was uploaded for this one.
         is_known = zip(jobs, submitted.ids, strict=True)
@@ -159,11 +163,11 @@ class JobDesk:
 
     async def result_of(self, job: Job) -> bytes:
         """Return a job's whole chat completion, wherever it is kept."""
-        return await self._values.get(job.result_object, job.result)
+        return await self._values.get(job.account, job.id, job.result_object, job.result)
 
     async def payload_of(self, job: ClaimedJob) -> bytes:
         """Return the chat request of a job that is to be run, wherever it is kept."""
-        return await self._values.get(job.payload_object, job.payload)
+        return await self._values.get(job.account, job.id, job.payload_object, job.payload)
 
     async def _submit(
         self, transaction: Transaction, submission: Submission, jobs: Sequence[NewJob]
@@ -181,21 +185,6 @@ class JobDesk:
             moment = admission.Moment(self._clock.now(), self._lease_return_seconds)
             await admission.hold_jobs(transaction, limits, held, moment)
         return submitted
-
-    def _kept_apart(
-        self, account: AccountId, jobs: Sequence[NewJob]
-    ) -> tuple[list[NewJob], dict[str, bytes]]:
-        """Return the jobs without their large payloads, and these payloads by name."""
-        kept: list[NewJob] = []
-        uploads: dict[str, bytes] = {}
-        for job in jobs:
-            name = self._values.name_for(account, job.id, job.payload)
-            if name:
-                uploads[name] = job.payload
-                kept.append(msgspec.structs.replace(job, payload=b"", payload_object=name))
-            else:
-                kept.append(job)
-        return kept, uploads
 
 
 def new_job(
@@ -258,6 +247,7 @@ def to_request(job: ClaimedJob, model: Model, cache_salt: str, payload: bytes) -
         terms=RequestTerms(
             asked_at=timestamp_of(job.id),
             tier=ticket.tier,
+            charged_by=ChargedBy.COMPLETION,
             price=Price(*ticket.price),
             prompt_tokens_estimate=ticket.prompt_tokens_estimate,
             output_tokens_max=ticket.output_tokens_max,

@@ -21,7 +21,13 @@ from penstock.metering.journal_format import (
     Damaged,
     read_frame,
 )
-from penstock.metering.ledger_line import UNLABELLED, UNROUTED, agreed_in, closing, is_of_job
+from penstock.metering.ledger_line import (
+    UNLABELLED,
+    UNROUTED,
+    agreed_in,
+    closing,
+    is_charged_by_completion,
+)
 from penstock.metering.usage_slots import UsageSlots
 from penstock.records.request import Outcome
 from penstock.wire.engine_usage import read_usage
@@ -215,6 +221,6 @@ def _interrupted(opened: bytes, raw: bytes | None) -> bytes:
     if usage is not None:
         price, expected = agreed_in(opened)
         billed = bill(usage, price, cut_expecting=expected)
-        if is_of_job(opened):
+        if is_charged_by_completion(opened):
             billed = withheld(billed)
     return closing((0, None, None), Outcome.INTERRUPTED, "", billed)

@@ -9,7 +9,7 @@ from typing import Final
 from penstock.metering.bill import Bill
 from penstock.records.decimals import whole
 from penstock.records.price import Price, Tier
-from penstock.records.request import InferenceRequest, Outcome, RequestEnd, RequestLabels
+from penstock.records.request import STEP, InferenceRequest, Outcome, RequestEnd, RequestLabels
 
 OPENING_COLUMNS: Final = (
     "request", "account", "key", "model", "tier", "input_nanousd_per_mtok",
@@ -34,6 +34,9 @@ _PAYERS_MAX: Final = 10_000
 _LIMITS_MAX: Final = 10_000
 _limits: Final[dict[tuple[int, ...], bytes]] = {}
 _TIER_AT: Final = OPENING_COLUMNS.index("tier")
+_PURPOSE_AT: Final = OPENING_COLUMNS.index("purpose")
+_NOW: Final = Tier.NOW.encode()
+_STEP: Final = STEP.encode()
 _PRICE_AT: Final = OPENING_COLUMNS.index("input_nanousd_per_mtok")
 _EXPECTED_AT: Final = OPENING_COLUMNS.index("cached_expected")
 # The trailing columns that are missing in openings written by earlier releases.
@@ -145,9 +148,14 @@ def agreed_in(opened: bytes) -> tuple[Price, int | None]:
     )
 
 
-def is_of_job(opened: bytes) -> bool:
-    """Return whether an opening half belongs to a job's attempt."""
-    return opened.split(b"\t", _TIER_AT + 1)[_TIER_AT] != Tier.NOW.encode()
+def is_charged_by_completion(opened: bytes) -> bool:
+    """Return whether an opening half belongs to an attempt that its completion charges.
+
+    The journal has no column for it: these are attempts of jobs, by their tier, and steps of live
+    work, by their purpose.
+    """
+    fields = opened.split(b"\t")
+    return fields[_TIER_AT] != _NOW or fields[_PURPOSE_AT] == _STEP
 
 
 def _flag(is_so: bool) -> bytes:

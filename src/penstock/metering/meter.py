@@ -2,8 +2,8 @@
 
 The journal has the opening record before the engine gets a byte, and the closing record before the
 caller gets the last byte. A caller who got a part of the answer pays for all tokens made; a caller
-who left earlier pays for the estimated uncached prompt. Only a job's completion charges a job's
-attempt: see charge.py.
+who left earlier pays for the estimated uncached prompt. An attempt that its completion charges,
+such as a job's, is free here: see charge.py.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,12 @@ from penstock.metering.bill import Bill, bill, withheld
 from penstock.metering.journal import Journal
 from penstock.metering.ledger_line import Times, closing, opening
 from penstock.metering.usage_slots import USAGE_BYTES_MAX
-from penstock.records.price import Tier
-from penstock.records.request import InferenceRequest, Outcome, RequestEnd
+from penstock.records.request import ChargedBy, InferenceRequest, Outcome, RequestEnd
 from penstock.records.tally import Tally
 from penstock.records.usage import Usage
 from penstock.wire.engine_usage import read_usage, write_usage
 
-_NOW: Final = Tier.NOW
+_JOURNAL: Final = ChargedBy.JOURNAL
 _OK: Final = Outcome.OK
 # The value of `_first_at` before the first token.
 _NOT_YET: Final = -1.0
@@ -48,9 +47,9 @@ class Metering:
         except BaseException:
             journal.slots.free(slot)
             raise
-        if request.terms.tier is _NOW:
+        if request.terms.charged_by is _JOURNAL:
             return Meter(journal, self._monotonic, request, slot, end.cached_expected)
-        meter = JobMeter(journal, self._monotonic, request, slot, end.cached_expected)
+        meter = CompletionMeter(journal, self._monotonic, request, slot, end.cached_expected)
         meter.keep(opened, end)
         return meter
 
@@ -125,8 +124,8 @@ class Meter(Tally):
         return duration_us, first_us, duration_us - first_us
 
 
-class JobMeter(Meter):
-    """Journals a job's attempt without a charge, and keeps the charged line for the completion.
+class CompletionMeter(Meter):
+    """Journals an attempt without a charge, and keeps the charged line for the completion.
 
     The line with the charge goes into `RequestEnd.charged_line`.
     """

@@ -11,7 +11,7 @@ import msgspec
 
 from penstock import admission, metering
 from penstock.errors import StoreUnavailable
-from penstock.jobs.large_values import LargeValues
+from penstock.jobs.job_values import JobValues, KeptValue
 from penstock.jobs.submission import held_by
 from penstock.queue import Finished, Queue
 from penstock.records.job import ClaimedJob, JobEnd, JobFailure, Released
@@ -38,12 +38,12 @@ class JobCompletion(msgspec.Struct, frozen=True):
             return 0
         return cost_nanousd(self.run.usage, Price(*self.job.ticket.price))
 
-    def end(self, result_object: str) -> JobEnd:
+    def end(self, kept: KeptValue) -> JobEnd:
         return JobEnd(
             id=self.job.id,
             epoch=self.job.epoch,
-            result=b"" if result_object else self.result,
-            result_object=result_object,
+            result=kept.inline,
+            result_object=kept.name,
             failure=self.failure,
             usage=self.run.usage,
             charge_nanousd=self.charge_nanousd,
@@ -57,7 +57,7 @@ class CompletionRooms(msgspec.Struct, frozen=True):
     store: Store
     queue: Queue
     ledger: metering.Ledger
-    values: LargeValues
+    values: JobValues
 
 
 async def complete(rooms: CompletionRooms, completions: Sequence[JobCompletion]) -> Finished:
@@ -127,12 +127,11 @@ async def _forget_lost(rooms: CompletionRooms, finished: Finished, ends: Sequenc
         logger.warning("lost results are kept", extra={"action": "lost_results_kept"})
 
 
-async def _ends(values: LargeValues, completions: Sequence[JobCompletion]) -> list[JobEnd]:
-    """Upload large results, and return the jobs' ends for the queue."""
-    names = [values.name_for(each.job.account, each.job.id, each.result) for each in completions]
-    uploads = {name: each.result for name, each in zip(names, completions, strict=True) if name}
-    await values.put(uploads)
-    return [each.end(name) for name, each in zip(names, completions, strict=True)]
+async def _ends(values: JobValues, completions: Sequence[JobCompletion]) -> list[JobEnd]:
+    """Encrypt the results, upload large ones, and return the jobs' ends for the queue."""
+    kept = await values.keep([(each.job.account, each.job.id, each.result) for each in completions])
+    await values.put(kept)
+    return [each.end(value) for each, value in zip(completions, kept, strict=True)]
 
 
 def _held(job: ClaimedJob) -> Released:

@@ -6,7 +6,7 @@ overwrites what was left.
 
 import hashlib
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -52,12 +52,21 @@ class Keeping(msgspec.Struct, frozen=True):
     files_seconds: float
 
 
+class Results(Protocol):
+    """The port that the desk satisfies: whole answers of jobs; NotFound if one is lost."""
+
+    async def result_of(self, job: Job) -> bytes: ...
+
+
 class BatchWriter:
     """Writes one batch's files and closes it."""
 
-    def __init__(self, store: Store, objects: Objects, clock: Clock, keeping: Keeping) -> None:
+    def __init__(
+        self, store: Store, objects: Objects, results: Results, clock: Clock, keeping: Keeping
+    ) -> None:
         self._store = store
         self._objects = objects
+        self._results = results
         self._now = clock.now
         self._keeping = keeping
         self._batches = FileBatches()
@@ -137,7 +146,7 @@ class BatchWriter:
 
     async def _answer(self, job: Job) -> AnswerLine:
         try:
-            result = await self._objects.get(job.result_object) if job.result_object else job.result
+            result = await self._results.result_of(job)
         except NotFound:
             # One missing answer must not keep the batch from ending.
             lost = InternalError("The answer is lost.")

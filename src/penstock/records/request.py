@@ -67,6 +67,20 @@ class RequestLabels:
         self.model_asked: Final = model_asked
 
 
+# The purpose of a live request that its completion charges: the journal knows it by this label.
+STEP: Final = "step"
+
+
+class ChargedBy(StrEnum):
+    """What writes a request's charge into the ledger: its attempt's journal, or its completion.
+
+    Work that may be run again, such as a job, is charged by the transaction that ends it.
+    """
+
+    JOURNAL = "journal"
+    COMPLETION = "completion"
+
+
 class RequestTerms:
     """A request's price, token estimates and refusal rules. `asked_at` is the time in its id."""
 
@@ -75,6 +89,7 @@ class RequestTerms:
         *,
         asked_at: float = 0.0,
         tier: Tier = Tier.NOW,
+        charged_by: ChargedBy = ChargedBy.JOURNAL,
         price: Price = _FREE,
         prompt_tokens_estimate: int = 0,
         output_tokens_max: int = 0,
@@ -83,6 +98,7 @@ class RequestTerms:
     ) -> None:
         self.asked_at: Final = asked_at
         self.tier: Final = tier
+        self.charged_by: Final = charged_by
         self.price: Final = price
         # A budget reserves both: the prompt by bytes and images, all choices at maximum length.
         self.prompt_tokens_estimate: Final = prompt_tokens_estimate

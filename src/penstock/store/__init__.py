@@ -8,11 +8,14 @@ from penstock.store.migrate import migrate, pending
 from penstock.store.objects import Objects
 from penstock.store.pool import Store, Transaction
 from penstock.store.queries import read_queries
+from penstock.store.sealing import ContentSeal, Sealing
 from penstock.store.settings import StoreSettings
 
 __all__ = [
+    "ContentSeal",
     "HeldLock",
     "Objects",
+    "Sealing",
     "Store",
     "StoreSettings",
     "Transaction",

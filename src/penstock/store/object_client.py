@@ -50,24 +50,15 @@ class ObjectClient:
             answer = await obstore.get_async(self._store, name)
             return bytes(await answer.bytes_async())
 
-    async def put_stream(self, name: str, chunks: AsyncIterator[bytes]) -> int:
-        size = 0
-
-        async def counted() -> AsyncIterator[bytes]:
-            nonlocal size
-            async for chunk in chunks:
-                size += len(chunk)
-                yield chunk
-
+    async def put_stream(self, name: str, chunks: AsyncIterator[bytes]) -> None:
         with _naming_failures():
             await obstore.put_async(
                 self._store,
                 name,
-                counted(),
+                chunks,
                 chunk_size=_PART_BYTES,
                 max_concurrency=_PARTS_AT_ONCE,
             )
-        return size
 
     async def stream(self, name: str) -> AsyncIterator[bytes]:
         store, piece = self._store, self._settings.objects_piece_bytes

@@ -27,6 +27,8 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     statement_seconds: Annotated[float, Meta(ge=0.1, le=600)] = 10.0
     # How long a whole transaction may take; then its connection is cut, even if the server hangs.
     transaction_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 30.0
+    # The file with the cell's key, which encrypts all kept content; empty = kept in clear.
+    cell_key_file: str = ""
     # How often one who waits for a leader's lock asks again.
     lock_poll_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 1.0
     # How long a leader's check that it still holds its lock may take.

@@ -9,6 +9,7 @@ from openai.types import Batch
 from tests.integration.cells.gateway_cell import CHAT, PAIR, Cell
 from tests.integration.cells.gateway_process import eventually
 
+from penstock.jobs.job_values import JobValues
 from penstock.queue import Claim, Queue, QueueSettings
 from penstock.records.job import ClaimedJob, JobEnd, JobFailure
 from penstock.records.model import ModelId
@@ -70,7 +71,7 @@ def wait_for(client: openai.OpenAI, batch: Batch, status: str, seconds: float = 
 
 def run_jobs(cell: Cell, count: int = 10_000, models: tuple[str, ...] = (CHAT, PAIR)) -> int:
     """Run up to so many of the jobs that wait, as keepers would; how many there were."""
-    return cell.run(_runner(count, models))
+    return cell.run(_runner(cell, count, models))
 
 
 def lines_in(client: openai.OpenAI, file: str | None) -> list[dict[str, Any]]:
@@ -78,15 +79,16 @@ def lines_in(client: openai.OpenAI, file: str | None) -> list[dict[str, Any]]:
     return [json.loads(text) for text in client.files.content(file).text.splitlines()]
 
 
-def _runner(count: int, models: tuple[str, ...]) -> Callable[[Store], Awaitable[int]]:
+def _runner(cell: Cell, count: int, models: tuple[str, ...]) -> Callable[[Store], Awaitable[int]]:
     async def run(store: Store) -> int:
         queue, done = Queue(QueueSettings()), 0
+        values = await cell.open_values(store)
         for model in models:
             want = Claim(ModelId(model), min(count, 1000), "test", 60)
             while done < count:
                 async with store.transaction() as tx:
                     jobs = await queue.claim(tx, want)
-                    await queue.finish(tx, [_end(job) for job in jobs])
+                    await queue.finish(tx, [await _end(values, job) for job in jobs])
                 if not jobs:
                     break
                 done += len(jobs)
@@ -95,8 +97,9 @@ def _runner(count: int, models: tuple[str, ...]) -> Callable[[Store], Awaitable[
     return run
 
 
-def _end(job: ClaimedJob) -> JobEnd:
-    asked = json.loads(job.payload)
+async def _end(values: JobValues, job: ClaimedJob) -> JobEnd:
+    payload = await values.get(job.account, job.id, job.payload_object, job.payload)
+    asked = json.loads(payload)
     text = asked["messages"][0]["content"]
     if text == FAILS:
         failure = JobFailure("engine_failed", "Model execution failed.", 502)
@@ -106,4 +109,6 @@ def _end(job: ClaimedJob) -> JobEnd:
         "object": "chat.completion",
         "choices": [{"index": 0, "message": {"role": "assistant", "content": f"re: {text}"}}],
     }
-    return JobEnd(job.id, job.epoch, result=json.dumps(answer, indent=1).encode())
+    [kept] = await values.keep([(job.account, job.id, json.dumps(answer, indent=1).encode())])
+    await values.put([kept])
+    return JobEnd(job.id, job.epoch, result=kept.inline, result_object=kept.name)

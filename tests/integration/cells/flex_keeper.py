@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from tests.integration.cells.cell_key import key_file, sealed_objects
 from tests.integration.cells.gateway_process import CHILD_ENVIRONMENT
 from tests.integration.cells.signals_worker import eventually
 
@@ -20,7 +21,7 @@ from penstock.app.station import Station
 from penstock.clock import SystemClock, new_id
 from penstock.config import Config
 from penstock.fleet.settings import FleetSettings, WantedReplicas
-from penstock.jobs.large_values import LargeValues
+from penstock.jobs.job_values import JobValues
 from penstock.jobs.submission import DeskRooms, JobDesk
 from penstock.metering import MeteringSettings
 from penstock.policy import AccountBook, KeyBook, cell_mark, read_cell_secret, signal_key
@@ -33,7 +34,7 @@ from penstock.records.price import Price
 from penstock.records.signal import LoadClaim, PeerState, SentPrompt, Signal
 from penstock.serving.settings import ServingSettings
 from penstock.signals import CellKey, GossipLoops, SignalsSettings, worker_identity
-from penstock.store import Objects, Store, StoreSettings
+from penstock.store import Store, StoreSettings
 from penstock.testing import ScriptedEngine
 
 MODEL = ModelId("@cf/test/flex")
@@ -89,7 +90,12 @@ class FlexCell:
         self.dsn = dsn
         self.folder = folder
         self.signals = signals
-        self.objects = Objects(StoreSettings(objects_url=f"file:{folder / 'objects'}"))
+        self.store_settings = StoreSettings(
+            dsn=dsn,
+            objects_url=f"file:{folder / 'objects'}",
+            cell_key_file=key_file(folder),
+        )
+        self.objects = sealed_objects(store, self.store_settings)
         self.queue_settings = QueueSettings()
         self.slots = 8
         self.account = AccountId("")
@@ -115,9 +121,8 @@ class FlexCell:
             )
             for engine in engines
         )
-        store = StoreSettings(dsn=self.dsn, objects_url=f"file:{self.folder / 'objects'}")
         config = Config(
-            store=store,
+            store=self.store_settings,
             queue=self.queue_settings,
             signals=SignalsSettings(folder=str(self.signals), interval_seconds=0.05),
             metering=MeteringSettings(
@@ -142,7 +147,7 @@ class FlexCell:
         submission = Submission(
             self.account, self.key, MODEL, Door.CHAT, deadline=SystemClock().now() + 3600
         )
-        values = LargeValues(self.objects, ServingSettings())
+        values = JobValues(self.objects, ServingSettings())
         rooms = DeskRooms(self.store, self.queue, Batches(), values)
         submitted = await JobDesk(rooms, Config().admission, SystemClock()).submit(submission, jobs)
         return list(submitted.ids)
@@ -152,6 +157,10 @@ class FlexCell:
             found = await self.queue.find(transaction, None, job)
         assert found is not None
         return found
+
+    async def result_of(self, job: Job) -> bytes:
+        values = JobValues(self.objects, ServingSettings())
+        return await values.get(job.account, job.id, job.result_object, job.result)
 
     async def count(self, state: JobState) -> int:
         return await self.number("select count(*) from jobs where state = %s", state.value)
@@ -212,6 +221,7 @@ class KeeperProcess:
         settings: dict[str, object] = {
             "STORE_DSN": config.store.dsn,
             "STORE_OBJECTS_URL": config.store.objects_url,
+            "STORE_CELL_KEY_FILE": config.store.cell_key_file,
             "CATALOGUE_FOLDER": config.catalogue.folder,
             "SIGNALS_FOLDER": config.signals.folder,
             "METERING_JOURNAL_FOLDER": config.metering.journal_folder,

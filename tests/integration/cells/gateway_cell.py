@@ -16,14 +16,17 @@ import msgspec
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from tests.integration.cells.cell_key import key_file, sealed_objects
 from tests.integration.cells.gateway_process import GatewayProcess, Settings, eventually
 
 from penstock.clock import new_id
 from penstock.fleet.roster import RosterTable
+from penstock.jobs.job_values import JobValues
 from penstock.policy import AccountBook, KeyBook
 from penstock.records.account import Role
 from penstock.records.model import ModelId
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
+from penstock.serving.settings import ServingSettings
 from penstock.store import Store, StoreSettings
 from penstock.testing import ScriptedEngine
 
@@ -36,6 +39,8 @@ PRIVATE = "@cf/test/private"
 ABSENT = "@cf/test/absent"
 THINKER = "@cf/test/thinker"
 REPLIES = "@cf/test/replies"
+# Its engines get chat for a Responses request.
+COMPOSED = "@cf/test/composed"
 
 _ALL = ["tools", "vision", "reasoning", "structured_output", "async_queue"]
 _ENTRIES: dict[str, tuple[str, list[str], list[str]]] = {
@@ -47,6 +52,7 @@ _ENTRIES: dict[str, tuple[str, list[str], list[str]]] = {
     ABSENT: ("openai", [], []),
     THINKER: ("openai", ["reasoning"], []),
     REPLIES: ("responses", _ALL, []),
+    COMPOSED: ("openai", _ALL, []),
 }
 
 T = TypeVar("T")
@@ -70,8 +76,23 @@ class Cell:
         for number, model in enumerate(_ENTRIES):
             (catalogue / f"{number}.toml").write_text(entry_of(model))
         self.journal = folder / "journal"
-        places = {"catalogue.folder": str(catalogue), "metering.journal_folder": str(self.journal)}
+        self.key_file = key_file(folder)
+        places = {
+            "catalogue.folder": str(catalogue),
+            "metering.journal_folder": str(self.journal),
+            "store.cell_key_file": self.key_file,
+        }
         self.gateway = GatewayProcess(folder, {"store.dsn": dsn, **places, **settings})
+
+    async def open_values(self, store: Store) -> JobValues:
+        """Return what reads and writes the payloads and results of this cell's jobs."""
+        settings = StoreSettings(
+            objects_url=f"file:{self.journal.parent}/penstock-state/objects",
+            cell_key_file=self.key_file,
+        )
+        objects = sealed_objects(store, settings)
+        await objects.open()
+        return JobValues(objects, ServingSettings())
 
     def set_up(self, *models: str, slots_live: int = 256) -> ScriptedEngine:
         """An account, its keys, one engine as replica of `models`, and then the gateway."""
@@ -233,7 +254,8 @@ async def _add_operator(store: Store) -> str:
 def entry_of(model: str) -> str:
     family, capabilities, accounts = _ENTRIES[model]
     name = model.rsplit("/", 1)[1]
-    field = "reasoning_content" if model == THINKER else "reasoning"
+    field = "reasoning_content" if model in (THINKER, COMPOSED) else "reasoning"
+    responses = "chat" if model == COMPOSED else "engine"
     return f"""
 id = "{model}"
 aliases = ["{name}"]
@@ -243,6 +265,7 @@ context_tokens = 100_000
 capabilities = {json.dumps(capabilities)}
 allowed_accounts = {json.dumps(accounts)}
 reasoning_field = "{field}"
+responses = "{responses}"
 [prices]
 input_nanousd_per_mtok = 600_000_000
 output_nanousd_per_mtok = 3_000_000_000

@@ -10,7 +10,7 @@ from penstock.metering.bill import bill, withheld
 from penstock.metering.journal_reader import Row
 from penstock.metering.ledger_line import closing, opening
 from penstock.records.price import Price, Tier
-from penstock.records.request import Outcome
+from penstock.records.request import ChargedBy, Outcome
 from penstock.records.usage import Usage
 
 FLEX_PRICE = Price(600_000_000, 150_000_000, 3_000_000_000, 5_000)
@@ -26,7 +26,8 @@ def job_attempt(
     **facts: Any,
 ) -> tuple[Row, JobCharge]:
     """One attempt's line for the drain, and its charge for the completion."""
-    given = {"id": id_at(at), "asked_at": at, "tier": Tier.FLEX, "price": FLEX_PRICE, **facts}
+    terms = {"tier": Tier.FLEX, "charged_by": ChargedBy.COMPLETION, "price": FLEX_PRICE}
+    given = {"id": id_at(at), "asked_at": at, **terms, **facts}
     request = ask(is_stream=False, attempt_base=attempt - 1, **given)
     opened = opening(request, picked(replica="replica"), 1000, ())
     billed = bill(usage, request.terms.price, is_owed=usage is not None)

@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from tests.integration.cells.cell_key import key_file, sealed_objects
 from tests.integration.cells.job_attempts import FLEX_PRICE
 from tests.integration.cells.limits_cell import KEY, MODEL, SETTINGS
 from tests.integration.cells.metering_lines import Worker
 
 from penstock import queue
 from penstock.clock import SystemClock, new_id, timestamp_of
-from penstock.jobs.large_values import LargeValues
+from penstock.jobs.job_values import JobValues
 from penstock.jobs.submission import DeskRooms, JobDesk, new_job, to_request
 from penstock.metering import Ledger, Metering
 from penstock.puller.complete import CompletionRooms, JobCompletion, complete
@@ -19,10 +20,10 @@ from penstock.queue import Batches, Claim, Finished, Queue, Submitted
 from penstock.records.account import AccountId
 from penstock.records.job import ClaimedJob, Door, JobFailure, JobId, NewJob, Submission
 from penstock.records.price import Tier
-from penstock.records.request import InferenceRequest, Outcome, RequestEnd, RequestId
+from penstock.records.request import ChargedBy, InferenceRequest, Outcome, RequestEnd, RequestId
 from penstock.records.usage import Usage
 from penstock.serving.settings import ServingSettings
-from penstock.store import Objects, Store, StoreSettings
+from penstock.store import Store, StoreSettings
 from penstock.testing.sample_request import sample_request
 
 ANSWER = b'{"choices":[]}'
@@ -41,7 +42,8 @@ def flex_request(account: AccountId, *, text: str = "hi", **facts: Any) -> Infer
     id = new_id()
     messages = msgspec.Raw(msgspec.json.encode([{"role": "user", "content": text}]))
     given = {
-        "price": FLEX_PRICE, "tier": Tier.FLEX, "prompt_tokens_estimate": 1000,
+        "price": FLEX_PRICE, "tier": Tier.FLEX, "charged_by": ChargedBy.COMPLETION,
+        "prompt_tokens_estimate": 1000,
         "output_tokens_max": 200, "body": {**BODY, "messages": messages}, **facts,
     }  # fmt: skip
     return sample_request(
@@ -61,10 +63,12 @@ class JobCell:
 
     def __init__(self, store: Store, folder: Path, **bounds: Any) -> None:
         self.store = store
-        settings = StoreSettings(dsn="unused", objects_url=f"file:{folder / 'objects'}")
-        self.objects = Objects(settings)
+        settings = StoreSettings(
+            objects_url=f"file:{folder / 'objects'}", cell_key_file=key_file(folder)
+        )
+        self.objects = sealed_objects(store, settings)
         self.queue = Queue(queue.QueueSettings(**bounds))
-        values = LargeValues(self.objects, ServingSettings(objects_above_bytes=1000))
+        values = JobValues(self.objects, ServingSettings(objects_above_bytes=1000))
         self.batches = Batches()
         rooms = DeskRooms(store, self.queue, self.batches, values)
         self.desk = JobDesk(rooms, SETTINGS, SystemClock())

@@ -9,14 +9,13 @@ from typing import Any, Self
 import httpx
 from tests.integration.cells.gateway_cell import CHAT, NATIVE, SERVED, THINKER, Cell
 
-from penstock.jobs.large_values import LargeValues
+from penstock.jobs.job_values import JobValues
 from penstock.queue import Claim, Queue, QueueSettings
 from penstock.records.job import ClaimedJob, JobEnd, JobFailure
 from penstock.records.model import ModelId
 from penstock.records.price import Price, cost_nanousd
 from penstock.records.usage import Usage
-from penstock.serving.settings import ServingSettings
-from penstock.store import Objects, Store, StoreSettings
+from penstock.store import Store, StoreSettings
 
 _MODELS = (CHAT, NATIVE, THINKER)
 _POLL_SECONDS = 0.02
@@ -54,14 +53,9 @@ class JobRunner:
         self._held.clear()
 
     async def _run(self) -> None:
-        folder = self._cell.journal.parent
-        settings = StoreSettings(
-            dsn=self._cell.dsn, objects_url=f"file:{folder}/penstock-state/objects"
-        )
-        store, objects = Store(settings), Objects(settings)
+        store = Store(StoreSettings(dsn=self._cell.dsn))
         await store.open()
-        await objects.open()
-        values = LargeValues(objects, ServingSettings())
+        values = await self._cell.open_values(store)
         try:
             async with httpx.AsyncClient(timeout=30, trust_env=False) as client:
                 while not self._stopping.is_set():
@@ -69,24 +63,23 @@ class JobRunner:
                         await self._round(store, values, client)
                     await asyncio.sleep(_POLL_SECONDS)
         finally:
-            await objects.close()
             await store.close()
 
-    async def _round(self, store: Store, values: LargeValues, client: httpx.AsyncClient) -> None:
+    async def _round(self, store: Store, values: JobValues, client: httpx.AsyncClient) -> None:
         queue = Queue(QueueSettings())
         for model in _MODELS:
             want = Claim(ModelId(model), 10, "test", _LEASE_SECONDS)
             async with store.transaction() as transaction:
                 jobs = await queue.claim(transaction, want)
             for job in jobs:
-                payload = await values.get(job.payload_object, job.payload)
+                payload = await values.get(job.account, job.id, job.payload_object, job.payload)
                 end = await self._end(job, payload, values, client)
                 async with store.transaction() as transaction:
                     await queue.finish(transaction, [end])
                 self.ran.append(job.id)
 
     async def _end(
-        self, job: ClaimedJob, payload: bytes, values: LargeValues, client: httpx.AsyncClient
+        self, job: ClaimedJob, payload: bytes, values: JobValues, client: httpx.AsyncClient
     ) -> JobEnd:
         fields: dict[str, Any] = json.loads(payload)
         for name in ("service_tier", "prompt_cache_key", "metadata"):
@@ -101,14 +94,13 @@ class JobRunner:
             result = result.replace(b'"reasoning":', b'"reasoning_content":')
         told = answer.json()["usage"]
         usage = Usage(told["prompt_tokens"], told["completion_tokens"])
-        name = values.name_for(job.account, job.id, result)
-        if name:
-            await values.put({name: result})
+        [kept] = await values.keep([(job.account, job.id, result)])
+        await values.put([kept])
         return JobEnd(
             job.id,
             job.epoch,
-            result=b"" if name else result,
-            result_object=name,
+            result=kept.inline,
+            result_object=kept.name,
             usage=usage,
             charge_nanousd=cost_nanousd(usage, Price(*job.ticket.price)),
             replica="test",

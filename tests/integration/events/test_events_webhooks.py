@@ -20,7 +20,6 @@ from penstock.events import (
     EndpointChange,
     EventsSettings,
     NewEndpoint,
-    Sender,
     Shape,
     WebhookSettings,
     read_figures,
@@ -30,6 +29,7 @@ from penstock.events.relay import Relay
 from penstock.events.retention import EventRetention
 from penstock.events.signatures import shown
 from penstock.ingress.pages.subscription_pages import failure_numbers
+from penstock.outbound import Sender
 from penstock.policy import AccountBook
 from penstock.queue import outbox
 from penstock.records.account import AccountId

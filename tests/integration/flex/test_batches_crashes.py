@@ -17,8 +17,9 @@ from tests.integration.cells.batch_cell import (
     start_batch,
     wait_for,
 )
+from tests.integration.cells.cell_key import key_file, sealed_objects
 from tests.integration.cells.gateway_cell import CHAT, Cell, CellFactory
-from tests.integration.cells.gateway_process import eventually
+from tests.integration.cells.gateway_process import Settings, eventually
 
 from penstock.clock import SystemClock
 from penstock.policy import AccountBook, KeyBook
@@ -26,7 +27,8 @@ from penstock.queue import Claim, Queue, QueueSettings
 from penstock.queue.files import Files
 from penstock.records.job import JobEnd
 from penstock.records.model import ModelId
-from penstock.store import Objects, Store, StoreSettings
+from penstock.store import Store, StoreSettings
+from penstock.testing.clear_objects import clear_objects
 
 
 def test_every_line_is_one_job_when_a_worker_is_killed_over_it(cells: CellFactory) -> None:
@@ -118,8 +120,14 @@ def test_a_batch_of_a_revoked_key_fails(cells: CellFactory) -> None:
 
 
 def test_large_requests_and_answers_go_through_objects(cells: CellFactory, tmp_path: Path) -> None:
-    settings = StoreSettings(objects_url=f"file:{tmp_path}/objects")
-    with cells.open({**QUICK, "store.objects_url": settings.objects_url}) as cell:
+    settings = StoreSettings(
+        objects_url=f"file:{tmp_path}/objects", cell_key_file=key_file(tmp_path)
+    )
+    places: Settings = {
+        "store.objects_url": settings.objects_url,
+        "store.cell_key_file": settings.cell_key_file,
+    }
+    with cells.open({**QUICK, **places}) as cell:
         cell.set_up(CHAT)
         client = sdk(cell)
         text = "much " * 100_000
@@ -127,7 +135,7 @@ def test_large_requests_and_answers_go_through_objects(cells: CellFactory, tmp_p
         wait_for(client, batch, "in_progress")
 
         async def run_large(store: Store) -> None:
-            objects, queue = Objects(settings), Queue(QueueSettings())
+            objects, queue = sealed_objects(store, settings), Queue(QueueSettings())
             await objects.open()
             async with store.transaction() as tx:
                 jobs = await queue.claim(tx, Claim(ModelId(CHAT), 2, "test", 60))
@@ -152,7 +160,7 @@ def test_large_requests_and_answers_go_through_objects(cells: CellFactory, tmp_p
 async def test_files_whose_time_is_over_are_dropped_with_their_objects(
     store: Store, tmp_path: Path
 ) -> None:
-    objects = Objects(StoreSettings(objects_url=f"file:{tmp_path}"))
+    objects = clear_objects(StoreSettings(objects_url=f"file:{tmp_path}"))
     await objects.open()
     files = Files(store, objects, SystemClock())
     account = (await AccountBook(store).create("first")).id

@@ -45,7 +45,7 @@ async def test_jobs_are_run_and_billed_once(flex: FlexCell, engine: ScriptedEngi
         assert station.counts.started == 40
         await eventually(lambda: station.counts.succeeded == 40)
     job = await flex.job(jobs[0])
-    answer = msgspec.json.decode(job.result)
+    answer = msgspec.json.decode(await flex.result_of(job))
     assert answer["object"] == "chat.completion"
     assert job.usage is not None
     assert job.charge_nanousd > 0

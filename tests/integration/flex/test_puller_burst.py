@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import time
 from pathlib import Path
 
@@ -38,6 +39,8 @@ async def test_a_burst_within_the_free_slots_starts_as_if_there_were_no_jobs(
     ):
         write_catalogue(cell.journal.parent / "catalogue")
         await asyncio.to_thread(cell.set_up)
+        # One cell, so one key.
+        shutil.copy(cell.key_file, tmp_path)
         store = Store(StoreSettings(dsn=cell.dsn))
         await store.open()
         flex = FlexCell(store, cell.dsn, tmp_path, signals)

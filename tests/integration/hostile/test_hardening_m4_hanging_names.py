@@ -8,8 +8,9 @@ import msgspec
 import pytest
 from tests.integration.cells.webhook_receiver import receiving
 
-from penstock.events import Sender, WebhookSettings
-from penstock.events.sender import SystemResolver
+from penstock.events import WebhookSettings
+from penstock.outbound import Sender
+from penstock.outbound.sender import SystemResolver
 
 SETTINGS = WebhookSettings(
     allowed_networks=("127.0.0.0/8",), timeout_seconds=2.0, lease_seconds=10.0

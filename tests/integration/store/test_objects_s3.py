@@ -14,6 +14,7 @@ from tests.integration.cells.gateway_process import free_port
 
 from penstock.errors import NotFound, StoreUnavailable
 from penstock.store import Objects, StoreSettings
+from penstock.testing.clear_objects import clear_objects
 
 _START_SECONDS = 50.0
 BUCKET = "penstock-test"
@@ -55,7 +56,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 async def objects(s3: str) -> Objects:
-    opened = Objects(
+    opened = clear_objects(
         StoreSettings(
             objects_url=f"s3://{BUCKET}/some/prefix",
             objects_endpoint=s3,
@@ -97,7 +98,7 @@ async def test_an_s3_that_does_not_answer_is_an_outage() -> None:
         objects_secret_key="any",
         objects_seconds=1,
     )
-    objects = Objects(settings)
+    objects = clear_objects(settings)
     await objects.open()
     with pytest.raises(StoreUnavailable, match="does not answer"):
         await objects.put("a/b/c", b"1")

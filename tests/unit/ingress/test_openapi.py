@@ -17,7 +17,7 @@ from penstock.app.flex_parts import FlexParts
 from penstock.catalogue import Catalogue
 from penstock.clock import TimerWheel
 from penstock.engine.settings import EngineSettings
-from penstock.events import EndpointBook, EventsSettings, Feed, Sender, WebhookSettings
+from penstock.events import EndpointBook, EventsSettings, Feed, WebhookSettings
 from penstock.ingress.pages.event_pages import EventPages
 from penstock.ingress.pages.front_page import FrontPage
 from penstock.ingress.pages.health import HealthPages
@@ -32,10 +32,11 @@ from penstock.ingress.pages.webhook_pages import WebhookPages
 from penstock.ingress.settings import IngressSettings
 from penstock.intake.request_reader import RequestReader
 from penstock.intake.routes import Surface, find_route, is_inference
-from penstock.jobs.large_values import LargeValues
+from penstock.jobs.job_values import JobValues
 from penstock.jobs.submission import DeskRooms, JobDesk
 from penstock.metering import MeteringSettings, PriceBook
 from penstock.metering.reports.usage_reports import UsageReports
+from penstock.outbound import Sender
 from penstock.policy import AccountBook, KeyMirror, PolicySettings
 from penstock.queue import Batches, Queue, QueueSettings
 from penstock.records.model import Family
@@ -45,7 +46,8 @@ from penstock.serving.explanation import Explainer
 from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.settings import ServingSettings
 from penstock.serving.token_counting import TokenCounter
-from penstock.store import Objects, Store, StoreSettings
+from penstock.store import Store, StoreSettings
+from penstock.testing.clear_objects import clear_objects
 from penstock.testing.manual_clock import ManualClock
 from penstock.wire.resources import schemas
 
@@ -65,8 +67,8 @@ def pages() -> Starlette:
     store = Store(StoreSettings(dsn="host=127.0.0.1"))
     clock, routing = ManualClock(), RoutingSettings()
     explainer = Explainer(Router(Roster(), routing), routing, lambda: PeerState.ALONE)
-    objects = Objects(StoreSettings(dsn="host=127.0.0.1"))
-    values = LargeValues(objects, ServingSettings())
+    objects = clear_objects(StoreSettings(dsn="host=127.0.0.1"))
+    values = JobValues(objects, ServingSettings())
     rooms = DeskRooms(store, Queue(QueueSettings()), Batches(), values)
     desk = JobDesk(rooms, AdmissionSettings(), clock)
     batches = BatchParts(BatchNeeds(store, objects, desk, reader, mirror), IngressSettings(), clock)

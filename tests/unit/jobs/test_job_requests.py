@@ -13,7 +13,7 @@ from penstock.jobs.submission import held_by, new_job, to_request
 from penstock.records.job import ClaimedJob, NewJob, Priority, Ticket
 from penstock.records.price import Price, Tier, cost_nanousd
 from penstock.records.prompt_chain import PromptChain
-from penstock.records.request import InferenceRequest, RequestId
+from penstock.records.request import ChargedBy, InferenceRequest, RequestId
 from penstock.records.usage import Usage
 from penstock.testing.sample_request import flat_fields
 
@@ -76,11 +76,12 @@ def test_job_runs_as_the_request_it_was(facts: dict[str, Any], is_stream: bool, 
     request = asked({**facts, "is_stream": is_stream})
     job = claimed(new_job(request), request, epoch)
     again = to_request(job, MODEL, request.prompt.cache_salt, job.payload)
-    same = ("body", "is_stream", "attempt_base")
+    same = ("body", "is_stream", "attempt_base", "charged_by")
     before, after = flat_fields(request), flat_fields(again)
     for name in before.keys() - set(same):
         assert after[name] == before[name], name
     assert again.prompt.is_stream is False
+    assert again.terms.charged_by is ChargedBy.COMPLETION
     # Attempts of different claims never meet, and always fit into the ledger's 16 bits.
     assert again.placement.attempt_base == min(epoch - 1, 30_000)
 

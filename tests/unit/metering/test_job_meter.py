@@ -7,22 +7,23 @@ from tests.unit.metering.journal_files import PRICE, Desk, ask, facts_of, picked
 
 from penstock.metering import JobCharge
 from penstock.metering.bill import JOB, NOT_DELIVERED, Bill, bill, withheld
-from penstock.metering.meter import JobMeter
+from penstock.metering.meter import CompletionMeter
 from penstock.records.price import Tier, cost_nanousd
-from penstock.records.request import Outcome
+from penstock.records.request import STEP, ChargedBy, Outcome
 from penstock.records.usage import Usage
 from penstock.wire.engine_usage import write_usage
 
 USAGE = Usage(1000, 50, 100)
+COMPLETION = ChargedBy.COMPLETION
 
 
 @pytest.mark.parametrize("tier", [Tier.FLEX, Tier.BATCH])
 def test_job_is_journaled_free_and_kept_with_its_charge(tmp_path: Path, tier: Tier) -> None:
     desk = Desk(tmp_path)
     end = picked()
-    request = ask(is_stream=False, tier=tier, attempt_base=3)
+    request = ask(is_stream=False, tier=tier, charged_by=COMPLETION, attempt_base=3)
     meter = desk.metering.open(request, end, ())
-    assert isinstance(meter, JobMeter)
+    assert isinstance(meter, CompletionMeter)
     meter.settle(USAGE)
     (row,) = desk.rows()
     assert (row["charge_nanousd"], row["charge_reason"], row["tier"]) == ("0", JOB, tier.value)
@@ -46,7 +47,7 @@ def test_what_is_wanted_now_is_charged_in_the_journal_and_kept_nowhere(tmp_path:
 
 def test_last_attempt_of_a_job_is_the_one_that_is_kept(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    end, request = picked(), ask(is_stream=False, tier=Tier.FLEX)
+    end, request = picked(), ask(is_stream=False, tier=Tier.FLEX, charged_by=COMPLETION)
     first = desk.metering.open(request, end, ())
     end.attempts += 1
     first.close(Outcome.FAILED, usage=None, is_owed=False, error="engine_lost")
@@ -60,8 +61,24 @@ def test_last_attempt_of_a_job_is_the_one_that_is_kept(tmp_path: Path) -> None:
 
 def test_job_that_a_kill_leaves_open_is_free(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    meter = desk.metering.open(ask(tier=Tier.FLEX, session="a\tb"), picked(), ())
+    request = ask(tier=Tier.FLEX, charged_by=COMPLETION, session="a\tb")
+    meter = desk.metering.open(request, picked(), ())
     meter.note(write_usage(Usage(1000, 3)))
+    (row,) = desk.left_open()
+    assert (row["output_tokens"], row["charge_nanousd"], row["charge_reason"]) == ("3", "0", JOB)
+    desk.journal.leave()
+
+
+def test_step_of_live_work_is_charged_by_its_completion(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    step = ask(is_stream=False, charged_by=COMPLETION, purpose=STEP)
+    end = picked()
+    desk.metering.open(step, end, ()).settle(USAGE)
+    (row,) = desk.rows()
+    assert (row["tier"], row["charge_nanousd"], row["charge_reason"]) == ("now", "0", JOB)
+    assert facts_of(end.charged_line)["charge_nanousd"] == str(cost_nanousd(USAGE, PRICE))
+    left = desk.metering.open(step, picked(), ())
+    left.note(write_usage(Usage(1000, 3)))
     (row,) = desk.left_open()
     assert (row["output_tokens"], row["charge_nanousd"], row["charge_reason"]) == ("3", "0", JOB)
     desk.journal.leave()

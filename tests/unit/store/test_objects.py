@@ -7,11 +7,12 @@ import pytest
 
 from penstock.errors import InvalidRequest, NotFound, StoreUnavailable
 from penstock.store import Objects, StoreSettings
+from penstock.testing.clear_objects import clear_objects
 
 
 @pytest.fixture
 async def objects(tmp_path: Path) -> Objects:
-    opened = Objects(
+    opened = clear_objects(
         StoreSettings(objects_url=f"file:{tmp_path}/objects", objects_piece_bytes=4096)
     )
     await opened.open()
@@ -75,17 +76,17 @@ async def test_deleting_takes_what_a_killed_process_left(objects: Objects, tmp_p
 
 async def test_a_folder_that_cannot_be_made_is_an_outage(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    objects = Objects(StoreSettings(objects_url=f"file:{tmp_path}/file/objects"))
+    objects = clear_objects(StoreSettings(objects_url=f"file:{tmp_path}/file/objects"))
     with pytest.raises(StoreUnavailable):
         await objects.open()
 
 
 def test_a_folder_is_refused_when_there_is_a_second_host() -> None:
-    folder = Objects(StoreSettings(objects_url="file:objects"))
+    folder = clear_objects(StoreSettings(objects_url="file:objects"))
     folder.check_hosts(1)
     with pytest.raises(InvalidRequest, match=r"store\.objects_url"):
         folder.check_hosts(2)
-    Objects(StoreSettings(objects_url="s3://bucket/prefix")).check_hosts(2)
+    clear_objects(StoreSettings(objects_url="s3://bucket/prefix")).check_hosts(2)
 
 
 def _files(folder: Path) -> list[Path]:

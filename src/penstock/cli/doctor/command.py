@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from penstock.catalogue import CatalogueError, load_catalogue
+from penstock.cli.doctor.cell_key import check_cell_key
 from penstock.cli.doctor.check import Check, CheckVerdict, fail, ok, warn
 from penstock.cli.doctor.engines import FoundEngine, check_engine
 from penstock.cli.doctor.host import check_descriptors, check_disk, check_ports
@@ -27,7 +28,7 @@ from penstock.errors import StoreUnavailable
 from penstock.fleet.replica_files import StateFolder
 from penstock.records.dialect import VLLM
 from penstock.records.replica import Replica, ReplicaState
-from penstock.store import Store
+from penstock.store import Store, StoreSettings
 
 _COLOURS = {CheckVerdict.OK: "green", CheckVerdict.WARN: "yellow", CheckVerdict.FAIL: "bold red"}
 
@@ -84,11 +85,19 @@ async def _look_at_postgres(
         checks = await check_postgres(store, dsn, SystemClock())
         if any(check.verdict is CheckVerdict.FAIL for check in checks):
             return checks, ()
+        checks.append(await check_cell_key(store, _store_settings(config, state)))
         return checks, await read_replicas(store, config)
     except StoreUnavailable as failure:
         return [unreachable(failure.message)], ()
     finally:
         await store.close()
+
+
+def _store_settings(config: Config, state: UpState) -> StoreSettings:
+    """Return the store's settings; without a key of their own, with that of `penstock up`."""
+    if config.store.cell_key_file or not state.cell_key.exists():
+        return config.store
+    return msgspec.structs.replace(config.store, cell_key_file=str(state.cell_key))
 
 
 def _catalogue(config: Config) -> Check:

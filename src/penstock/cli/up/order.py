@@ -58,6 +58,7 @@ def settings_for(
         "fleet.state_folder": str(state.fleet),
         "metering.journal_folder": str(state.journal),
         "store.objects_url": f"file:{state.objects}",
+        "store.cell_key_file": str(state.cell_key),
         "signals.folder": str(state.signals_folder),
         "fleet.engine_home": wanted.engine_home,
         # The gateway has ended before replicas are drained, so there is little to wait for.

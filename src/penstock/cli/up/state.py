@@ -2,6 +2,7 @@
 
 up.lock       held while a run lasts
 account.json  the first account and its key, secret included (mode 0600)
+cell.key      encrypts all content that is kept (mode 0600); without it, that is lost
 running.json  ports and processes of the present run; of the last one if that was killed
 postgres/ fleet/ journal/ objects/ models/ logs/ run/
 """
@@ -18,6 +19,7 @@ from typing import TypeVar
 import msgspec
 
 from penstock.cli.exit_codes import CommandFailed, ExitCode
+from penstock.store.sealing import new_cell_key
 
 _Record = TypeVar("_Record", bound=msgspec.Struct)
 # Unix allows 107 bytes for a socket's whole path: `signals/` and a name of 30 follow.
@@ -64,6 +66,7 @@ class UpState:
         self.fleet = self.root / "fleet"
         self.journal = self.root / "journal"
         self.objects = self.root / "objects"
+        self.cell_key = self.root / "cell.key"
         self.models = self.root / "models"
         self.logs = self.root / "logs"
 
@@ -81,6 +84,8 @@ class UpState:
         lock = os.open(self.root / "up.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             self._take(lock)
+            if not self.cell_key.exists():
+                _write_bytes(self.cell_key, new_cell_key().encode())
             yield
         finally:
             os.close(lock)
@@ -154,8 +159,13 @@ def _read(path: Path, kind: type[_Record]) -> _Record | None:
 
 
 def _write(path: Path, record: msgspec.Struct) -> None:
+    _write_bytes(path, msgspec.json.encode(record))
+
+
+def _write_bytes(path: Path, content: bytes) -> None:
+    """Write a file that only its owner may read, whole or not at all."""
     fresh = path.with_name(path.name + ".new")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
-        file.write(msgspec.json.encode(record))
+        file.write(content)
     fresh.replace(path)

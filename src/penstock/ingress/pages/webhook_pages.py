@@ -23,7 +23,6 @@ from penstock.events import (
     EndpointChange,
     Event,
     NewEndpoint,
-    Sender,
     Shape,
     WebhookSettings,
     openai_body,
@@ -34,6 +33,7 @@ from penstock.ingress.pages.json_pages import json_response
 from penstock.ingress.pages.page_body import read_struct
 from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.request_reader import RequestReader
+from penstock.outbound import Sender
 from penstock.records.account import AccountId
 from penstock.wire.resources.webhooks import (
     CreateWebhookEndpoint,

@@ -1,7 +1,7 @@
-"""Decides which addresses a webhook may be sent to. Pure: names are resolved elsewhere.
+"""Decides which addresses a request may be sent to. Pure: names are resolved elsewhere.
 
-An account chooses its endpoints' names and their addresses, so these must not give access to this
-machine's own networks. Public addresses may be reached; others only if the operator lists them;
+An account chooses the names and their addresses, so these must not give access to this machine's
+own networks. Public addresses may be reached; others only if the operator lists them;
 link-local addresses and clouds' metadata servers never.
 """
 
@@ -79,7 +79,7 @@ def _is_public(address: Address) -> bool:
 
 
 def _is_public_port(port: int) -> bool:
-    """Return whether a port is 443 or no system port: webhooks must not reach mail servers."""
+    """Return whether a port is 443 or no system port: requests must not reach mail servers."""
     return port == _HTTPS_PORT or port >= _SERVICE_PORTS_END
 
 

@@ -1,4 +1,4 @@
-"""Parses a webhook's URL strictly: where to connect, and which path to request. Pure."""
+"""Parses a URL strictly: where to connect, and which path to request. Pure."""
 
 from typing import Final
 from urllib.parse import urlsplit
@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.events.addresses import Guard
+from penstock.outbound.addresses import Guard
 
 _URL_CHARS_MAX: Final = 2048
 _PORTS: Final = {"https": 443, "http": 80}
@@ -51,8 +51,8 @@ def check_target(url: str, guard: Guard) -> None:
     target = read_target(url)
     is_address = ":" in target.host or target.host.replace(".", "").isdigit()
     if is_address and not guard.permits(target.host, target.port, is_tls=target.is_tls):
-        raise _wrong("leads to an address or port that webhooks may not reach")
+        raise _wrong("leads to an address or port that requests may not be sent to")
 
 
 def _wrong(what: str) -> InvalidRequest:
-    return InvalidRequest(f"The webhook's URL {what}.", param="url")
+    return InvalidRequest(f"The URL {what}.", param="url")

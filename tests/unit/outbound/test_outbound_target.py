@@ -3,8 +3,8 @@
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.events.addresses import Guard
-from penstock.events.target import Target, check_target, read_target
+from penstock.outbound.addresses import Guard
+from penstock.outbound.target import Target, check_target, read_target
 
 
 def test_a_url_says_where_to_connect_and_what_to_ask_for() -> None:

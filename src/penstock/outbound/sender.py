@@ -1,4 +1,4 @@
-"""Sends one webhook: resolves the name, checks the addresses, posts to one of them.
+"""Sends one request: resolves the name, checks the addresses, posts to one of them.
 
 The connection goes to an address that was checked, whatever the name resolves to a moment later;
 TLS and the Host header keep the name. No redirect is followed and only the status is read.
@@ -14,9 +14,8 @@ from typing import Final, Protocol
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.events.addresses import Guard
-from penstock.events.settings import WebhookSettings
-from penstock.events.target import Target, read_target
+from penstock.outbound.addresses import Guard
+from penstock.outbound.target import Target, read_target
 
 _HEAD_LINES_MAX: Final = 200
 LookUp = Callable[[str, int], list[str]]
@@ -56,7 +55,7 @@ class SystemResolver:
     def __init__(
         self, at_once_max: int, per_account_max: int, look_up: LookUp = look_up_addresses
     ) -> None:
-        self._threads = ThreadPoolExecutor(at_once_max, "webhook-names")
+        self._threads = ThreadPoolExecutor(at_once_max, "outbound-names")
         self._per_account_max = per_account_max
         self._look_up = look_up
         self._shares: dict[str, _Share] = {}
@@ -93,10 +92,29 @@ class _Share:
         self.users = 0
 
 
-class Sender:
-    """Sends webhooks to addresses that the guard permits, within `timeout_seconds`."""
+class SenderSettings(Protocol):
+    """What a sender needs of its user's settings."""
 
-    def __init__(self, settings: WebhookSettings, resolver: Resolver | None = None) -> None:
+    @property
+    def allowed_networks(self) -> Sequence[str]: ...
+
+    @property
+    def ca_file(self) -> str: ...
+
+    @property
+    def timeout_seconds(self) -> float: ...
+
+    @property
+    def lookups_at_once_max(self) -> int: ...
+
+    @property
+    def lookups_per_account_max(self) -> int: ...
+
+
+class Sender:
+    """Sends requests to addresses that the guard permits, within `timeout_seconds`."""
+
+    def __init__(self, settings: SenderSettings, resolver: Resolver | None = None) -> None:
         self._timeout = settings.timeout_seconds
         self._ca_file = settings.ca_file
         self._resolver = resolver or SystemResolver(
@@ -114,7 +132,7 @@ class Sender:
             async with asyncio.timeout(self._timeout):
                 address = await self._address(account, target)
                 if address is None:
-                    return Sent(problem="the address is not one that webhooks may reach")
+                    return Sent(problem="the address is not one that requests may be sent to")
                 return Sent(await self._exchange(target, address, headers, body))
         except InvalidRequest as wrong:
             return Sent(problem=wrong.message)
