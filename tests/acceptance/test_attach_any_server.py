@@ -67,6 +67,22 @@ def test_every_model_of_every_server_answers_with_its_usage(
     assert (last.prompt_tokens, last.completion_tokens) == (PROMPT_TOKENS, len(WORDS))
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_of_every_server_speaks_responses(client: openai.OpenAI, model: str) -> None:
+    whole = client.responses.create(model=model, input="What is the capital of France?")
+    assert whole.output_text == ANSWER
+    with client.responses.stream(model=model, input="What is the capital of France?") as stream:
+        list(stream)
+        streamed = stream.get_final_response()
+    assert streamed.output_text == ANSWER
+    for response in (whole, streamed):
+        assert response.usage is not None
+        assert (response.usage.input_tokens, response.usage.output_tokens) == (
+            PROMPT_TOKENS,
+            len(WORDS),
+        )
+
+
 def test_what_was_counted_is_in_the_ledger_and_what_is_missing_is_said_once(
     attached: tuple[Up, dict[str, Any]], client: openai.OpenAI
 ) -> None:

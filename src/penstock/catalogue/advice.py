@@ -40,6 +40,7 @@ EXAMPLES = {
     "image_tokens_max": "image_tokens_max = 4096",
     "allowed_accounts": 'allowed_accounts = ["team-a"]',
     "reasoning_field": 'reasoning_field = "reasoning_content"',
+    "responses": 'responses = "chat"',
     "recipe.command": 'command = ["vllm", "serve", "…", "--port", "{port}"]',
     "recipe.environment": 'environment = { OMP_NUM_THREADS = "1" }',
     "recipe.served_name": 'served_name = "@cf/moonshotai/kimi-k2.5"',

@@ -29,12 +29,13 @@ from penstock.records.engine_load import EngineLoad
 from penstock.records.replica import Replica
 from penstock.records.request import Api, InferenceRequest
 from penstock.records.tally import Tally
-from penstock.wire.engine_usage import read_input_tokens
+from penstock.wire.engine_usage import read_token_count
 
 _CHAT: Final = Api.CHAT
 _ONE_WRITE_BYTES: Final = 16 * 1024
 _SMALL_BYTES_MAX: Final = 64 * 1024
-_COUNT_PATH: Final = "/v1/messages/count_tokens"
+# Where vLLM counts the tokens of a prompt, by the API that the prompt is in.
+_COUNT_PATHS: Final = {Api.MESSAGES: "/v1/messages/count_tokens", Api.CHAT: "/tokenize"}
 # Reading a long prompt takes an engine a second or two; while it is busy, longer.
 _COUNT_SECONDS: Final = 30.0
 # How often an engine's load report is read at most, and the age at which it is dropped.
@@ -214,11 +215,12 @@ class ReplicaClient:
                 connection.abort()
 
     async def count_tokens(self, request: InferenceRequest) -> int | None:
-        """Return the engine's count of a Messages prompt; None if it cannot count."""
+        """Return the engine's count of a prompt of Messages or chat; None if it cannot count."""
         if not self._is_vllm:
             return None
         body = b"".join(vllm.request_body(request, self._served_name))
-        head = f"POST {self._pool.path}{_COUNT_PATH}{self._headers}content-length: {len(body)}"
+        path = _COUNT_PATHS[request.api]
+        head = f"POST {self._pool.path}{path}{self._headers}content-length: {len(body)}"
         try:
             async with asyncio.timeout(_COUNT_SECONDS):
                 # A new connection: a kept one may be closed by the engine just now.
@@ -230,7 +232,7 @@ class ReplicaClient:
             return None
         if answer.status != 200:
             raise error_for(answer.status, bytes(answer.body))
-        return read_input_tokens(bytes(answer.body))
+        return read_token_count(bytes(answer.body))
 
     def _note_load(self, header: bytes) -> None:
         now = self._monotonic()

@@ -54,6 +54,8 @@ class OpenedRequest:
         self.api = api
         self.body_bytes = body_bytes
         self.delivery = delivery
+        # The Responses request that this chat request was made of; None if the caller sent it so.
+        self.composed: Fields | None = None
         # A chat's split body, until the prompt is read.
         self.parsed: ParsedBody | None = None
 

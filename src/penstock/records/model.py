@@ -78,6 +78,9 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # The field that clients of this model read: engines send `reasoning`, Kimi K2.5's sent
     # `reasoning_content`.
     reasoning_field: Literal["reasoning", "reasoning_content"] = "reasoning"
+    # What engines of this model get for a stateless request of the Responses API: the request
+    # itself, or a chat request, of whose answer the response is composed.
+    responses: Literal["engine", "chat"] = "engine"
 
     def has(self, capability: Capability) -> bool:
         return capability in self.capabilities

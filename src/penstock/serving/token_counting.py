@@ -18,12 +18,11 @@ class TokenCounter:
         self._clients = clients
         self._ready = ready
 
-    async def count(self, request: InferenceRequest) -> int:
-        """Return the engine's count; an estimate if the engine cannot count."""
+    async def count(self, request: InferenceRequest) -> int | None:
+        """Return the engine's count; None if the engine cannot count."""
         replicas = self._ready(request.model.id)
         if not replicas:
             raise NoReplica(f"No replica of {request.model.id} is ready.", retry_after_seconds=5)
         # By the request's id, which is random, so that all of them share the work.
         replica = replicas[hash(request.id) % len(replicas)]
-        counted = await self._clients.to(replica).count_tokens(request)
-        return request.terms.prompt_tokens_estimate if counted is None else counted
+        return await self._clients.to(replica).count_tokens(request)

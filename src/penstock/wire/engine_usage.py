@@ -1,5 +1,6 @@
 """Reads `usage` as engines write it, strictly enough that no invalid count is added up."""
 
+import re
 from typing import Final
 
 import msgspec
@@ -20,6 +21,7 @@ from penstock.wire.usage_shapes import (
     WireUsage,
 )
 
+_TOKEN_COUNT: Final = re.compile(rb'\{\s*"(?:input_tokens|count)"\s*:\s*([1-9]\d{0,9})\b')
 _usage_decoder: Final = msgspec.json.Decoder(WireUsage)
 _answer_decoder: Final = msgspec.json.Decoder(CountedAnswer)
 _chunk_decoder: Final = msgspec.json.Decoder(CountedChunk)
@@ -51,12 +53,13 @@ def read_chunk(data: bytes) -> CountedChunk | None:
         return None
 
 
-def read_input_tokens(answer: bytes) -> int | None:
-    """Return the count in an answer of `count_tokens`; None when it is not one."""
-    try:
-        return _message_usage_decoder.decode(answer).input_tokens or None
-    except (msgspec.DecodeError, RecursionError):
-        return None
+def read_token_count(answer: bytes) -> int | None:
+    """Return the count in an answer of `count_tokens` or `tokenize`; None when it has none.
+
+    It comes first. The tokens that follow it in `tokenize` may have been cut off.
+    """
+    found = _TOKEN_COUNT.match(answer)
+    return None if found is None else int(found[1])
 
 
 def usage_of_response_event(data: bytes) -> Usage | None:

@@ -91,7 +91,11 @@ def _entry(name: str, served: ServedModel, dialect: Dialect) -> str:
     output = max(1, min(_OUTPUT_TOKENS_MAX, context // 4))
     # Our own name: the engine's may contain anything, even a placeholder's braces.
     command = ["vllm", "serve", name, "--port", "{port}", "--enable-prompt-tokens-details"]
-    slots = "" if dialect == VLLM else f"slots_live = {_SLOTS_LIVE}\n"
+    slots = responses = ""
+    if dialect != VLLM:
+        slots = f"slots_live = {_SLOTS_LIVE}\n"
+        # Not all of them have `/v1/responses`, and all have chat.
+        responses = 'responses = "chat"\n'
     return (
         "# Made by `penstock up --attach` out of what the engine says. Edit it as you like: it is\n"
         "# not written again while it is here.\n"
@@ -100,6 +104,7 @@ def _entry(name: str, served: ServedModel, dialect: Dialect) -> str:
         f"context_tokens = {context}\n"
         f"default_output_tokens = {output}\n"
         'capabilities = ["tools", "structured_output", "async_queue"]\n'
+        f"{responses}"
         "\n[recipe]\n"
         f"served_name = {toml(served.id)}\n"
         f"{slots}"

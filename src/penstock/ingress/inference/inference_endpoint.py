@@ -18,6 +18,7 @@ from penstock.ingress.http.worker_connections import WorkerConnections
 from penstock.ingress.inference.api_shapers import shaper_for
 from penstock.ingress.inference.async_offer import async_offer
 from penstock.ingress.inference.client_writer import AnswerTerms, ClientWriter, KeepaliveTimer
+from penstock.ingress.inference.composed_shaper import after_composing, composed_shaper
 from penstock.ingress.inference.request_accounting import RequestAccounting
 from penstock.ingress.inference.route_headers import NAMES as ROUTE_HEADERS
 from penstock.ingress.inference.usage_cost import UsageCost
@@ -89,6 +90,7 @@ class InferenceEndpoint(WorkerConnections):
         self._flex = ways.flex
         self._queue = ways.queue
         self._accounting = accounting
+        self._clock = clock
         self._monotonic = clock.monotonic
         self._cors_origins = settings.cors_origins
 
@@ -191,13 +193,20 @@ class InferenceEndpoint(WorkerConnections):
             is_chunked=call.exchange.speaks_chunked,
             tells_cost=request.prompt.is_stream and headers.wants_cost(),
         )
-        api = shaper_for(request, is_run=opened.route.surface is Surface.WORKERS_RUN)
+        is_run = opened.route.surface is Surface.WORKERS_RUN
+        account = None if call.key is None else call.key.account
+        has_cost = headers.wants_usage_cost() or (account is not None and account.has_usage_cost)
+        price = request.terms.price
+        if opened.composed is not None:
+            composed = composed_shaper(request, opened.composed, self._clock)
+            steps = after_composing(composed, price if has_cost else None, is_run=is_run)
+            return ClientWriter(call.exchange, terms, call.end, composed, steps)
+        api = shaper_for(request, is_run=is_run)
         shaper: Shaper = api
         if request.api is Api.CHAT and request.model.reasoning_field == "reasoning_content":
             shaper = Steps(RenamedReasoning(), api)
-        account = None if call.key is None else call.key.account
-        if headers.wants_usage_cost() or (account is not None and account.has_usage_cost):
-            shaper = Steps(UsageCost(request.api, request.terms.price), shaper)
+        if has_cost:
+            shaper = Steps(UsageCost(request.api, price), shaper)
         return ClientWriter(call.exchange, terms, call.end, api, shaper)
 
     async def _run(

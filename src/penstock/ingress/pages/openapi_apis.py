@@ -11,6 +11,7 @@ Schema = dict[str, Any]
 API_TYPES: Final = (
     api_schemas.ResponsesRequest, api_schemas.RunInputRequest, api_schemas.Response,
     api_schemas.MessagesRequest, api_schemas.Message, api_schemas.TokenCount,
+    api_schemas.ResponsesTokenCount,
     api_schemas.CompletionRequest, api_schemas.Completion,
     api_schemas.EmbeddingsRequest, api_schemas.RunTextRequest, api_schemas.EmbeddingList,
     api_schemas.Vectors, errors.AnthropicErrorAnswer,
@@ -54,12 +55,20 @@ _APIS: Final = (
     ),
     _Described("/v1/embeddings", "Vectors of texts", "EmbeddingsRequest", "EmbeddingList"),
 )
-_COUNT: Final = _Described(
-    "/v1/messages/count_tokens",
-    "How many tokens a prompt of Messages has; nothing is run",
-    "MessagesRequest",
-    "TokenCount",
-    error="AnthropicErrorAnswer",
+_COUNTS: Final = (
+    _Described(
+        "/v1/messages/count_tokens",
+        "How many tokens a prompt of Messages has; nothing is run",
+        "MessagesRequest",
+        "TokenCount",
+        error="AnthropicErrorAnswer",
+    ),
+    _Described(
+        "/v1/responses/input_tokens",
+        "How many tokens a prompt of Responses has; nothing is run",
+        "ResponsesRequest",
+        "ResponsesTokenCount",
+    ),
 )
 
 
@@ -70,7 +79,8 @@ def api_paths() -> Schema:
         on_workers_ai = f"/client/v4/accounts/{{account_id}}/ai{api.path}"
         paths[api.path] = _post(api, api.error, [])
         paths[on_workers_ai] = _post(api, "EnvelopeErrorAnswer", [account])
-    paths[_COUNT.path] = _post(_COUNT, _COUNT.error, [])
+    for count in _COUNTS:
+        paths[count.path] = _post(count, count.error, [])
     return paths
 
 

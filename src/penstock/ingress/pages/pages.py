@@ -94,7 +94,8 @@ def build_pages(
         *pages.webhooks.routes(),
         *pages.subscriptions.routes(),
         Route("/v1/routing/explain", pages.routing.explain, methods=["POST"]),
-        Route("/v1/messages/count_tokens", pages.tokens.count, methods=["POST"]),
+        Route("/v1/messages/count_tokens", pages.tokens.count_messages, methods=["POST"]),
+        Route("/v1/responses/input_tokens", pages.tokens.count_responses, methods=["POST"]),
         # Inference paths with another method than POST get 405 instead of 404.
         *(Route(path, _post_only, methods=_NOT_POST) for path in _HOT_PATHS),
     ]

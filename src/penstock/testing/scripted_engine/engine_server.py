@@ -22,12 +22,12 @@ from penstock.testing.scripted_engine.engine_options import EngineOptions, read_
 from penstock.testing.scripted_engine.engine_request import RequestRefusedError, Served
 from penstock.testing.scripted_engine.http_connection import HttpConnection, HttpRequest
 from penstock.testing.scripted_engine.inference import Inference
-from penstock.testing.scripted_engine.messages_request import read_messages
 from penstock.testing.scripted_engine.response_head import ResponseHead
 from penstock.testing.scripted_engine.script import ScriptError, read_control
 
 _BACKLOG = 4096
-_COUNT_PATH = "/v1/messages/count_tokens"
+# Where tokens are counted, each with the API whose bodies it takes.
+_COUNTED = {"/v1/messages/count_tokens": "/v1/messages", "/tokenize": "/v1/chat/completions"}
 
 
 class EngineServer:
@@ -48,8 +48,8 @@ class EngineServer:
                 self._send(connection, 405, b'{"detail":"Method Not Allowed"}')
                 return
             await self._inference.run(request, connection, api)
-        elif path == _COUNT_PATH and request.method == "POST":
-            self._count_tokens(request, connection)
+        elif path in _COUNTED and request.method == "POST":
+            self._count_tokens(path, request, connection)
         elif path == "/health":
             await self._health(connection)
         elif path == "/control":
@@ -57,14 +57,19 @@ class EngineServer:
         else:
             self._page(path, connection)
 
-    def _count_tokens(self, request: HttpRequest, connection: HttpConnection) -> None:
+    def _count_tokens(self, path: str, request: HttpRequest, connection: HttpConnection) -> None:
         served = Served(self._options.model, self._options.max_model_len)
+        api = APIS[_COUNTED[path]]
         try:
-            tokens = read_messages(request.body, served).prompt_tokens
+            count = api.read(request.body, served).prompt_tokens
         except RequestRefusedError as error:
-            self._send(connection, error.status, APIS["/v1/messages"].refusal(error))
+            self._send(connection, error.status, api.refusal(error))
             return
-        self._send(connection, 200, msgspec.json.encode({"input_tokens": tokens}))
+        answer: dict[str, object] = {"input_tokens": count}
+        if path == "/tokenize":
+            answer = {"count": count, "max_model_len": served.max_model_len}
+            answer["tokens"] = list(range(count))
+        self._send(connection, 200, msgspec.json.encode(answer))
 
     async def _health(self, connection: HttpConnection) -> None:
         self._inference.log.probes += 1

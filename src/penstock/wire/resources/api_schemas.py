@@ -109,6 +109,13 @@ class TokenCount(msgspec.Struct):
     input_tokens: int
 
 
+class ResponsesTokenCount(msgspec.Struct):
+    """The answer of `POST /v1/responses/input_tokens`."""
+
+    object: Literal["response.input_tokens"]
+    input_tokens: int
+
+
 class CompletionRequest(msgspec.Struct, kw_only=True):
     """`POST /v1/completions`: a text to go on with, or several."""
 

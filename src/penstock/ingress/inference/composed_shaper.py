@@ -1,0 +1,57 @@
+"""The last step of shaping for a Responses request that an engine answers as chat."""
+
+from typing import Final
+
+import msgspec
+
+from penstock.clock import Clock
+from penstock.errors import Error
+from penstock.ingress.inference.api_shapers import ApiShaper, EnvelopeShaper
+from penstock.ingress.inference.usage_cost import UsageCost
+from penstock.records.price import Price
+from penstock.records.request import Api, InferenceRequest
+from penstock.serving.shaping import Shaper, Steps
+from penstock.wire.apis.chat_to_response import ResponseComposer
+from penstock.wire.apis.response_object import new_response
+from penstock.wire.json_body import Fields
+
+_DONE: Final = b"data: [DONE]\n\n"
+_ENDS: Final = (b"event: response.completed\n", b"event: response.incomplete\n")
+
+
+class ComposedShaper(ApiShaper):
+    """Writes a response of ours from the chat answer. The last events are written by `end`."""
+
+    def __init__(self, composer: ResponseComposer) -> None:
+        self.composer = composer
+
+    def events(self, events: bytes) -> bytes:
+        return self.composer.events(events)
+
+    def answer(self, answer: bytes) -> bytes:
+        return msgspec.json.encode(self.composer.answer(answer))
+
+    def end(self) -> bytes:
+        return self.composer.end() + _DONE
+
+    def find_end(self, events: bytes) -> int:
+        at = max(events.rfind(mark) for mark in _ENDS)
+        return len(events) if at < 0 else at
+
+    def failure(self, error: Error, request_id: str) -> bytes:
+        return self.composer.fail(error.code, error.message) + _DONE
+
+
+def composed_shaper(request: InferenceRequest, asked: Fields, clock: Clock) -> ComposedShaper:
+    """Return the shaper for a request that was made of the Responses request `asked`."""
+    id = f"resp_{request.id.replace('-', '')}"
+    response = new_response(id, int(request.terms.asked_at), request.model.id, asked)
+    return ComposedShaper(ResponseComposer(response, clock.now))
+
+
+def after_composing(composed: ComposedShaper, price: Price | None, *, is_run: bool) -> Shaper:
+    """Return the whole chain: a price adds the cost, and `/ai/run` has JSON in its envelope."""
+    shaper: Shaper = composed
+    if price is not None:
+        shaper = Steps(shaper, UsageCost(Api.RESPONSES, price))
+    return Steps(shaper, EnvelopeShaper()) if is_run else shaper

@@ -1,0 +1,71 @@
+"""Makes the response object of the Responses API: the fields that every answer has.
+
+Clients and the Open Responses document expect all of them in every answer, null where unknown.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from penstock.wire.json_body import Fields, is_given
+
+Response = dict[str, Any]
+
+# What a caller may set and gets back, with the value of a request that does not set it.
+_ECHOED: Final[dict[str, object]] = {
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "parallel_tool_calls": True,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "safety_identifier": None,
+    "temperature": 1.0,
+    "tool_choice": "auto",
+    "top_logprobs": 0,
+    "top_p": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "metadata": {},
+}
+_PLAIN_TEXT: Final = {"type": "text"}
+_TOOL_FIELDS: Final = ("description", "parameters", "strict")
+
+
+def new_response(id: str, created_at: int, model: str, fields: Fields) -> Response:
+    """Return the object of a response that has just begun, from the request's own fields."""
+    echo = {name: _given(fields, name, default) for name, default in _ECHOED.items()}
+    text = _given(fields, "text", {})
+    reasoning = _given(fields, "reasoning", {})
+    return {
+        "id": id,
+        "object": "response",
+        "created_at": created_at,
+        "completed_at": None,
+        "status": "in_progress",
+        "background": False,
+        "error": None,
+        "incomplete_details": None,
+        "model": model,
+        "output": [],
+        **echo,
+        "reasoning": {
+            "effort": reasoning.get("effort"),
+            "summary": reasoning.get("summary"),
+        },
+        "service_tier": "default",
+        "store": False,
+        "text": {**text, "format": text.get("format") or _PLAIN_TEXT},
+        "tools": [_tool(tool) for tool in _given(fields, "tools", [])],
+        "truncation": "disabled",
+        "usage": None,
+    }
+
+
+def _given(fields: Fields, name: str, default: Any) -> Any:  # noqa: ANN401 - any JSON
+    return msgspec.json.decode(fields[name]) if is_given(fields, name) else default
+
+
+def _tool(tool: dict[str, Any]) -> dict[str, Any]:
+    """Return a tool with all its fields: a client may read one that the caller left out."""
+    return {**dict.fromkeys(_TOOL_FIELDS), **tool}
