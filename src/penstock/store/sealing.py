@@ -151,7 +151,15 @@ class Sealing:
         self._is_checked = True
 
     async def _data_key(self, account: AccountId) -> bytes:
-        await self.check()
+        try:
+            await self.check()
+        except InvalidRequest as wrong:
+            # Postgres was away when this process began. Its callers can do nothing about it.
+            logger.error(  # noqa: TRY400 - the traceback says nothing more
+                "the cell's key cannot be used",
+                extra={"action": "cell_key_wrong", "reason": wrong.message},
+            )
+            raise StoreUnavailable("Content cannot be kept or read here now.") from None
         assert self._cell_key is not None, "checked"
         async with self._store.transaction() as tx:
             row = await tx.fetch_one(_FIND, (account,))
