@@ -80,6 +80,7 @@ def _second_gateway(up: Up, folder: Path) -> Iterator[tuple[int, subprocess.Pope
         "catalogue.folder": str(up.state / "models"),
         "catalogue.default_model": up.ready()["model"],
         "store.objects_url": f"file:{up.state}/objects",
+        "store.cell_key_file": f"{up.state}/cell.key",
     }
     with subprocess.Popen(
         [*PENSTOCK, "gateway"], env=environment_for(settings), cwd=folder

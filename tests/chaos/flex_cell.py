@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 from tests.chaos.flex_process import PenstockProcess
 from tests.chaos.started import Started
+from tests.integration.cells.cell_key import key_file
 from tests.integration.cells.gateway_process import GatewayProcess, Settings, eventually, free_port
 
 from penstock.admission import AdmissionSettings, LimitBook
@@ -125,6 +126,7 @@ class FlexCell(Started):
             "catalogue.folder": str(catalogue),
             "signals.folder": str(self.folder / "signals"),
             "store.objects_url": f"file:{self.folder / 'objects'}",
+            "store.cell_key_file": key_file(self.folder),
         }
         asyncio.run(migrate(self.dsn))
         self.customers = asyncio.run(_add_accounts(self.dsn, self._accounts))

@@ -4,6 +4,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec import Raw
 
 from penstock.errors import InvalidRequest
 from penstock.intake.caller_headers import TRUE, CallerHeaders
@@ -12,6 +13,7 @@ from penstock.intake.routes import RequestRoute
 from penstock.records.request import Api
 from penstock.wire.apis.prompt_request import OPTIONS
 from penstock.wire.apis.queued import wants_queue
+from penstock.wire.apis.response_object import Response
 from penstock.wire.json_body import Field, Fields
 
 if TYPE_CHECKING:
@@ -31,6 +33,17 @@ class Delivery(Enum):
     PREFER = auto()
     # `service_tier: "flex"`: the caller waits for the job, and gets the answer in place.
     IN_PLACE = auto()
+
+
+class ComposedRequest:
+    """What the answer to a Responses request that is served as chat repeats of it.
+
+    `kept` are the messages that the answer of a compaction begins with; None for other requests.
+    """
+
+    def __init__(self, echo: Response, kept: list[Raw] | None) -> None:
+        self.echo = echo
+        self.kept = kept
 
 
 class OpenedRequest:
@@ -55,7 +68,7 @@ class OpenedRequest:
         self.body_bytes = body_bytes
         self.delivery = delivery
         # The Responses request that this chat request was made of; None if the caller sent it so.
-        self.composed: Fields | None = None
+        self.composed: ComposedRequest | None = None
         # A chat's split body, until the prompt is read.
         self.parsed: ParsedBody | None = None
 

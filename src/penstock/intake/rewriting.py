@@ -1,24 +1,31 @@
 """Changes a request after its caller is known and before its prompt is read.
 
-A Responses request for a model whose engine gets chat is rewritten as chat here. Contracts (another
-model, fewer tools, a lower `max_tokens`) and stored state (earlier messages in front) belong here.
+A Responses request that its model's engines cannot take is rewritten as chat here. Contracts
+(another model, fewer tools, a lower `max_tokens`) and stored state (earlier messages in front)
+belong here.
 """
 
+import re
 from typing import Any, Final
 
 import msgspec
 from msgspec import Raw
 
-from penstock.intake.opened_request import OpenedRequest
+from penstock.errors import InvalidRequest
+from penstock.intake.opened_request import ComposedRequest, OpenedRequest
 from penstock.records.request import Api
+from penstock.wire.apis.compaction import INSTRUCTION, users_messages, with_summaries
 from penstock.wire.apis.prompt_request import STREAM
 from penstock.wire.apis.response_items import Item
+from penstock.wire.apis.response_object import echo_of
 from penstock.wire.apis.response_to_chat import to_chat
 from penstock.wire.apis.responses import read_responses
-from penstock.wire.json_body import Fields
+from penstock.wire.json_body import Fields, is_given
 
 # The response's usage is exact, also if it is cut: every chunk has the count so far.
 _WITH_USAGE: Final = Raw(b'{"include_usage":true,"continuous_usage_stats":true}')
+_COMPACTION: Final = re.compile(rb'"compaction"')
+_ASKED_LAST: Final[Item] = {"type": "message", "role": "user", "content": INSTRUCTION}
 
 
 def rewrite(opened: OpenedRequest, media_hosts: frozenset[str]) -> OpenedRequest:
@@ -26,22 +33,36 @@ def rewrite(opened: OpenedRequest, media_hosts: frozenset[str]) -> OpenedRequest
 
     Change a body by `OpenedRequest.with_fields`, which drops what was learned of the caller's body.
     """
-    if opened.api is Api.RESPONSES and opened.model.responses == "chat":
+    if opened.api is Api.RESPONSES and _needs_chat(opened):
         return as_chat(opened, media_hosts)
     return opened
 
 
+def _needs_chat(opened: OpenedRequest) -> bool:
+    if opened.model.responses == "chat" or opened.route.is_compaction:
+        return True
+    # Engines do not know our summaries.
+    return is_given(opened.fields, "input") and bool(_COMPACTION.search(opened.fields["input"]))
+
+
 def as_chat(opened: OpenedRequest, media_hosts: frozenset[str]) -> OpenedRequest:
     """Return a Responses request as chat; it remembers what it was made of."""
-    own = opened.fields
+    own, is_compaction = opened.fields, opened.route.is_compaction
     # Checks the whole request, and takes out tools that are not served.
     checked = read_responses(dict(own), media_hosts).fields
-    chat = to_chat({**own, **_tools(checked)}, (), _items(own))
+    items = _items(own)
+    given = with_summaries(items, opened.grant.cache_salt)
+    if is_compaction:
+        given = [*given, _ASKED_LAST]
+    chat = to_chat({**own, **_tools(checked)}, (), given)
     if STREAM.read(own):
+        if is_compaction:
+            raise InvalidRequest("A compaction is not streamed.", param="stream")
         chat["stream_options"] = _WITH_USAGE
     rewritten = opened.with_fields(chat)
     rewritten.api = Api.CHAT
-    rewritten.composed = own
+    kept = users_messages(items) if is_compaction else None
+    rewritten.composed = ComposedRequest(echo_of({**own, **_tools(checked)}), kept)
     return rewritten
 
 

@@ -9,6 +9,7 @@ from penstock.records.request import Api
 
 _OPENAI_CHAT: Final = b"/v1/chat/completions"
 _MESSAGES: Final = b"/v1/messages"
+_COMPACT: Final = b"/v1/responses/compact"
 _ACCOUNTS: Final = b"/client/v4/accounts/"
 _RUN: Final = "/ai/run"
 # The same paths under `/v1` and under an account's `/ai/v1`.
@@ -18,6 +19,7 @@ _APIS: Final = {
     b"/v1/embeddings": Api.EMBEDDINGS,
     _MESSAGES: Api.MESSAGES,
     b"/v1/responses": Api.RESPONSES,
+    _COMPACT: Api.RESPONSES,
 }
 _QUERY_FIELDS_MAX: Final = 100
 API_PATHS: Final = tuple(path.decode() for path in _APIS)
@@ -51,6 +53,8 @@ class RequestRoute:
         account: str | None = None,
         model: str | None = None,
         query: dict[str, str] = _NO_QUERY,
+        *,
+        is_compaction: bool = False,
     ) -> None:
         self.surface = surface
         self.is_run = surface is Surface.WORKERS_RUN
@@ -58,6 +62,7 @@ class RequestRoute:
         self.account = account
         self.model = model
         self.query = query
+        self.is_compaction = is_compaction
 
 
 _OPENAI_ROUTE: Final = RequestRoute(Surface.OPENAI)
@@ -102,7 +107,7 @@ def find_route(target: bytes) -> RequestRoute:
     query = _query(raw_query) if raw_query else {}
     api = _APIS.get(raw_path)
     if api is not None:
-        return RequestRoute(Surface.OPENAI, api, query=query)
+        return RequestRoute(Surface.OPENAI, api, query=query, is_compaction=raw_path == _COMPACT)
     path = raw_path[len(_ACCOUNTS) :].decode("latin-1")
     account, slash, rest = path.partition("/")
     rest = slash + rest
@@ -114,7 +119,10 @@ def find_route(target: bytes) -> RequestRoute:
         return RequestRoute(Surface.WORKERS_RUN, account=account, model=model, query=query)
     api = _APIS.get(rest[3:].encode("latin-1")) if rest.startswith("/ai/v1/") else None
     if api is not None:
-        return RequestRoute(Surface.WORKERS_V1, api, account, query=query)
+        is_compaction = raw_path.endswith(_COMPACT)
+        return RequestRoute(
+            Surface.WORKERS_V1, api, account, query=query, is_compaction=is_compaction
+        )
     raise NotFound
 
 

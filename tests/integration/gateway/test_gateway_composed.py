@@ -150,6 +150,52 @@ def test_limit_on_output_makes_it_incomplete(client: openai.OpenAI) -> None:
 
 
 @pytest.mark.parametrize("model", [COMPOSED, CHAT])
+def test_compacted_conversation_goes_on(
+    cell: Cell, client: openai.OpenAI, engine: ScriptedEngine, model: str
+) -> None:
+    talk: Any = [
+        {"role": "user", "content": "Tell me."},
+        {"role": "assistant", "content": "A long tale."},
+        {"role": "user", "content": [{"type": "input_text", "text": "And then?"}]},
+    ]
+    engine.control(sentence="They spoke of water.")
+    answer = client.responses.with_raw_response.compact(model=model, input=talk)
+    engine.control()
+    compacted = answer.parse()
+    assert compacted.object == "response.compaction"
+    assert [item.type for item in compacted.output] == ["message", "message", "compaction"]
+    assert sent(engine)["messages"][-1]["content"].startswith("Summarise the conversation above")
+    (row,) = rows_of(cell, answer.headers["x-request-id"])
+    assert row["charge_nanousd"] > 0
+    assert compacted.usage.output_tokens == row["output_tokens"]
+
+    items: Any = [item.model_dump(exclude_none=True, warnings=False) for item in compacted.output]
+    items.append({"role": "user", "content": "Go on."})
+    assert client.responses.create(model=model, input=items).output_text
+    roles = [message["role"] for message in sent(engine)["messages"]]
+    assert roles == ["user", "user", "system", "user"]
+    assert "They spoke of water." in sent(engine)["messages"][2]["content"]
+
+
+def test_compaction_of_another_account_or_changed_is_refused(
+    cell: Cell, client: openai.OpenAI
+) -> None:
+    compacted = client.responses.compact(model=COMPOSED, input="Tell me.")
+    item = compacted.output[-1].model_dump(exclude_none=True)
+    _, _, key = cell.add_account("second")
+    content = item["encrypted_content"]
+    for changed, by in ((content, key), (content[:-1] + "z", cell.key), ("gAAAA", cell.key)):
+        answer = cell.client.post(
+            f"{cell.gateway.url}{_V1}",
+            json={"model": COMPOSED, "input": [{**item, "encrypted_content": changed}]},
+            headers={"authorization": f"Bearer {by}"},
+        )
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "input.0")
+    streamed = cell.post(f"{_V1}/compact", ask(stream=True))
+    assert (streamed.status_code, streamed.json()["error"]["param"]) == (400, "stream")
+
+
+@pytest.mark.parametrize("model", [COMPOSED, CHAT])
 def test_tokens_of_a_prompt_are_counted_by_the_engine(client: openai.OpenAI, model: str) -> None:
     asked: Any = {"model": model, "input": "count me " * 5000, "instructions": "Be brief."}
     counted = client.responses.input_tokens.count(**asked)

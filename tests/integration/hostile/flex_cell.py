@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.chaos.flex_process import PenstockProcess
+from tests.integration.cells.cell_key import key_file
 from tests.integration.cells.flex_keeper import short_folder
 from tests.integration.cells.gateway_cell import CHAT, Cell, CellFactory
 from tests.integration.cells.gateway_process import Settings, eventually, free_port
@@ -20,6 +21,7 @@ def flex_cell(cells: CellFactory, settings: Settings) -> Iterator[Cell]:
         shared: Settings = {
             "signals.folder": str(folder / "signals"),
             "store.objects_url": f"file:{folder / 'objects'}",
+            "store.cell_key_file": key_file(folder),
             **settings,
         }
         with cells.open(shared) as cell:

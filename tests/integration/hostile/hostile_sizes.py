@@ -7,7 +7,7 @@ import base64
 from typing import Final
 
 import msgspec
-from tests.integration.cells.gateway_cell import CHAT, PLAIN, REPLIES
+from tests.integration.cells.gateway_cell import CHAT, COMPOSED, PLAIN, REPLIES
 
 CHATS: Final = "/v1/chat/completions"
 _MESSAGES: Final = "/v1/messages"
@@ -31,6 +31,7 @@ class Shape(msgspec.Struct, frozen=True):
 
 _MODEL: Final = b'{"model":"%s",' % CHAT.encode()
 _REPLIES: Final = b'{"model":"%s",' % REPLIES.encode()
+_COMPOSED: Final = b'{"model":"%s",' % COMPOSED.encode()
 _PLAIN: Final = b'{"model":"%s",' % PLAIN.encode()
 _TEXT: Final = b'{"role":"user","content":"hi"}'
 _CHAT: Final = _MODEL + b'"messages":['
@@ -38,6 +39,7 @@ _CONTENT: Final = _CHAT + b'{"role":"user","content":'
 # Behind the messages.
 _REST: Final = _CHAT + _TEXT + b"],"
 _TOOL: Final = b'{"type":"function","function":{"name":"f","parameters":{}}}'
+_FLAT_TOOL: Final = b'{"type":"function","name":"f","parameters":{}}'
 _IMAGE: Final = b'[{"type":"image_url","image_url":{"url":"'
 _INLINE: Final = _CONTENT + _IMAGE + b"data:image/png;base64,"
 _DATA: Final = base64.b64encode(bytes(range(256)) * 3)
@@ -114,6 +116,26 @@ SHAPES: Final = {
     ),
     "items": Shape(_REPLIES + b'"input":[', _TEXT + b",", _TEXT + b"]}", _RESPONSES),
     "instructions": Shape(_REPLIES + b'"input":"hi","instructions":"', b"\\n", b'"}', _RESPONSES),
+    "composed items": Shape(_COMPOSED + b'"input":[', _TEXT + b",", _TEXT + b"]}", _RESPONSES),
+    "as many composed items as may be": Shape(
+        _COMPOSED + b'"input":[' + (_TEXT + b",") * 9_999 + b'{"role":"user","content":"',
+        b"\\n",
+        b'"}]}',
+        _RESPONSES,
+    ),
+    "composed instructions": Shape(
+        _COMPOSED + b'"input":"hi","instructions":"', b"\\n", b'"}', _RESPONSES
+    ),
+    "composed tools": Shape(
+        _COMPOSED + b'"input":"hi","tools":[', _FLAT_TOOL + b",", _FLAT_TOOL + b"]}", _RESPONSES
+    ),
+    "one long composed tool": Shape(
+        _COMPOSED + b'"input":"hi","tools":[{"type":"function","name":"f","description":"',
+        b"say [{hello}], ",
+        b'"}]}',
+        _RESPONSES,
+    ),
+    "a compaction": Shape(_COMPOSED + b'"input":"', b"say \\n", b'"}', f"{_RESPONSES}/compact"),
     "a prompt": Shape(_PLAIN + b'"prompt":"', b"\\u4e2d", b'"}', _COMPLETIONS),
     "token ids": Shape(_PLAIN + b'"prompt":[', b"100000,", b"1]}", _COMPLETIONS),
     "texts": Shape(_PLAIN + b'"input":[', b'"abc",', b'"a"]}', _EMBEDDINGS),

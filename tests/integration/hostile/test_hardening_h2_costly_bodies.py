@@ -11,7 +11,15 @@ from pathlib import Path
 
 import pytest
 from tests.integration.cells import timed_gateway
-from tests.integration.cells.gateway_cell import CHAT, PLAIN, REPLIES, Cell, CellFactory, chat_body
+from tests.integration.cells.gateway_cell import (
+    CHAT,
+    COMPOSED,
+    PLAIN,
+    REPLIES,
+    Cell,
+    CellFactory,
+    chat_body,
+)
 from tests.integration.cells.limited_accounts import ask, first_with_limits, set_limit
 from tests.integration.cells.raw_client import RawClient, post_bytes
 from tests.integration.hostile.hostile_sizes import SHAPES
@@ -53,7 +61,7 @@ def timed(cells: CellFactory, tmp_path_factory: pytest.TempPathFactory) -> Itera
     steps = tmp_path_factory.mktemp("steps") / "steps"
     with cells.open({"admission.limits_refresh_seconds": 0.1}) as cell:
         cell.gateway.command = [sys.executable, str(Path(timed_gateway.__file__)), str(steps)]
-        cell.set_up(CHAT, PLAIN, REPLIES)
+        cell.set_up(CHAT, PLAIN, REPLIES, COMPOSED)
         assert cell.chat(chat_body()).status_code == 200
         yield TimedCell(cell, steps)
 

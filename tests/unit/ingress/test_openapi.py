@@ -133,8 +133,8 @@ def test_every_described_inference_is_hot_and_read() -> None:
         assert (route.model == "@cf/x/y") is ("{model}" in path)
         surfaces.append(route.surface)
     assert set(surfaces) == set(Surface)
-    # Five APIs under `/v1` and under an account, and two ways to run a model.
-    assert len(surfaces) == 12
+    # Five APIs and `compact` under `/v1` and under an account, and two ways to run a model.
+    assert len(surfaces) == 14
 
 
 def references(value: Any) -> set[str]:

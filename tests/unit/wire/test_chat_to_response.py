@@ -3,11 +3,12 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.errors import EngineFailed
 from penstock.wire.apis.chat_to_response import ResponseComposer
-from penstock.wire.apis.response_object import new_response
+from penstock.wire.apis.response_object import echo_of, new_response
 
 USAGE = {
     "prompt_tokens": 100,
@@ -19,7 +20,7 @@ KEY = "0123456789abcdef0123456789abcdef"
 
 
 def composer() -> ResponseComposer:
-    return ResponseComposer(new_response(f"resp_{KEY}", 1000, "m", {}), lambda: 1010.9)
+    return ResponseComposer(new_response(f"resp_{KEY}", 1000, "m", echo_of({})), lambda: 1010.9)
 
 
 def chunk(finish: str | None = None, usage: Any = None, **delta: object) -> bytes:
@@ -63,6 +64,10 @@ WHOLE = {
     ],
     "usage": USAGE,
 }
+
+
+def written(response: dict[str, Any]) -> Any:
+    return json.loads(msgspec.json.encode(response))
 
 
 def read(events: bytes) -> list[dict[str, Any]]:
@@ -119,7 +124,7 @@ def test_streamed_and_whole_give_the_same_response() -> None:
         streamed.events(each)
     last = read(streamed.end())[-1]["response"]
     whole = composer().answer(json.dumps(WHOLE).encode())
-    assert last == whole == streamed.response
+    assert last == written(whole) == written(streamed.response)
     assert [item["type"] for item in whole["output"]] == [
         "reasoning",
         "message",

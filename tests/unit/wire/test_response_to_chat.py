@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.wire.apis.response_object import new_response
+from penstock.wire.apis.response_object import echo_of, new_response
 from penstock.wire.apis.response_to_chat import to_chat
 from penstock.wire.json_body import Fields
 
@@ -145,7 +145,8 @@ def test_response_repeats_what_was_asked() -> None:
         reasoning={"effort": "low"},
         max_output_tokens=None,
     )
-    response = new_response("resp_1", 5, "m", asked)
+    made = new_response("resp_1", 5, "m", echo_of(asked))
+    response = json.loads(msgspec.json.encode(made))
     assert response.keys() >= REQUIRED
     assert response["tools"] == [{"description": None, **LOOK}]
     assert response["text"] == {"verbosity": "low", "format": {"type": "text"}}

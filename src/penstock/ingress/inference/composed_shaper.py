@@ -3,17 +3,19 @@
 from typing import Final
 
 import msgspec
+from msgspec import Raw
 
 from penstock.clock import Clock
 from penstock.errors import Error
 from penstock.ingress.inference.api_shapers import ApiShaper, EnvelopeShaper
 from penstock.ingress.inference.usage_cost import UsageCost
+from penstock.intake.opened_request import ComposedRequest
 from penstock.records.price import Price
 from penstock.records.request import Api, InferenceRequest
 from penstock.serving.shaping import Shaper, Steps
 from penstock.wire.apis.chat_to_response import ResponseComposer
+from penstock.wire.apis.compaction import compacted
 from penstock.wire.apis.response_object import new_response
-from penstock.wire.json_body import Fields
 
 _DONE: Final = b"data: [DONE]\n\n"
 _ENDS: Final = (b"event: response.completed\n", b"event: response.incomplete\n")
@@ -42,11 +44,29 @@ class ComposedShaper(ApiShaper):
         return self.composer.fail(error.code, error.message) + _DONE
 
 
-def composed_shaper(request: InferenceRequest, asked: Fields, clock: Clock) -> ComposedShaper:
+class CompactionShaper(ComposedShaper):
+    """Writes the answer of `/v1/responses/compact`, which is never streamed."""
+
+    def __init__(self, composer: ResponseComposer, kept: list[Raw], secret: str) -> None:
+        super().__init__(composer)
+        self._kept = kept
+        self._secret = secret
+
+    def answer(self, answer: bytes) -> bytes:
+        response = self.composer.answer(answer)
+        return msgspec.json.encode(compacted(response, self._kept, self._secret))
+
+
+def composed_shaper(
+    request: InferenceRequest, asked: ComposedRequest, clock: Clock
+) -> ComposedShaper:
     """Return the shaper for a request that was made of the Responses request `asked`."""
     id = f"resp_{request.id.replace('-', '')}"
-    response = new_response(id, int(request.terms.asked_at), request.model.id, asked)
-    return ComposedShaper(ResponseComposer(response, clock.now))
+    response = new_response(id, int(request.terms.asked_at), request.model.id, asked.echo)
+    composer = ResponseComposer(response, clock.now)
+    if asked.kept is not None:
+        return CompactionShaper(composer, asked.kept, request.prompt.cache_salt)
+    return ComposedShaper(composer)
 
 
 def after_composing(composed: ComposedShaper, price: Price | None, *, is_run: bool) -> Shaper:

@@ -11,7 +11,7 @@ Schema = dict[str, Any]
 API_TYPES: Final = (
     api_schemas.ResponsesRequest, api_schemas.RunInputRequest, api_schemas.Response,
     api_schemas.MessagesRequest, api_schemas.Message, api_schemas.TokenCount,
-    api_schemas.ResponsesTokenCount,
+    api_schemas.ResponsesTokenCount, api_schemas.Compaction,
     api_schemas.CompletionRequest, api_schemas.Completion,
     api_schemas.EmbeddingsRequest, api_schemas.RunTextRequest, api_schemas.EmbeddingList,
     api_schemas.Vectors, errors.AnthropicErrorAnswer,
@@ -52,6 +52,12 @@ _APIS: Final = (
         "CompletionRequest",
         "Completion",
         "data: [DONE]",
+    ),
+    _Described(
+        "/v1/responses/compact",
+        "A conversation, compacted into a summary",
+        "ResponsesRequest",
+        "Compaction",
     ),
     _Described("/v1/embeddings", "Vectors of texts", "EmbeddingsRequest", "EmbeddingList"),
 )

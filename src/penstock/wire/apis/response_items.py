@@ -70,8 +70,6 @@ class _Group:
         elif kind == "function_call_output":
             output = _plain_text(_needed(item, "output", param), f"{param}.output")
             self._close({"role": "tool", "tool_call_id": _text(item, "call_id", param)}, output)
-        elif kind == "compaction":
-            self._close({"role": "system"}, _text(item, "summary", param))
         else:
             raise InvalidRequest(f"Items of type `{kind}` are not served here.", param=param)
 

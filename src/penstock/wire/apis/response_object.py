@@ -6,6 +6,7 @@ Clients and the Open Responses document expect all of them in every answer, null
 from typing import Any, Final
 
 import msgspec
+from msgspec import Raw
 
 from penstock.wire.json_body import Fields, is_given
 
@@ -32,11 +33,27 @@ _PLAIN_TEXT: Final = {"type": "text"}
 _TOOL_FIELDS: Final = ("description", "parameters", "strict")
 
 
-def new_response(id: str, created_at: int, model: str, fields: Fields) -> Response:
-    """Return the object of a response that has just begun, from the request's own fields."""
-    echo = {name: _given(fields, name, default) for name, default in _ECHOED.items()}
-    text = _given(fields, "text", {})
-    reasoning = _given(fields, "reasoning", {})
+def echo_of(fields: Fields) -> Response:
+    """Return what a request set, as its response repeats it.
+
+    Large values stay JSON: a response is written several times in a stream, and to copy them is
+    all that a worker's event loop has time for. This itself may run in a thread.
+    """
+    echo: Response = {
+        name: fields[name] if is_given(fields, name) else default
+        for name, default in _ECHOED.items()
+    }
+    text = _decoded(fields, "text", {})
+    reasoning = _decoded(fields, "reasoning", {})
+    tools = [_tool(tool) for tool in _decoded(fields, "tools", [])]
+    echo["reasoning"] = {"effort": reasoning.get("effort"), "summary": reasoning.get("summary")}
+    echo["text"] = _raw({**text, "format": text.get("format") or _PLAIN_TEXT})
+    echo["tools"] = _raw(tools)
+    return echo
+
+
+def new_response(id: str, created_at: int, model: str, echo: Response) -> Response:
+    """Return the object of a response that has just begun."""
     return {
         "id": id,
         "object": "response",
@@ -49,21 +66,19 @@ def new_response(id: str, created_at: int, model: str, fields: Fields) -> Respon
         "model": model,
         "output": [],
         **echo,
-        "reasoning": {
-            "effort": reasoning.get("effort"),
-            "summary": reasoning.get("summary"),
-        },
         "service_tier": "default",
         "store": False,
-        "text": {**text, "format": text.get("format") or _PLAIN_TEXT},
-        "tools": [_tool(tool) for tool in _given(fields, "tools", [])],
         "truncation": "disabled",
         "usage": None,
     }
 
 
-def _given(fields: Fields, name: str, default: Any) -> Any:  # noqa: ANN401 - any JSON
+def _decoded(fields: Fields, name: str, default: Any) -> Any:  # noqa: ANN401 - any JSON
     return msgspec.json.decode(fields[name]) if is_given(fields, name) else default
+
+
+def _raw(value: object) -> Raw:
+    return Raw(msgspec.json.encode(value))
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:

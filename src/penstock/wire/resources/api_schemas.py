@@ -109,6 +109,16 @@ class TokenCount(msgspec.Struct):
     input_tokens: int
 
 
+class Compaction(msgspec.Struct):
+    """The answer of `POST /v1/responses/compact`: send `output` in front of what comes next."""
+
+    id: str
+    object: Literal["response.compaction"]
+    created_at: int
+    output: list[_Object]
+    usage: ResponsesUsage | None
+
+
 class ResponsesTokenCount(msgspec.Struct):
     """The answer of `POST /v1/responses/input_tokens`."""
 
