@@ -255,7 +255,8 @@ def entry_of(model: str) -> str:
     family, capabilities, accounts = _ENTRIES[model]
     name = model.rsplit("/", 1)[1]
     field = "reasoning_content" if model in (THINKER, COMPOSED) else "reasoning"
-    responses = "chat" if model == COMPOSED else "engine"
+    # Not said where it is the default: gateways of an earlier release read these entries too.
+    responses = 'responses = "chat"' if model == COMPOSED else ""
     return f"""
 id = "{model}"
 aliases = ["{name}"]
@@ -265,7 +266,7 @@ context_tokens = 100_000
 capabilities = {json.dumps(capabilities)}
 allowed_accounts = {json.dumps(accounts)}
 reasoning_field = "{field}"
-responses = "{responses}"
+{responses}
 [prices]
 input_nanousd_per_mtok = 600_000_000
 output_nanousd_per_mtok = 3_000_000_000
