@@ -20,7 +20,7 @@ from penstock.intake.estimate import Estimate, estimate, within_cap
 from penstock.intake.grant_cache import CachedGrant, GrantCache
 from penstock.intake.large_reading import INLINE_BYTES_MAX, ReadingThread
 from penstock.intake.opened_request import Delivery, OpenedRequest, delivery_of
-from penstock.intake.rewriting import as_chat, rewrite
+from penstock.intake.rewriting import rewrite
 from penstock.intake.routes import RequestRoute
 from penstock.intake.settings import IntakeSettings
 from penstock.metering import PriceBook
@@ -117,20 +117,6 @@ class RequestReader:
     ) -> InferenceRequest:
         """Read a live request, whatever delivery it asks for."""
         return self.read_prompt(request_id, headers, self.open(route, headers, key, body))
-
-    def read_as_chat(
-        self,
-        request_id: RequestId,
-        route: RequestRoute,
-        headers: CallerHeaders,
-        key: Key,
-        body: bytes,
-    ) -> InferenceRequest:
-        """Read a Responses request as chat, whatever its model's engines get."""
-        opened = self.open(route, headers, key, body)
-        if opened.api is Api.RESPONSES:
-            opened = as_chat(opened, self._media_hosts)
-        return self.read_prompt(request_id, headers, opened)
 
     def open(
         self, route: RequestRoute, headers: CallerHeaders, key: Key, body: bytes

@@ -13,6 +13,7 @@ from msgspec import Raw
 
 from penstock.errors import InvalidRequest
 from penstock.intake.opened_request import ComposedRequest, OpenedRequest
+from penstock.intake.routes import Wanted
 from penstock.records.request import Api
 from penstock.wire.apis.compaction import INSTRUCTION, users_messages, with_summaries
 from penstock.wire.apis.prompt_request import STREAM
@@ -24,6 +25,7 @@ from penstock.wire.json_body import Fields, is_given
 
 # The response's usage is exact, also if it is cut: every chunk has the count so far.
 _WITH_USAGE: Final = Raw(b'{"include_usage":true,"continuous_usage_stats":true}')
+_NO_TOOLS: Final = Raw(b"null")
 _COMPACTION: Final = re.compile(rb'"compaction"')
 _ASKED_LAST: Final[Item] = {"type": "message", "role": "user", "content": INSTRUCTION}
 
@@ -34,27 +36,28 @@ def rewrite(opened: OpenedRequest, media_hosts: frozenset[str]) -> OpenedRequest
     Change a body by `OpenedRequest.with_fields`, which drops what was learned of the caller's body.
     """
     if opened.api is Api.RESPONSES and _needs_chat(opened):
-        return as_chat(opened, media_hosts)
+        return _as_chat(opened, media_hosts)
     return opened
 
 
 def _needs_chat(opened: OpenedRequest) -> bool:
-    if opened.model.responses == "chat" or opened.route.is_compaction:
+    if opened.model.responses == "chat" or opened.route.wanted is not Wanted.ANSWER:
         return True
     # Engines do not know our summaries.
     return is_given(opened.fields, "input") and bool(_COMPACTION.search(opened.fields["input"]))
 
 
-def as_chat(opened: OpenedRequest, media_hosts: frozenset[str]) -> OpenedRequest:
+def _as_chat(opened: OpenedRequest, media_hosts: frozenset[str]) -> OpenedRequest:
     """Return a Responses request as chat; it remembers what it was made of."""
-    own, is_compaction = opened.fields, opened.route.is_compaction
+    own, is_compaction = opened.fields, opened.route.wanted is Wanted.COMPACTION
     # Checks the whole request, and takes out tools that are not served.
     checked = read_responses(dict(own), media_hosts).fields
+    served = {**own, "tools": checked.get("tools", _NO_TOOLS)}
     items = _items(own)
     given = with_summaries(items, opened.grant.cache_salt)
     if is_compaction:
         given = [*given, _ASKED_LAST]
-    chat = to_chat({**own, **_tools(checked)}, (), given)
+    chat = to_chat(served, (), given)
     if STREAM.read(own):
         if is_compaction:
             raise InvalidRequest("A compaction is not streamed.", param="stream")
@@ -62,12 +65,8 @@ def as_chat(opened: OpenedRequest, media_hosts: frozenset[str]) -> OpenedRequest
     rewritten = opened.with_fields(chat)
     rewritten.api = Api.CHAT
     kept = users_messages(items) if is_compaction else None
-    rewritten.composed = ComposedRequest(echo_of({**own, **_tools(checked)}), kept)
+    rewritten.composed = ComposedRequest(echo_of(served), kept)
     return rewritten
-
-
-def _tools(checked: Fields) -> Fields:
-    return {"tools": checked.get("tools", Raw(b"null"))}
 
 
 def _items(fields: Fields) -> list[Item]:

@@ -37,6 +37,14 @@ class Surface(Enum):
         return self is not Surface.OPENAI
 
 
+class Wanted(Enum):
+    """What the caller wants for a prompt: an answer, a summary to go on from, or a token count."""
+
+    ANSWER = auto()
+    COMPACTION = auto()
+    COUNT = auto()
+
+
 _NO_QUERY: Final[dict[str, str]] = {}
 
 
@@ -53,8 +61,7 @@ class RequestRoute:
         account: str | None = None,
         model: str | None = None,
         query: dict[str, str] = _NO_QUERY,
-        *,
-        is_compaction: bool = False,
+        wanted: Wanted = Wanted.ANSWER,
     ) -> None:
         self.surface = surface
         self.is_run = surface is Surface.WORKERS_RUN
@@ -62,7 +69,7 @@ class RequestRoute:
         self.account = account
         self.model = model
         self.query = query
-        self.is_compaction = is_compaction
+        self.wanted = wanted
 
 
 _OPENAI_ROUTE: Final = RequestRoute(Surface.OPENAI)
@@ -107,7 +114,7 @@ def find_route(target: bytes) -> RequestRoute:
     query = _query(raw_query) if raw_query else {}
     api = _APIS.get(raw_path)
     if api is not None:
-        return RequestRoute(Surface.OPENAI, api, query=query, is_compaction=raw_path == _COMPACT)
+        return RequestRoute(Surface.OPENAI, api, query=query, wanted=_wanted(raw_path))
     path = raw_path[len(_ACCOUNTS) :].decode("latin-1")
     account, slash, rest = path.partition("/")
     rest = slash + rest
@@ -119,11 +126,12 @@ def find_route(target: bytes) -> RequestRoute:
         return RequestRoute(Surface.WORKERS_RUN, account=account, model=model, query=query)
     api = _APIS.get(rest[3:].encode("latin-1")) if rest.startswith("/ai/v1/") else None
     if api is not None:
-        is_compaction = raw_path.endswith(_COMPACT)
-        return RequestRoute(
-            Surface.WORKERS_V1, api, account, query=query, is_compaction=is_compaction
-        )
+        return RequestRoute(Surface.WORKERS_V1, api, account, query=query, wanted=_wanted(raw_path))
     raise NotFound
+
+
+def _wanted(path: bytes) -> Wanted:
+    return Wanted.COMPACTION if path.endswith(_COMPACT) else Wanted.ANSWER
 
 
 def _query(raw: bytes) -> dict[str, str]:

@@ -15,7 +15,8 @@ from penstock.wire.apis.native_stream import native_events
 from penstock.wire.apis.response_format import is_structured
 from penstock.wire.apis.workers_ai import envelope, native_json_result, native_result
 
-_DONE: Final = b"data: [DONE]\n\n"
+DONE: Final = b"data: [DONE]\n\n"
+RESPONSE_ENDS: Final = (b"event: response.completed\n", b"event: response.incomplete\n")
 _EVENT_END: Final = b"\n\n"
 
 
@@ -24,11 +25,11 @@ class ApiShaper(Shaper):
 
     def find_end(self, events: bytes) -> int:
         """Return where the event that ends the stream begins; the length if there is none."""
-        return len(events) - len(_DONE) if events.endswith(_DONE) else len(events)
+        return len(events) - len(DONE) if events.endswith(DONE) else len(events)
 
     def failure(self, error: Error, request_id: str) -> bytes:
         """Return the last events of a stream that has begun and cannot be completed."""
-        return error_response.event(error, request_id) + _DONE
+        return error_response.event(error, request_id) + DONE
 
 
 class RunShaper(ApiShaper):
@@ -97,7 +98,7 @@ class NamedShaper(ApiShaper):
 class ResponsesShaper(NamedShaper):
     """OpenAI's Responses."""
 
-    _ends = (b"event: response.completed\n", b"event: response.incomplete\n")
+    _ends = RESPONSE_ENDS
 
     def failure(self, error: Error, request_id: str) -> bytes:
         return error_response.responses_event(error, request_id, self._first, self._latest)

@@ -1,13 +1,16 @@
 """The last step of shaping for a Responses request that an engine answers as chat."""
 
-from typing import Final
-
 import msgspec
 from msgspec import Raw
 
 from penstock.clock import Clock
 from penstock.errors import Error
-from penstock.ingress.inference.api_shapers import ApiShaper, EnvelopeShaper
+from penstock.ingress.inference.api_shapers import (
+    DONE,
+    RESPONSE_ENDS,
+    ApiShaper,
+    EnvelopeShaper,
+)
 from penstock.ingress.inference.usage_cost import UsageCost
 from penstock.intake.opened_request import ComposedRequest
 from penstock.records.price import Price
@@ -16,9 +19,6 @@ from penstock.serving.shaping import Shaper, Steps
 from penstock.wire.apis.chat_to_response import ResponseComposer
 from penstock.wire.apis.compaction import compacted
 from penstock.wire.apis.response_object import new_response
-
-_DONE: Final = b"data: [DONE]\n\n"
-_ENDS: Final = (b"event: response.completed\n", b"event: response.incomplete\n")
 
 
 class ComposedShaper(ApiShaper):
@@ -34,14 +34,14 @@ class ComposedShaper(ApiShaper):
         return msgspec.json.encode(self.composer.answer(answer))
 
     def end(self) -> bytes:
-        return self.composer.end() + _DONE
+        return self.composer.end() + DONE
 
     def find_end(self, events: bytes) -> int:
-        at = max(events.rfind(mark) for mark in _ENDS)
+        at = max(events.rfind(mark) for mark in RESPONSE_ENDS)
         return len(events) if at < 0 else at
 
     def failure(self, error: Error, request_id: str) -> bytes:
-        return self.composer.fail(error.code, error.message) + _DONE
+        return self.composer.fail(error.code, error.message) + DONE
 
 
 class CompactionShaper(ComposedShaper):

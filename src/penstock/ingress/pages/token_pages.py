@@ -4,7 +4,6 @@ Agents such as Claude Code ask before they send, to know when a conversation mus
 request is read as inference reads it, asks one replica, and costs nothing.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from starlette.requests import Request
@@ -16,17 +15,14 @@ from penstock.ingress.pages.json_pages import json_response
 from penstock.ingress.pages.page_body import BodySlots
 from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.request_reader import RequestReader
-from penstock.intake.routes import RequestRoute, Surface
-from penstock.records.account import Key
+from penstock.intake.routes import RequestRoute, Surface, Wanted
 from penstock.records.request import Api, InferenceRequest, RequestId
 from penstock.serving.token_counting import TokenCounter
 
 AT_ONCE_MAX: Final = 8
 AT_ONCE_PER_ACCOUNT_MAX: Final = 2
-_MESSAGES: Final = RequestRoute(Surface.OPENAI, Api.MESSAGES)
-_RESPONSES: Final = RequestRoute(Surface.OPENAI, Api.RESPONSES)
-
-_Read = Callable[[RequestReader, RequestId, CallerHeaders, Key, bytes], InferenceRequest]
+_MESSAGES: Final = RequestRoute(Surface.OPENAI, Api.MESSAGES, wanted=Wanted.COUNT)
+_RESPONSES: Final = RequestRoute(Surface.OPENAI, Api.RESPONSES, wanted=Wanted.COUNT)
 
 
 class TokenPages:
@@ -39,27 +35,21 @@ class TokenPages:
 
     async def count_messages(self, request: Request) -> Response:
         """`POST /v1/messages/count_tokens`; an estimate if the engine cannot count."""
-        asked, count = await self._count(
-            request,
-            lambda reader, id, headers, key, body: reader.read(id, _MESSAGES, headers, key, body),
-        )
+        asked, count = await self._count(request, _MESSAGES)
         return json_response({"input_tokens": count or asked.terms.prompt_tokens_estimate})
 
     async def count_responses(self, request: Request) -> Response:
         """`POST /v1/responses/input_tokens`."""
-        asked, count = await self._count(
-            request,
-            lambda reader, id, headers, key, body: reader.read_as_chat(
-                id, _RESPONSES, headers, key, body
-            ),
-        )
+        asked, count = await self._count(request, _RESPONSES)
         if count is None:
             raise MissingCapability(
                 f"The engine of {asked.model.id} cannot count tokens.", param="model"
             )
         return json_response({"object": "response.input_tokens", "input_tokens": count})
 
-    async def _count(self, request: Request, read: _Read) -> tuple[InferenceRequest, int | None]:
+    async def _count(
+        self, request: Request, route: RequestRoute
+    ) -> tuple[InferenceRequest, int | None]:
         headers = CallerHeaders(request.scope["headers"])
         key = await self._reader.authenticate(headers)
         request_id = RequestId(new_id())
@@ -67,6 +57,6 @@ class TokenPages:
         async with self._slots.held(key):
             body = await self._slots.gather(request)
             asked = await self._reader.read_by_size(
-                len(body), lambda reader: read(reader, request_id, headers, key, body)
+                len(body), lambda reader: reader.read(request_id, route, headers, key, body)
             )
             return asked, await self._counter.count(asked)
