@@ -7,12 +7,14 @@ Error
 │   │   ├── BadBase64             400  an inline image or file is not valid base64
 │   │   ├── MissingCapability     400  the model cannot do what was asked
 │   │   ├── PromptTooLong         400  the prompt is longer than the model's context
-│   │   └── StateUnavailable      400  it refers to what would have to be kept here
+│   │   ├── StateUnavailable      400  it refers to what would have to be kept here
+│   │   └── MissingToolOutput     400  a call of a tool has no output
 │   ├── Unauthenticated       401  no key, or one we do not know
 │   ├── Forbidden             403  the key may not do this
 │   │   ├── AccountBlocked        403  the whole account is stopped
 │   │   └── ModelNotAllowed       403  the model is private to other accounts
 │   ├── NotFound              404  no such path
+│   │   ├── ResponseNotFound      404  the response to go on from is not there
 │   │   ├── UnknownModel          404  a well-formed name that is not in the catalogue
 │   │   └── MalformedModel        404  not a model name at all
 │   ├── LoraUnsupported       405  the model takes no adapters
@@ -128,6 +130,12 @@ class StateUnavailable(InvalidRequest):
     code = "stored_state_unavailable"
 
 
+class MissingToolOutput(InvalidRequest):
+    """The model called a tool, and the request has no output for that call."""
+
+    code = "missing_tool_output"
+
+
 class Unauthenticated(Refused):
     """No valid API key: send `Authorization: Bearer <key>`."""
 
@@ -159,6 +167,12 @@ class NotFound(Refused):
 
     code = "not_found"
     status = 404
+
+
+class ResponseNotFound(NotFound):
+    """The response to go on from, or one before it, is unknown, deleted or expired."""
+
+    code = "previous_response_not_found"
 
 
 class UnknownModel(NotFound):

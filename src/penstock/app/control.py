@@ -16,6 +16,8 @@ from penstock.jobs.submission import JobDesk
 from penstock.metering import Retention
 from penstock.queue.file_retention import FileRetention
 from penstock.queue.files import Files
+from penstock.sessions import ResponseUpkeep
+from penstock.sessions.retention import ResponseRetention
 from penstock.store import HeldLock, Objects, Sealing, Store
 
 _CONTROL_LOCK = "control"
@@ -38,6 +40,8 @@ class ControlLoops:
         desk = JobDesk(rooms, config.admission, clock)
         self._flex = FlexUpkeep(rooms, desk)
         self._files = FileRetention(Files(store, self._objects, clock))
+        upkeep = ResponseUpkeep(store, rooms.values, config.responses, clock)
+        self._responses = ResponseRetention(upkeep)
         self.is_leading = False
 
     async def run(self) -> None:
@@ -63,6 +67,7 @@ class ControlLoops:
                     group.create_task(self._telling.run()),
                     group.create_task(self._flex.run()),
                     group.create_task(self._files.run()),
+                    group.create_task(self._responses.run()),
                 ]
                 is_held = True
                 while is_held:

@@ -41,6 +41,7 @@ def _sums(rooms: GatewayRooms) -> dict[str, int]:
         "penstock_ledger_rows_total": rooms.drain.rows_written,
         "penstock_ledger_unwritable_total": rooms.drain.rows_unwritable,
         "penstock_drain_failures_total": rooms.drain.failures,
+        "penstock_responses_unstored_total": rooms.turns.unstored,
     }
 
 

@@ -55,6 +55,7 @@ async def _load(rooms: GatewayRooms) -> None:
     await rooms.roster.load()
     rooms.objects.check_hosts(len({replica.host for replica in rooms.roster.all()}))
     await rooms.limits.load()
+    rooms.storage.stores_by_default = await rooms.responses.stores_by_default()
     claim_folder(Path(rooms.config.metering.journal_folder), rooms.keys.cell_mark())
     # Drain the journals of this host's dead workers first, which frees their leases. The drain's
     # loop does what takes longer than this timeout.

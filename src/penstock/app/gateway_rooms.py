@@ -14,12 +14,14 @@ from penstock.events import EndpointBook, Feed
 from penstock.fleet.roster import RosterMirror
 from penstock.ingress.inference.inference_endpoint import InferenceEndpoint
 from penstock.ingress.inference.request_accounting import RequestAccounting
+from penstock.ingress.inference.stored_way import StoredWay
 from penstock.ingress.inference.ways import Ways
 from penstock.ingress.pages.event_pages import EventPages
 from penstock.ingress.pages.front_page import FrontPage
 from penstock.ingress.pages.health import HealthPages
 from penstock.ingress.pages.model_pages import ModelPages
 from penstock.ingress.pages.pages import Pages
+from penstock.ingress.pages.response_pages import ResponsePages
 from penstock.ingress.pages.routing_pages import RoutingPages
 from penstock.ingress.pages.subscription_pages import SubscriptionPages
 from penstock.ingress.pages.token_pages import TokenPages
@@ -27,6 +29,7 @@ from penstock.ingress.pages.usage_pages import UsagePages
 from penstock.ingress.pages.webhook_pages import WebhookPages
 from penstock.intake.large_reading import ReadingThread
 from penstock.intake.request_reader import RequestReader
+from penstock.intake.storage_policy import StoragePolicy
 from penstock.jobs.cell_figures import CellFigures
 from penstock.jobs.submission import JobDesk
 from penstock.metering import Drain, Journal, Ledger, Metering, PriceBook, Refusals
@@ -40,11 +43,13 @@ from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.probing import Prober
 from penstock.serving.request_path import Meters, RequestPath, Stages
 from penstock.serving.token_counting import TokenCounter
+from penstock.sessions import ResponseBook
 from penstock.signals import CellKey, GossipLoops, Reach, open_table, worker_identity
 from penstock.store import Objects, Sealing, Store
 from penstock.telemetry.counters import Metrics
 from penstock.telemetry.log_writer import LogWriter
 from penstock.telemetry.request_log import RequestLog
+from penstock.turns import StoredTurns
 
 
 class GatewayRooms:
@@ -59,7 +64,10 @@ class GatewayRooms:
         self.log_writer = log_writer
         self.catalogue = load_catalogue(config.catalogue)
         self.store = Store(config.store)
-        self.objects = Objects(config.store, Sealing(self.store, config.store, clock))
+        sealing = Sealing(self.store, config.store, clock)
+        self.objects = Objects(config.store, sealing)
+        # Nothing is stored that cannot be encrypted.
+        self.storage = StoragePolicy(is_on=sealing.is_on)
         self.keys = KeyMirror(self.store, clock, config.policy)
         self.wheel = TimerWheel(clock)
         self._build_routing()
@@ -107,17 +115,21 @@ class GatewayRooms:
         path = RequestPath(stages, config.serving, clock)
         prices = PriceBook(self.catalogue.models)
         self.reading = ReadingThread()
+        intake = config.ingress.intake
         reader = RequestReader(
-            self.catalogue, self.keys, prices, config.ingress.intake, thread=self.reading
+            self.catalogue, self.keys, prices, intake, thread=self.reading, storage=self.storage
         )
         rooms = desk_rooms(self.store, self.objects, config)
+        self.responses = ResponseBook(self.store, rooms.values, config.responses, clock)
+        self.turns = StoredTurns(self.responses, self.storage, frozenset(intake.media_hosts))
         desk = JobDesk(rooms, config.admission, clock)
         self.figures = CellFigures(self.store, rooms.queue, clock)
         self.flex = FlexParts(rooms, desk, reader, self.catalogue, config.ingress, clock)
         needs = BatchNeeds(self.store, self.objects, desk, reader, self.keys)
         self.batches = BatchParts(needs, config.ingress, clock)
         self.feed = Feed(self.store, config.events)
-        ways = Ways(path, self.flex.flex, self.flex.queue)
+        stored = StoredWay(reader, self.turns, path)
+        ways = Ways(path, stored, self.flex.flex, self.flex.queue)
         self.endpoint = InferenceEndpoint(
             reader, ways, self._accounting, config.ingress, self.wheel, clock
         )
@@ -145,7 +157,8 @@ class GatewayRooms:
                 AccountBook(self.store).find,
                 self.clock,
             ),
-            tokens=TokenPages(reader, TokenCounter(self.clients, roster.ready)),
+            tokens=TokenPages(reader, TokenCounter(self.clients, roster.ready), self.turns),
+            responses=ResponsePages(reader, self.responses),
             jobs=self.flex.pages,
             files=self.batches.files,
             batches=self.batches.batches,

@@ -15,7 +15,6 @@ from penstock.catalogue import Catalogue
 from penstock.clock import Clock, TimerWheel, new_id
 from penstock.engine.settings import EngineSettings
 from penstock.errors import InvalidRequest, StoreUnavailable
-from penstock.jobs.job_values import JobValues
 from penstock.jobs.submission import JobDesk
 from penstock.metering.journal_folder import claim_folder
 from penstock.puller.complete import CompletionRooms
@@ -32,6 +31,7 @@ from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.request_path import RequestPath, Stages
 from penstock.serving.settings import ServingSettings
 from penstock.store import Store
+from penstock.store.kept_values import KeptValues
 
 _FOLLOW_SECONDS = 0.2
 
@@ -55,7 +55,7 @@ class StationRooms(msgspec.Struct, frozen=True):
 
     store: Store
     queue: Queue
-    values: JobValues
+    values: KeptValues
     desk: JobDesk
     catalogue: Catalogue
     # Raises InvalidRequest if this host cannot read the objects that gateways store.

@@ -8,13 +8,15 @@ from rich.markup import escape
 
 from penstock.cli.account_names import find_account
 from penstock.cli.exit_codes import CommandFailed, ExitCode
+from penstock.cli.kept_rooms import kept_rooms
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, print_json, print_table
 from penstock.cli.postgres import opened
 from penstock.cli.table import Column, Columns
 from penstock.policy import AccountBook
 from penstock.policy.accounts import FLEX_WEIGHT_MAX
-from penstock.records.account import Account, Affinity, OnOutage
+from penstock.records.account import Account, Affinity, OnOutage, Storage
+from penstock.turns.forgetting import forget_account
 
 app = typer.Typer(help="Create, list, change and block accounts.", no_args_is_help=True)
 
@@ -40,6 +42,9 @@ _FLEX_WEIGHT = typer.Option(
 _USAGE_COST = typer.Option(
     "--usage-cost/--no-usage-cost",
     help="Put the cost of each answer, in dollars, into its `usage` as `cost`.",
+)
+_STORAGE = typer.Option(
+    help="Store its responses as the cell and each request say; or never, whatever they say."
 )
 
 
@@ -102,13 +107,15 @@ def set_(  # noqa: PLR0913 - each is an option of the command line
     affinity: Annotated[Affinity | None, _AFFINITY] = None,
     flex_weight: Annotated[int | None, _FLEX_WEIGHT] = None,
     usage_cost: Annotated[bool | None, _USAGE_COST] = None,
+    storage: Annotated[Storage | None, _STORAGE] = None,
     state: StateOption = DEFAULT_STATE,
     json: JsonOption = False,
 ) -> None:
     """Change an account. Every gateway applies it within 5 s."""
-    if (on_outage, affinity, flex_weight, usage_cost) == (None,) * 4:
+    if (on_outage, affinity, flex_weight, usage_cost, storage) == (None,) * 5:
         raise CommandFailed(
-            "Say what to change: --on-outage, --affinity, --flex-weight or --usage-cost.",
+            "Say what to change: --on-outage, --affinity, --flex-weight, --usage-cost or"
+            " --storage.",
             ExitCode.USAGE,
         )
     config = invocation(context).load().config
@@ -125,6 +132,8 @@ def set_(  # noqa: PLR0913 - each is an option of the command line
                 changed = await accounts.set_flex_weight(id, flex_weight)
             if usage_cost is not None:
                 changed = await accounts.set_usage_cost(id, usage_cost)
+            if storage is not None:
+                changed = await accounts.set_storage(id, storage)
             assert changed is not None
             return changed
 
@@ -151,6 +160,35 @@ def unblock(
 ) -> None:
     """Let a blocked account go on."""
     _set_blocked(context, account, state, is_blocked=False, json=json)
+
+
+@app.command()
+def forget(
+    context: typer.Context,
+    account: AccountName,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it: nothing brings it back.")] = False,
+    state: StateOption = DEFAULT_STATE,
+    json: JsonOption = False,
+) -> None:
+    """Block an account, and delete all that it sent and got. What it used and paid stays."""
+    if not yes:
+        raise CommandFailed(
+            "This deletes the account's responses, jobs and files for good: pass --yes.",
+            ExitCode.USAGE,
+        )
+    config = invocation(context).load().config
+
+    async def run() -> Account:
+        async with opened(config, state) as store:
+            id = await find_account(store, account)
+            async with kept_rooms(store, config, state) as rooms:
+                await forget_account(rooms, id)
+            found = await rooms.accounts.find(id)
+            assert found is not None, "it was found before"
+            return found
+
+    _show(asyncio.run(run()), json)
 
 
 def _set_blocked(

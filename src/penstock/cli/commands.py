@@ -27,6 +27,7 @@ _COMMANDS = (
     ("models", "models:app", "List, show and check models."),
     ("usage", "usage.command:app", "Show what was used and what it cost."),
     ("jobs", "jobs:app", "List, show, cancel and watch queued work."),
+    ("responses", "responses:app", "List, show and delete stored responses."),
     ("flex", "flex:app", "Pause, resume and limit flex work, and see how it does."),
     ("cache", "cache:app", "See why a prompt was cached or not."),
     ("route", "route:app", "See how requests are routed."),

@@ -7,6 +7,7 @@ Example = tuple[str, str]
 
 _JOB: Final = "01a1e5b5-4430-76d7-a06d-5c7d263c4383"
 _KEY: Final = "01a1e5b5-51c8-7d21-9e0f-2b6a90c4d817"
+_RESPONSE: Final = f"resp_{_JOB.replace('-', '')}"
 _BATCH: Final = f"batch_{_JOB.replace('-', '')}"
 
 EXAMPLES: Final[Mapping[str, tuple[Example, ...]]] = {
@@ -90,6 +91,22 @@ EXAMPLES: Final[Mapping[str, tuple[Example, ...]]] = {
         ("penstock jobs watch", "All queues, until they are empty."),
         (f"penstock jobs watch --batch {_BATCH}", "One batch."),
     ),
+    "responses": (
+        ("penstock responses list", "What is stored, newest first."),
+        (f"penstock responses show {_RESPONSE}", "One of them, without its content."),
+    ),
+    "responses list": (
+        ("penstock responses list --account research", "One account's."),
+        ("penstock responses list --limit 100 --json", "A hundred, for a script."),
+    ),
+    "responses show": (
+        (f"penstock responses show {_RESPONSE}", "Its model, state, size and age."),
+        (f"penstock responses show {_RESPONSE} --json", "The same, for a script."),
+    ),
+    "responses delete": (
+        (f"penstock responses delete {_RESPONSE}", "For good, with its content."),
+        (f"penstock responses delete {_RESPONSE} --json", "The same, for a script."),
+    ),
     "flex pause": (
         ("penstock flex pause smollm2", "Begin no more jobs of this model."),
         ("penstock flex pause default", "The same of the default model."),
@@ -129,6 +146,10 @@ EXAMPLES: Final[Mapping[str, tuple[Example, ...]]] = {
     "account block": (
         ("penstock account block research", "Stop everything of this account."),
         ("penstock account block research --json", "The same, for a script."),
+    ),
+    "account forget": (
+        ("penstock account forget research --yes", "Delete all that it sent and got, for good."),
+        ("penstock account forget research --yes --json", "The same, for a script."),
     ),
     "account unblock": (
         ("penstock account unblock research", "Let it go on."),

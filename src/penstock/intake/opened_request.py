@@ -17,6 +17,7 @@ from penstock.wire.apis.response_object import Response
 from penstock.wire.json_body import Field, Fields
 
 if TYPE_CHECKING:
+    from penstock.wire.apis.stored_state import StateWish
     from penstock.wire.prompt.parsed_body import ParsedBody
 
 _SERVICE_TIER: Final = Field("service_tier", msgspec.json.Decoder(str | None), None)
@@ -67,6 +68,10 @@ class OpenedRequest:
         self.api = api
         self.body_bytes = body_bytes
         self.delivery = delivery
+        # What a Responses request reads or writes of stored state; None once that is loaded.
+        self.state: StateWish | None = None
+        # The session that it belongs to if its caller names none, such as its chain of responses.
+        self.session = ""
         # The Responses request that this chat request was made of; None if the caller sent it so.
         self.composed: ComposedRequest | None = None
         # A chat's split body, until the prompt is read.

@@ -23,6 +23,7 @@ from penstock.intake.opened_request import Delivery, OpenedRequest, delivery_of
 from penstock.intake.rewriting import rewrite
 from penstock.intake.routes import RequestRoute
 from penstock.intake.settings import IntakeSettings
+from penstock.intake.storage_policy import StoragePolicy
 from penstock.metering import PriceBook
 from penstock.policy import KeyMirror
 from penstock.records.account import Key
@@ -66,8 +67,8 @@ class RequestReader:
         keys: KeyMirror,
         prices: PriceBook,
         settings: IntakeSettings,
-        prompts: PromptReader | None = None,
         thread: ReadingThread | None = None,
+        storage: StoragePolicy | None = None,
     ) -> None:
         """With a thread, large bodies are read there, by a second reader.
 
@@ -76,7 +77,7 @@ class RequestReader:
         self._large_bodies = thread
         self._in_thread = self
         if thread is not None:
-            self._in_thread = RequestReader(catalogue, keys, prices, settings)
+            self._in_thread = RequestReader(catalogue, keys, prices, settings, storage=storage)
         self._catalogue = catalogue
         self._keys = keys
         self._grants = GrantCache(keys)
@@ -84,7 +85,8 @@ class RequestReader:
         self._media_hosts = frozenset(settings.media_hosts)
         self._bytes_per_token = settings.prompt_bytes_per_token
         self._is_flex_on = settings.flex
-        self._prompts = PromptReader() if prompts is None else prompts
+        self._storage = storage or StoragePolicy()
+        self._prompts = PromptReader()
 
     async def read_by_size(self, body_bytes: int, read: "Callable[[RequestReader], T]") -> T:
         """Call `read` at once for a short body, and in the thread for a large one."""
@@ -125,7 +127,7 @@ class RequestReader:
         headers.refuse_encoding()
         parsed = self._split(route, key, body)
         opened = self._identify(route, headers, key, parsed, len(body))
-        return rewrite(opened, self._media_hosts)
+        return rewrite(opened, self._media_hosts, self._storage)
 
     def read_prompt(
         self,
@@ -311,7 +313,7 @@ def _session_key(
     headers: CallerHeaders, opened: OpenedRequest, prompt: PromptRequest, chain: PromptChain
 ) -> int:
     """Digest the session's whole name: its label is cut, and two sessions may share one."""
-    session = headers.session() or _session_in_body(prompt)
+    session = headers.session() or _session_in_body(prompt) or opened.session
     return digest(session, opened.granted.seed) if session else chain.opening
 
 

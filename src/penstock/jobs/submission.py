@@ -13,8 +13,7 @@ from msgspec import Raw
 from penstock import admission
 from penstock.clock import Clock, timestamp_of
 from penstock.errors import InvalidRequest, Refused
-from penstock.jobs.job_values import JobValues
-from penstock.queue import Batches, NewBatch, Queue, Submitted, Swept
+from penstock.queue import Batches, JobQuery, NewBatch, Queue, Submitted, Swept
 from penstock.records.account import AccountId, KeyId
 from penstock.records.job import (
     BatchId,
@@ -42,6 +41,7 @@ from penstock.records.request import (
     RequestTerms,
 )
 from penstock.store import Store, Transaction
+from penstock.store.kept_values import KeptValues
 
 # A job's answer is never streamed: the endpoint that reads it shapes it.
 _NOT_KEPT: Final = frozenset({"stream", "stream_options"})
@@ -58,7 +58,7 @@ class DeskRooms(msgspec.Struct, frozen=True):
     store: Store
     queue: Queue
     batches: Batches
-    values: JobValues
+    values: KeptValues
 
 
 class JobDesk:
@@ -155,6 +155,32 @@ class JobDesk:
         async with self._store.transaction() as transaction:
             await self._queue.delete(transaction, old)
         return len(old)
+
+    async def forget(self, account: AccountId) -> None:
+        """Cancel an account's open jobs, and delete its ended ones with their objects.
+
+        Jobs that run now are marked, and their keepers end them soon.
+        """
+        for state in (JobState.QUEUED, JobState.RUNNING):
+            await self._cancel_all(JobQuery(account=account, state=state))
+        while True:
+            async with self._store.transaction() as transaction:
+                ended = await self._queue.find_ended(transaction, account)
+            if not ended:
+                return
+            await self._values.delete([name for names in ended.values() for name in names])
+            async with self._store.transaction() as transaction:
+                await self._queue.delete(transaction, ended)
+
+    async def _cancel_all(self, query: JobQuery) -> None:
+        while True:
+            async with self._store.transaction() as transaction:
+                jobs = await self._queue.list_jobs(transaction, query)
+            if not jobs:
+                return
+            for job in jobs:
+                await self.cancel(job.account, job.id)
+            query = msgspec.structs.replace(query, after=jobs[-1].id)
 
     async def find(self, account: AccountId | None, job: JobId) -> Job | None:
         """Return one job; with `account` None, of any account."""

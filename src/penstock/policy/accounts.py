@@ -6,7 +6,7 @@ from typing import Literal
 from penstock import errors
 from penstock.clock import new_id
 from penstock.policy.revision import next_revision
-from penstock.records.account import Account, AccountId, Affinity, OnOutage
+from penstock.records.account import Account, AccountId, Affinity, OnOutage, Storage
 from penstock.store import Store
 from penstock.store.pool import Row
 
@@ -15,7 +15,7 @@ FLEX_WEIGHT_MAX = 1000
 
 _ID = re.compile(r"[0-9a-f]{32}")
 # The columns that `account_from` reads.
-ACCOUNT_COLUMNS = "id, name, is_blocked, on_outage, affinity, flex_weight, has_usage_cost"
+ACCOUNT_COLUMNS = "id, name, is_blocked, on_outage, affinity, flex_weight, has_usage_cost, storage"
 _CREATE = """
     insert into accounts (id, name, on_outage, revision) values (%s, %s, %s, %s)
     on conflict (id) do nothing
@@ -27,7 +27,9 @@ _NAMED = f"""
 FIND_ACCOUNT = f"select {ACCOUNT_COLUMNS} from accounts where id = %s"  # noqa: S608 - constants only
 
 
-_Changeable = Literal["is_blocked", "on_outage", "affinity", "flex_weight", "has_usage_cost"]
+_Changeable = Literal[
+    "is_blocked", "on_outage", "affinity", "flex_weight", "has_usage_cost", "storage"
+]
 
 
 class AccountBook:
@@ -94,6 +96,10 @@ class AccountBook:
         """Set whether the account's answers have their cost in `usage`."""
         return await self._change("has_usage_cost", has_usage_cost, id)
 
+    async def set_storage(self, id: str, storage: Storage) -> Account:
+        """Set whether the account's responses may be stored. What is stored stays: see `forget`."""
+        return await self._change("storage", storage.value, id)
+
     async def _change(self, column: _Changeable, value: bool | int | str, id: str) -> Account:
         statement = f"""
             update accounts set {column} = %s, revision = %s where id = %s
@@ -107,7 +113,7 @@ class AccountBook:
 
 def account_from(row: Row) -> Account:
     """Return the account in `row`, whose columns are in the order of the record's fields."""
-    id, name, is_blocked, on_outage, affinity, weight, has_usage_cost = row
+    id, name, is_blocked, on_outage, affinity, weight, has_usage_cost, storage = row
     return Account(
         id,
         name,
@@ -116,6 +122,7 @@ def account_from(row: Row) -> Account:
         Affinity(affinity),
         weight,
         has_usage_cost=has_usage_cost,
+        storage=Storage(storage),
     )
 
 

@@ -11,13 +11,13 @@ import msgspec
 
 from penstock import admission, metering
 from penstock.errors import StoreUnavailable
-from penstock.jobs.job_values import JobValues, KeptValue
 from penstock.jobs.submission import held_by
 from penstock.queue import Finished, Queue
 from penstock.records.job import ClaimedJob, JobEnd, JobFailure, Released
 from penstock.records.price import Price, cost_nanousd
 from penstock.records.request import RequestEnd
 from penstock.store import Store
+from penstock.store.kept_values import KeptValue, KeptValues
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class CompletionRooms(msgspec.Struct, frozen=True):
     store: Store
     queue: Queue
     ledger: metering.Ledger
-    values: JobValues
+    values: KeptValues
 
 
 async def complete(rooms: CompletionRooms, completions: Sequence[JobCompletion]) -> Finished:
@@ -127,7 +127,7 @@ async def _forget_lost(rooms: CompletionRooms, finished: Finished, ends: Sequenc
         logger.warning("lost results are kept", extra={"action": "lost_results_kept"})
 
 
-async def _ends(values: JobValues, completions: Sequence[JobCompletion]) -> list[JobEnd]:
+async def _ends(values: KeptValues, completions: Sequence[JobCompletion]) -> list[JobEnd]:
     """Encrypt the results, upload large ones, and return the jobs' ends for the queue."""
     kept = await values.keep([(each.job.account, each.job.id, each.result) for each in completions])
     await values.put(kept)

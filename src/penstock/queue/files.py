@@ -147,6 +147,18 @@ class Files:
             )
         await self._drop([(file.id, file.object)])
 
+    async def forget(self, account: AccountId) -> None:
+        """Delete all files of an account, also those that no list shows."""
+        while True:
+            async with self._store.transaction() as tx:
+                rows = await tx.fetch(
+                    "select id, object from files where account = %s limit %s",
+                    (account, _DROPPED_AT_ONCE),
+                )
+            if not rows:
+                return
+            await self._drop([(row[0], row[1]) for row in rows])
+
     async def drop_expired(self) -> int:
         """Delete some of the expired files, first objects, then rows; return how many."""
         async with self._store.transaction() as tx:

@@ -144,6 +144,10 @@ class Queue:
         """Return some jobs past their retention, with the names of each job's objects."""
         return await sweeping.find_old(tx, self.settings)
 
+    async def find_ended(self, tx: Transaction, account: AccountId) -> dict[JobId, list[str]]:
+        """Return some ended jobs of an account, with the names of each job's objects."""
+        return await sweeping.find_ended(tx, account, self.settings.delete_jobs_max)
+
     async def delete(self, tx: Transaction, jobs: Collection[JobId]) -> None:
         """Delete jobs whose objects are already deleted, and old batches without jobs."""
         await sweeping.delete(tx, jobs, self.settings)

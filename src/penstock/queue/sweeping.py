@@ -15,6 +15,7 @@ from penstock.queue.claims import wake
 from penstock.queue.ending import told
 from penstock.queue.queries import read_queries
 from penstock.queue.settings import QueueSettings
+from penstock.records.account import AccountId
 from penstock.records.job import JobId, JobState, Released
 from penstock.store import Transaction
 
@@ -25,6 +26,10 @@ _OLD_JOBS: Final = """
         select from job_batches b where b.id = j.batch and b.state = 'open'
     )
     order by j.finished_at limit %s
+"""
+_ENDED_JOBS: Final = """
+    select id::text, payload_object, result_object from jobs
+    where account = %s and finished_at is not null limit %s
 """
 _DELETE_BATCHES: Final = """
     delete from job_batches where id = any (array(
@@ -73,6 +78,12 @@ async def sweep(tx: Transaction, settings: QueueSettings) -> Swept:
 async def find_old(tx: Transaction, settings: QueueSettings) -> dict[JobId, list[str]]:
     """Return jobs past their retention, with the names of their objects."""
     rows = await tx.fetch(_OLD_JOBS, (settings.results_kept_seconds, settings.delete_jobs_max))
+    return {JobId(id): [name for name in names if name] for id, *names in rows}
+
+
+async def find_ended(tx: Transaction, account: AccountId, limit: int) -> dict[JobId, list[str]]:
+    """Return ended jobs of an account, with the names of their objects."""
+    rows = await tx.fetch(_ENDED_JOBS, (account, limit))
     return {JobId(id): [name for name in names if name] for id, *names in rows}
 
 

@@ -30,6 +30,13 @@ class Affinity(StrEnum):
     STRICT = "strict"
 
 
+class Storage(StrEnum):
+    """Whether an account's responses may be stored: as its cell and each request say, or never."""
+
+    CELL = "cell"
+    NEVER = "never"
+
+
 class Account(msgspec.Struct, frozen=True):
     """A tenant."""
 
@@ -42,6 +49,7 @@ class Account(msgspec.Struct, frozen=True):
     flex_weight: int = 1
     # Whether all its answers have their cost in `usage`, as if each request had asked for it.
     has_usage_cost: bool = False
+    storage: Storage = Storage.CELL
 
 
 class Key(msgspec.Struct, frozen=True):

@@ -2,8 +2,8 @@
 
 A shaper changes the content of an answer and knows nothing of connections; the writer that it hands
 its events to knows nothing of their content. Shapers are put together with `Steps`: a step that
-keeps a copy, one that takes events out, one that joins several engine answers into one stream, and
-last the one that writes the client's API.
+takes events out, one that joins several engine answers into one stream, and last the one that
+writes the client's API.
 """
 
 from collections.abc import Callable
@@ -61,21 +61,6 @@ class RenamedReasoning(Shaper):
 
     def answer(self, answer: bytes) -> bytes:
         return answer.replace(_REASONING, _REASONING_CONTENT)
-
-
-class Tee(Shaper):
-    """Passes everything on, and a copy to `keep`, such as a function that stores a response."""
-
-    def __init__(self, keep: Callable[[bytes], None]) -> None:
-        self._keep = keep
-
-    def events(self, events: bytes) -> bytes:
-        self._keep(events)
-        return events
-
-    def answer(self, answer: bytes) -> bytes:
-        self._keep(answer)
-        return answer
 
 
 class Joiner(Shaper):

@@ -3,6 +3,7 @@
 The embedded server for one machine is `penstock.store.embedded`; only its starters import it.
 """
 
+from penstock.store.kept_values import KeptValue, KeptValues
 from penstock.store.lock import HeldLock
 from penstock.store.migrate import migrate, pending
 from penstock.store.objects import Objects
@@ -14,6 +15,8 @@ from penstock.store.settings import StoreSettings
 __all__ = [
     "ContentSeal",
     "HeldLock",
+    "KeptValue",
+    "KeptValues",
     "Objects",
     "Sealing",
     "Store",

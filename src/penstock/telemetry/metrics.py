@@ -72,6 +72,7 @@ METRICS: Final = {
     "penstock_ledger_rows_total": "Attempts written into the ledger.",
     "penstock_ledger_unwritable_total": "Attempts that Postgres refused, put aside in a file.",
     "penstock_drain_failures_total": "Times that the journal could not be drained.",
+    "penstock_responses_unstored_total": "Responses that were served and could not be stored.",
     "penstock_route_cached_expected_total": (
         "Prompt tokens that routing expected to be cached, of answers that report cached tokens."
     ),

@@ -9,11 +9,11 @@ from openai.types import Batch
 from tests.integration.cells.gateway_cell import CHAT, PAIR, Cell
 from tests.integration.cells.gateway_process import eventually
 
-from penstock.jobs.job_values import JobValues
 from penstock.queue import Claim, Queue, QueueSettings
 from penstock.records.job import ClaimedJob, JobEnd, JobFailure
 from penstock.records.model import ModelId
 from penstock.store import Store
+from penstock.store.kept_values import KeptValues
 
 # Short, so that no test waits for a loop that looks once a second.
 QUICK: dict[str, object] = {
@@ -97,7 +97,7 @@ def _runner(cell: Cell, count: int, models: tuple[str, ...]) -> Callable[[Store]
     return run
 
 
-async def _end(values: JobValues, job: ClaimedJob) -> JobEnd:
+async def _end(values: KeptValues, job: ClaimedJob) -> JobEnd:
     payload = await values.get(job.account, job.id, job.payload_object, job.payload)
     asked = json.loads(payload)
     text = asked["messages"][0]["content"]

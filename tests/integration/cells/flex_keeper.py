@@ -21,7 +21,6 @@ from penstock.app.station import Station
 from penstock.clock import SystemClock, new_id
 from penstock.config import Config
 from penstock.fleet.settings import FleetSettings, WantedReplicas
-from penstock.jobs.job_values import JobValues
 from penstock.jobs.submission import DeskRooms, JobDesk
 from penstock.metering import MeteringSettings
 from penstock.policy import AccountBook, KeyBook, cell_mark, read_cell_secret, signal_key
@@ -35,6 +34,7 @@ from penstock.records.signal import LoadClaim, PeerState, SentPrompt, Signal
 from penstock.serving.settings import ServingSettings
 from penstock.signals import CellKey, GossipLoops, SignalsSettings, worker_identity
 from penstock.store import Store, StoreSettings
+from penstock.store.kept_values import KeptValues
 from penstock.testing import ScriptedEngine
 
 MODEL = ModelId("@cf/test/flex")
@@ -147,7 +147,7 @@ class FlexCell:
         submission = Submission(
             self.account, self.key, MODEL, Door.CHAT, deadline=SystemClock().now() + 3600
         )
-        values = JobValues(self.objects, ServingSettings())
+        values = KeptValues(self.objects, ServingSettings())
         rooms = DeskRooms(self.store, self.queue, Batches(), values)
         submitted = await JobDesk(rooms, Config().admission, SystemClock()).submit(submission, jobs)
         return list(submitted.ids)
@@ -159,7 +159,7 @@ class FlexCell:
         return found
 
     async def result_of(self, job: Job) -> bytes:
-        values = JobValues(self.objects, ServingSettings())
+        values = KeptValues(self.objects, ServingSettings())
         return await values.get(job.account, job.id, job.result_object, job.result)
 
     async def count(self, state: JobState) -> int:

@@ -21,13 +21,13 @@ from tests.integration.cells.gateway_process import GatewayProcess, Settings, ev
 
 from penstock.clock import new_id
 from penstock.fleet.roster import RosterTable
-from penstock.jobs.job_values import JobValues
 from penstock.policy import AccountBook, KeyBook
 from penstock.records.account import Role
 from penstock.records.model import ModelId
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
 from penstock.serving.settings import ServingSettings
 from penstock.store import Store, StoreSettings
+from penstock.store.kept_values import KeptValues
 from penstock.testing import ScriptedEngine
 
 SERVED = "scripted"
@@ -84,7 +84,7 @@ class Cell:
         }
         self.gateway = GatewayProcess(folder, {"store.dsn": dsn, **places, **settings})
 
-    async def open_values(self, store: Store) -> JobValues:
+    async def open_values(self, store: Store) -> KeptValues:
         """Return what reads and writes the payloads and results of this cell's jobs."""
         settings = StoreSettings(
             objects_url=f"file:{self.journal.parent}/penstock-state/objects",
@@ -92,7 +92,7 @@ class Cell:
         )
         objects = sealed_objects(store, settings)
         await objects.open()
-        return JobValues(objects, ServingSettings())
+        return KeptValues(objects, ServingSettings())
 
     def set_up(self, *models: str, slots_live: int = 256) -> ScriptedEngine:
         """An account, its keys, one engine as replica of `models`, and then the gateway."""

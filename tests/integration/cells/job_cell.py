@@ -12,7 +12,6 @@ from tests.integration.cells.metering_lines import Worker
 
 from penstock import queue
 from penstock.clock import SystemClock, new_id, timestamp_of
-from penstock.jobs.job_values import JobValues
 from penstock.jobs.submission import DeskRooms, JobDesk, new_job, to_request
 from penstock.metering import Ledger, Metering
 from penstock.puller.complete import CompletionRooms, JobCompletion, complete
@@ -24,6 +23,7 @@ from penstock.records.request import ChargedBy, InferenceRequest, Outcome, Reque
 from penstock.records.usage import Usage
 from penstock.serving.settings import ServingSettings
 from penstock.store import Store, StoreSettings
+from penstock.store.kept_values import KeptValues
 from penstock.testing.sample_request import sample_request
 
 ANSWER = b'{"choices":[]}'
@@ -68,7 +68,7 @@ class JobCell:
         )
         self.objects = sealed_objects(store, settings)
         self.queue = Queue(queue.QueueSettings(**bounds))
-        values = JobValues(self.objects, ServingSettings(objects_above_bytes=1000))
+        values = KeptValues(self.objects, ServingSettings(objects_above_bytes=1000))
         self.batches = Batches()
         rooms = DeskRooms(store, self.queue, self.batches, values)
         self.desk = JobDesk(rooms, SETTINGS, SystemClock())

@@ -9,13 +9,13 @@ from typing import Any, Self
 import httpx
 from tests.integration.cells.gateway_cell import CHAT, NATIVE, SERVED, THINKER, Cell
 
-from penstock.jobs.job_values import JobValues
 from penstock.queue import Claim, Queue, QueueSettings
 from penstock.records.job import ClaimedJob, JobEnd, JobFailure
 from penstock.records.model import ModelId
 from penstock.records.price import Price, cost_nanousd
 from penstock.records.usage import Usage
 from penstock.store import Store, StoreSettings
+from penstock.store.kept_values import KeptValues
 
 _MODELS = (CHAT, NATIVE, THINKER)
 _POLL_SECONDS = 0.02
@@ -65,7 +65,7 @@ class JobRunner:
         finally:
             await store.close()
 
-    async def _round(self, store: Store, values: JobValues, client: httpx.AsyncClient) -> None:
+    async def _round(self, store: Store, values: KeptValues, client: httpx.AsyncClient) -> None:
         queue = Queue(QueueSettings())
         for model in _MODELS:
             want = Claim(ModelId(model), 10, "test", _LEASE_SECONDS)
@@ -79,7 +79,7 @@ class JobRunner:
                 self.ran.append(job.id)
 
     async def _end(
-        self, job: ClaimedJob, payload: bytes, values: JobValues, client: httpx.AsyncClient
+        self, job: ClaimedJob, payload: bytes, values: KeptValues, client: httpx.AsyncClient
     ) -> JobEnd:
         fields: dict[str, Any] = json.loads(payload)
         for name in ("service_tier", "prompt_cache_key", "metadata"):

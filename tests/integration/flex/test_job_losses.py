@@ -12,7 +12,6 @@ from tests.integration.cells.limits_cell import KEY, MODEL, a_limit, account_wit
 from penstock import errors
 from penstock.admission import AdmissionSettings, LimitBook, LimitState, release_jobs
 from penstock.clock import SystemClock, new_id
-from penstock.jobs.job_values import JobValues
 from penstock.jobs.submission import DeskRooms, JobDesk, new_job
 from penstock.puller.complete import JobCompletion
 from penstock.queue import NewBatch
@@ -24,6 +23,7 @@ from penstock.records.price import cost_nanousd
 from penstock.records.usage import Usage
 from penstock.serving.settings import ServingSettings
 from penstock.store import ContentSeal, Store, StoreSettings
+from penstock.store.kept_values import KeptValues
 
 HELD = cost_nanousd(Usage(1000, 200, 0), FLEX_PRICE)
 LARGE = b'{"choices":["%s"]}' % (b"x" * 2000)
@@ -136,7 +136,7 @@ async def test_old_jobs_go_however_slowly_their_objects_do(
     await hasty.open()
     objects = _SlowObjects()
     try:
-        rooms = DeskRooms(hasty, cell.queue, cell.batches, JobValues(objects, ServingSettings()))
+        rooms = DeskRooms(hasty, cell.queue, cell.batches, KeptValues(objects, ServingSettings()))
         desk = JobDesk(rooms, AdmissionSettings(), SystemClock())
         assert await desk.delete_old() == 1
         assert await desk.delete_old() == 0

@@ -219,8 +219,6 @@ def test_prompt_of_unknown_items_is_not_counted(cell: Cell) -> None:
     [
         ({"input": [{"type": "web_search_call"}]}, "input.0"),
         ({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, "input.0.content.0"),
-        ({"store": True}, "store"),
-        ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"text": {"format": {"type": "grammar"}}}, "text.format"),
     ],
 )

@@ -18,7 +18,8 @@ Body = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def refusing(cells: CellFactory) -> Iterator[tuple[Cell, ScriptedEngine]]:
-    with cells.open() as cell:
+    # A cell that cannot encrypt stores nothing.
+    with cells.open({"store.cell_key_file": ""}) as cell:
         yield cell, cell.set_up(CHAT, PLAIN)
 
 

@@ -24,6 +24,7 @@ from penstock.ingress.pages.health import HealthPages
 from penstock.ingress.pages.model_pages import ModelPages
 from penstock.ingress.pages.openapi import document, input_schema, output_schema
 from penstock.ingress.pages.pages import Pages, build_pages
+from penstock.ingress.pages.response_pages import ResponsePages
 from penstock.ingress.pages.routing_pages import RoutingPages
 from penstock.ingress.pages.subscription_pages import SubscriptionPages
 from penstock.ingress.pages.token_pages import TokenPages
@@ -32,7 +33,7 @@ from penstock.ingress.pages.webhook_pages import WebhookPages
 from penstock.ingress.settings import IngressSettings
 from penstock.intake.request_reader import RequestReader
 from penstock.intake.routes import Surface, find_route, is_inference
-from penstock.jobs.job_values import JobValues
+from penstock.intake.storage_policy import StoragePolicy
 from penstock.jobs.submission import DeskRooms, JobDesk
 from penstock.metering import MeteringSettings, PriceBook
 from penstock.metering.reports.usage_reports import UsageReports
@@ -46,9 +47,12 @@ from penstock.serving.explanation import Explainer
 from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.settings import ServingSettings
 from penstock.serving.token_counting import TokenCounter
+from penstock.sessions import ResponseBook, ResponsesSettings
 from penstock.store import Store, StoreSettings
+from penstock.store.kept_values import KeptValues
 from penstock.testing.clear_objects import clear_objects
 from penstock.testing.manual_clock import ManualClock
+from penstock.turns import StoredTurns
 from penstock.wire.resources import schemas
 
 FILL = {"{account_id}": "acme", "{model}": "@cf/x/y"}
@@ -68,16 +72,19 @@ def pages() -> Starlette:
     clock, routing = ManualClock(), RoutingSettings()
     explainer = Explainer(Router(Roster(), routing), routing, lambda: PeerState.ALONE)
     objects = clear_objects(StoreSettings(dsn="host=127.0.0.1"))
-    values = JobValues(objects, ServingSettings())
+    values = KeptValues(objects, ServingSettings())
     rooms = DeskRooms(store, Queue(QueueSettings()), Batches(), values)
     desk = JobDesk(rooms, AdmissionSettings(), clock)
     batches = BatchParts(BatchNeeds(store, objects, desk, reader, mirror), IngressSettings(), clock)
     webhooks = WebhookSettings()
     book = EndpointBook(store, webhooks)
     clients = FleetClients(EngineSettings(), TimerWheel(clock), clock)
+    responses = ResponseBook(store, values, ResponsesSettings(), clock)
+    turns = StoredTurns(responses, StoragePolicy(), frozenset())
     made = Pages(
         front=FrontPage(catalogue, frozenset, lambda _: False),
-        tokens=TokenPages(reader, TokenCounter(clients, lambda _: ())),
+        tokens=TokenPages(reader, TokenCounter(clients, lambda _: ()), turns),
+        responses=ResponsePages(reader, responses),
         models=ModelPages(reader, catalogue, frozenset, ManualClock()),
         usage=UsagePages(reader, UsageReports(store, MeteringSettings()), ManualClock()),
         health=HealthPages({}),

@@ -80,7 +80,9 @@ def reader_with(memory: PromptMemory) -> RequestReader:
     mirror._cell_secret = b"a cell's secret"
     catalogue = Catalogue(MODELS, default_model=FULL.id)
     prices = PriceBook(catalogue.models)
-    return RequestReader(catalogue, mirror, prices, IngressSettings().intake, PromptReader(memory))
+    made = RequestReader(catalogue, mirror, prices, IngressSettings().intake)
+    made._prompts = PromptReader(memory)
+    return made
 
 
 def result(reader: RequestReader, body: bytes, key: Key = KEYS[0], path: bytes = b"") -> object:

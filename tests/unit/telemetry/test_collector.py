@@ -20,6 +20,7 @@ SUMMED = (
     "penstock_route_", "penstock_index_", "penstock_sessions_", "penstock_ejections_",
     "penstock_signal_", "penstock_workers_", "penstock_signals_sent", "penstock_signals_heard",
     "penstock_signals_trimmed", "penstock_event_streams", "penstock_log_lines",
+    "penstock_responses_",
 )  # fmt: skip
 OF_CELL = ("penstock_flex_", "penstock_webhook_")
 BY_REASON = ("penstock_session_moves_total", "penstock_signals_dropped_total")

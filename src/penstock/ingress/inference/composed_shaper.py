@@ -69,9 +69,7 @@ def composed_shaper(
     return ComposedShaper(composer)
 
 
-def after_composing(composed: ComposedShaper, price: Price | None, *, is_run: bool) -> Shaper:
-    """Return the whole chain: a price adds the cost, and `/ai/run` has JSON in its envelope."""
-    shaper: Shaper = composed
-    if price is not None:
-        shaper = Steps(shaper, UsageCost(Api.RESPONSES, price))
+def after_composing(price: Price | None, *, is_run: bool) -> Shaper:
+    """Return the steps behind it: a price adds the cost, and `/ai/run` has JSON in its envelope."""
+    shaper = Shaper() if price is None else UsageCost(Api.RESPONSES, price)
     return Steps(shaper, EnvelopeShaper()) if is_run else shaper

@@ -21,6 +21,7 @@ from penstock.ingress.inference.client_writer import AnswerTerms, ClientWriter, 
 from penstock.ingress.inference.composed_shaper import after_composing, composed_shaper
 from penstock.ingress.inference.request_accounting import RequestAccounting
 from penstock.ingress.inference.route_headers import NAMES as ROUTE_HEADERS
+from penstock.ingress.inference.stored_writer import StoredWriter
 from penstock.ingress.inference.usage_cost import UsageCost
 from penstock.ingress.inference.ways import FlexCaller, Ways
 from penstock.ingress.settings import IngressSettings
@@ -29,7 +30,7 @@ from penstock.intake.large_reading import INLINE_BYTES_MAX
 from penstock.intake.opened_request import Delivery, OpenedRequest
 from penstock.intake.request_reader import RequestReader
 from penstock.intake.routes import RequestRoute, Surface, find_route, is_messages, surface_of
-from penstock.records.price import Tier
+from penstock.records.price import Price, Tier
 from penstock.records.prompt_chain import LINKS_MAX
 from penstock.records.request import Api, InferenceRequest, Outcome, RequestEnd, RequestId
 from penstock.serving.shaping import RenamedReasoning, Shaper, Steps
@@ -87,6 +88,7 @@ class InferenceEndpoint(WorkerConnections):
         super().__init__(settings, wheel, clock)
         self._reader = reader
         self._path = ways.now
+        self._stored = ways.stored
         self._flex = ways.flex
         self._queue = ways.queue
         self._accounting = accounting
@@ -110,7 +112,7 @@ class InferenceEndpoint(WorkerConnections):
             self.body_budget.release(exchange)
             delivery = opened.delivery
             if request is None:
-                await self._enqueue(call, opened, headers)
+                await self._serve_otherwise(call, opened, headers)
                 return
             call.request = request
             self._accounting.begin(request)
@@ -145,6 +147,29 @@ class InferenceEndpoint(WorkerConnections):
         self._accounting.finish(call.id, exchange.target, call.request, end)
         if not end.attempts and end.outcome is _FAILED:
             self._accounting.count_refusal(call.key, end)
+
+    async def _serve_otherwise(
+        self, call: InferenceCall, opened: OpenedRequest, headers: CallerHeaders
+    ) -> None:
+        """Serve a request whose prompt is not read yet: with stored state, or by the queue."""
+        if opened.state is None:
+            await self._enqueue(call, opened, headers)
+            return
+        turn, request = await self._stored.begin(call.id, opened, headers)
+        call.request = request
+        self._accounting.begin(request)
+        running: Coroutine[Any, Any, Usage | None]
+        if turn.keeps:
+            stored = self._stored_writer(call, request, turn.opened, headers)
+            writer: ClientWriter = stored
+            running = self._stored.run(turn, request, stored, call.end)
+        else:
+            writer = self._writer(call, request, turn.opened, headers)
+            running = self._path.run(request, writer, call.end)
+        call.writer = writer
+        await self._with_keepalive(running, request, writer)
+        if turn.keeps or request.prompt.is_stream:
+            writer.finish(call.end.usage)
 
     async def _enqueue(
         self, call: InferenceCall, opened: OpenedRequest, headers: CallerHeaders
@@ -186,28 +211,53 @@ class InferenceEndpoint(WorkerConnections):
         opened: OpenedRequest,
         headers: CallerHeaders,
     ) -> ClientWriter:
-        terms = AnswerTerms(
+        terms = self._answer_terms(call, request, headers)
+        is_run = opened.route.surface is Surface.WORKERS_RUN
+        price = self._price_told(call, request, headers)
+        if opened.composed is not None:
+            composed = composed_shaper(request, opened.composed, self._clock)
+            steps = Steps(composed, after_composing(price, is_run=is_run))
+            return ClientWriter(call.exchange, terms, call.end, composed, steps)
+        api = shaper_for(request, is_run=is_run)
+        shaper: Shaper = api
+        if request.api is Api.CHAT and request.model.reasoning_field == "reasoning_content":
+            shaper = Steps(RenamedReasoning(), api)
+        if price is not None:
+            shaper = Steps(UsageCost(request.api, price), shaper)
+        return ClientWriter(call.exchange, terms, call.end, api, shaper)
+
+    def _stored_writer(
+        self,
+        call: InferenceCall,
+        request: InferenceRequest,
+        opened: OpenedRequest,
+        headers: CallerHeaders,
+    ) -> StoredWriter:
+        assert opened.composed is not None, "what is stored is composed"
+        terms = self._answer_terms(call, request, headers)
+        composed = composed_shaper(request, opened.composed, self._clock)
+        price = self._price_told(call, request, headers)
+        after = after_composing(price, is_run=opened.route.surface is Surface.WORKERS_RUN)
+        return StoredWriter(call.exchange, terms, call.end, composed, after)
+
+    def _answer_terms(
+        self, call: InferenceCall, request: InferenceRequest, headers: CallerHeaders
+    ) -> AnswerTerms:
+        return AnswerTerms(
             headers=self._headers(request.id, call.exchange, request.labels.caller_request_id),
             price=request.terms.price,
             asked_at=request.terms.asked_at,
             is_chunked=call.exchange.speaks_chunked,
             tells_cost=request.prompt.is_stream and headers.wants_cost(),
         )
-        is_run = opened.route.surface is Surface.WORKERS_RUN
+
+    def _price_told(
+        self, call: InferenceCall, request: InferenceRequest, headers: CallerHeaders
+    ) -> Price | None:
+        """Return the price for `usage.cost`; None if neither caller nor account wants that."""
         account = None if call.key is None else call.key.account
-        has_cost = headers.wants_usage_cost() or (account is not None and account.has_usage_cost)
-        price = request.terms.price
-        if opened.composed is not None:
-            composed = composed_shaper(request, opened.composed, self._clock)
-            steps = after_composing(composed, price if has_cost else None, is_run=is_run)
-            return ClientWriter(call.exchange, terms, call.end, composed, steps)
-        api = shaper_for(request, is_run=is_run)
-        shaper: Shaper = api
-        if request.api is Api.CHAT and request.model.reasoning_field == "reasoning_content":
-            shaper = Steps(RenamedReasoning(), api)
-        if has_cost:
-            shaper = Steps(UsageCost(request.api, price), shaper)
-        return ClientWriter(call.exchange, terms, call.end, api, shaper)
+        is_told = headers.wants_usage_cost() or (account is not None and account.has_usage_cost)
+        return request.terms.price if is_told else None
 
     async def _run(
         self, end: RequestEnd, request: InferenceRequest, writer: ClientWriter, caller: FlexCaller
@@ -225,16 +275,25 @@ class InferenceEndpoint(WorkerConnections):
             return
         else:
             running = self._flex.in_place(request, caller)
+        usage_of_job = await self._with_keepalive(running, request, writer)
+        if request.prompt.is_stream:
+            writer.finish(usage_of_job or end.usage)
+
+    async def _with_keepalive(
+        self,
+        running: "Coroutine[Any, Any, Usage | None]",
+        request: InferenceRequest,
+        writer: ClientWriter,
+    ) -> "Usage | None":
+        """Run a request; while nothing of its stream has come, its client gets comments."""
         if not request.prompt.is_stream:
-            await running
-            return
+            return await running
         KeepaliveTimer(writer, self.wheel, self.settings.keepalive_seconds).arm()
         try:
-            usage_of_job = await running
+            return await running
         finally:
             if writer.keepalive is not None:
                 writer.keepalive.cancel()
-        writer.finish(usage_of_job or end.usage)
 
     def _fail(self, call: InferenceCall, error: Error) -> None:
         exchange, request_id = call.exchange, call.id
@@ -286,8 +345,10 @@ def _read(
     key: "Key",
     body: bytes,
 ) -> tuple[OpenedRequest, InferenceRequest | None]:
-    """Return the opened and the read request; the latter is None if the queue reads it."""
+    """Return the opened and the read request; the latter is None if another way reads it."""
     opened = reader.open(route, headers, key, body)
+    if opened.state is not None:
+        return opened, None
     delivery = opened.delivery
     if delivery is None:
         return opened, reader.read_prompt(request_id, headers, opened, _NOW)

@@ -6,6 +6,7 @@ import msgspec
 
 from penstock.ingress.http.exchange import Exchange
 from penstock.ingress.inference.client_writer import ClientWriter
+from penstock.ingress.inference.stored_way import StoredWay
 from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.opened_request import OpenedRequest
 from penstock.records.request import InferenceRequest, RequestId
@@ -39,8 +40,9 @@ class QueueWay(Protocol):
 
 
 class Ways(NamedTuple):
-    """`now` runs a request at once; `flex` and `queue` make jobs of it."""
+    """`now` runs a request at once, `stored` with its state; `flex` and `queue` make jobs of it."""
 
     now: RequestPath
+    stored: StoredWay
     flex: FlexWay
     queue: QueueWay

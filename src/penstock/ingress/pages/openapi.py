@@ -7,6 +7,7 @@ import msgspec
 
 from penstock.ingress.pages.openapi_apis import API_TYPES, api_paths
 from penstock.ingress.pages.openapi_events import EVENT_TYPES, event_paths
+from penstock.ingress.pages.openapi_state import STATE_TYPES, state_paths
 from penstock.records.job import JobState
 from penstock.records.model import Family
 from penstock.wire.apis import queued
@@ -43,6 +44,7 @@ _TYPES: Final = (
     batches.BatchObject, batches.BatchList,
     *API_TYPES,
     *EVENT_TYPES,
+    *STATE_TYPES,
 )  # fmt: skip
 
 
@@ -150,6 +152,7 @@ def _paths() -> Schema:
         **_usage_paths(),
         **_job_paths(),
         **event_paths(),
+        **state_paths(),
         **_file_paths(),
         **_batch_paths(),
         f"{base}/tasks/{{id}}": _get(

@@ -33,7 +33,7 @@ class _Described(msgspec.Struct, frozen=True):
 _APIS: Final = (
     _Described(
         "/v1/responses",
-        "A response to an input, stateless",
+        "A response to an input, stored if wanted",
         "ResponsesRequest",
         "Response",
         "event: response.completed",

@@ -23,6 +23,7 @@ from penstock.ingress.pages.job_pages import JobPages
 from penstock.ingress.pages.json_pages import RequestIds, crash_page, error_page, json_response
 from penstock.ingress.pages.model_pages import ModelPages
 from penstock.ingress.pages.openapi import document
+from penstock.ingress.pages.response_pages import ResponsePages
 from penstock.ingress.pages.routing_pages import RoutingPages
 from penstock.ingress.pages.subscription_pages import SubscriptionPages
 from penstock.ingress.pages.token_pages import TokenPages
@@ -52,6 +53,7 @@ class Pages(msgspec.Struct, frozen=True):
     health: HealthPages
     routing: RoutingPages
     tokens: TokenPages
+    responses: ResponsePages
     jobs: JobPages
     files: FilePages
     batches: BatchPages
@@ -96,6 +98,8 @@ def build_pages(
         Route("/v1/routing/explain", pages.routing.explain, methods=["POST"]),
         Route("/v1/messages/count_tokens", pages.tokens.count_messages, methods=["POST"]),
         Route("/v1/responses/input_tokens", pages.tokens.count_responses, methods=["POST"]),
+        *pages.responses.routes("/v1"),
+        *pages.responses.routes(f"{_ACCOUNT}/ai/v1"),
         # Inference paths with another method than POST get 405 instead of 404.
         *(Route(path, _post_only, methods=_NOT_POST) for path in _HOT_PATHS),
     ]

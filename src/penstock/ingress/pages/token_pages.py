@@ -18,6 +18,7 @@ from penstock.intake.request_reader import RequestReader
 from penstock.intake.routes import RequestRoute, Surface, Wanted
 from penstock.records.request import Api, InferenceRequest, RequestId
 from penstock.serving.token_counting import TokenCounter
+from penstock.turns import StoredTurns
 
 AT_ONCE_MAX: Final = 8
 AT_ONCE_PER_ACCOUNT_MAX: Final = 2
@@ -28,8 +29,9 @@ _RESPONSES: Final = RequestRoute(Surface.OPENAI, Api.RESPONSES, wanted=Wanted.CO
 class TokenPages:
     """Counts for runtime keys."""
 
-    def __init__(self, reader: RequestReader, counter: TokenCounter) -> None:
+    def __init__(self, reader: RequestReader, counter: TokenCounter, turns: StoredTurns) -> None:
         self._reader = reader
+        self._turns = turns
         self._counter = counter
         self._slots = BodySlots("counts", AT_ONCE_MAX, AT_ONCE_PER_ACCOUNT_MAX)
 
@@ -56,7 +58,12 @@ class TokenPages:
         # Held until the engine has counted: that takes it as long as reading a prompt takes.
         async with self._slots.held(key):
             body = await self._slots.gather(request)
+            opened = await self._reader.read_by_size(
+                len(body), lambda reader: reader.open(route, headers, key, body)
+            )
+            if opened.state is not None:
+                opened = (await self._turns.begin(opened)).opened
             asked = await self._reader.read_by_size(
-                len(body), lambda reader: reader.read(request_id, route, headers, key, body)
+                len(body), lambda reader: reader.read_prompt(request_id, headers, opened)
             )
             return asked, await self._counter.count(asked)

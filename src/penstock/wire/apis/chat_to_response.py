@@ -109,37 +109,13 @@ class ResponseComposer:
     def answer(self, answer: bytes) -> Response:
         """Take a whole chat answer; return the response that it becomes."""
         self._take(_decode(answer))
-        self._complete()
+        self.complete()
         return self.response
 
-    def end(self) -> bytes:
-        """Return the last events of a stream that is complete."""
-        self._begin()
-        self._complete()
-        self._report(self.response["status"])
-        return self._written()
-
-    def cancel(self) -> bytes:
-        """Return the last events of a response that its caller cancelled."""
-        self._stop("cancelled")
-        # The SDK takes `response.cancelled` for an event of its audio API.
-        self._report("incomplete")
-        return self._written()
-
-    def fail(self, code: str, message: str) -> bytes:
-        """Return the last events of a stream that cannot be completed."""
-        self._stop("failed")
-        self.response["error"] = {"code": code, "message": message}
-        self._report("failed")
-        return self._written()
-
-    def _begin(self) -> None:
-        if not self._is_begun:
-            self._is_begun = True
-            self._report("created")
-            self._report("in_progress")
-
-    def _complete(self) -> None:
+    def complete(self) -> None:
+        """End the response, once: from here on it stays as it is. `end` reports it."""
+        if self.response["status"] != "in_progress":
+            return
         reason = _INCOMPLETE.get(self._finish)
         status = "incomplete" if reason else "completed"
         self._end_items(status)
@@ -149,10 +125,39 @@ class ResponseComposer:
         else:
             self.response["completed_at"] = int(self._now())
 
-    def _stop(self, status: str) -> None:
+    def stop(self, status: str, code: str = "", message: str = "") -> None:
+        """End the response early: `failed` with an error, or `cancelled`."""
         self._begin()
         self._end_items("incomplete")
         self.response["status"] = status
+        if code:
+            self.response["error"] = {"code": code, "message": message}
+
+    def end(self) -> bytes:
+        """Return the last events of a stream that is complete."""
+        self._begin()
+        self.complete()
+        self._report(self.response["status"])
+        return self._written()
+
+    def cancel(self) -> bytes:
+        """Return the last events of a response that its caller cancelled."""
+        self.stop("cancelled")
+        # The SDK takes `response.cancelled` for an event of its audio API.
+        self._report("incomplete")
+        return self._written()
+
+    def fail(self, code: str, message: str) -> bytes:
+        """Return the last events of a stream that cannot be completed."""
+        self.stop("failed", code, message)
+        self._report("failed")
+        return self._written()
+
+    def _begin(self) -> None:
+        if not self._is_begun:
+            self._is_begun = True
+            self._report("created")
+            self._report("in_progress")
 
     def _take(self, chunk: _Chunk) -> None:
         if chunk.usage is not None:

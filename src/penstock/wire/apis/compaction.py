@@ -9,6 +9,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -69,7 +70,7 @@ def compacted(response: Response, kept: list[Raw], secret: str) -> dict[str, Any
     }
 
 
-def with_summaries(items: list[Item], secret: str) -> list[Item]:
+def with_summaries(items: Sequence[Item], secret: str) -> list[Item]:
     """Return the items with compactions as messages; refuse one of another cell or account."""
     return [
         _opened(item, secret, f"input.{at}") if item.get("type") == "compaction" else item

@@ -65,9 +65,9 @@ def new_response(id: str, created_at: int, model: str, echo: Response) -> Respon
         "incomplete_details": None,
         "model": model,
         "output": [],
+        "store": False,
         **echo,
         "service_tier": "default",
-        "store": False,
         "truncation": "disabled",
         "usage": None,
     }

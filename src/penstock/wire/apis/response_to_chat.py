@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from penstock.errors import InvalidRequest
+from penstock.errors import InvalidRequest, MissingToolOutput
 from penstock.wire.apis.response_items import Item, missing_outputs, render
 from penstock.wire.json_body import Fields, is_given
 
@@ -29,7 +29,7 @@ def to_chat(fields: Fields, earlier: Sequence[Sequence[Item]], items: Sequence[I
     groups = [*earlier, items]
     missing = missing_outputs(groups)
     if missing:
-        raise InvalidRequest(
+        raise MissingToolOutput(
             f"No `function_call_output` answers the function call {missing[0]}.", param="input"
         )
     messages = render(groups)

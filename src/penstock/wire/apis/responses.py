@@ -12,7 +12,7 @@ from penstock.errors import InvalidRequest
 from penstock.wire.apis.hosted_tools import drop_hosted_tools
 from penstock.wire.apis.prompt_fields import needs_of, take_options, weigh, workflow_of
 from penstock.wire.apis.prompt_request import CACHE_KEY, STREAM, TOKENS, PromptRequest
-from penstock.wire.apis.stored_state import refuse_stored_state
+from penstock.wire.apis.stored_state import refuse_references
 from penstock.wire.json_body import (
     DEPTH_MAX,
     Field,
@@ -56,7 +56,7 @@ def read_responses(fields: Fields, media_hosts: frozenset[str]) -> PromptRequest
     """Read and check one request. `fields` is changed: options and some tools are taken out."""
     items = _read_input(fields)
     check_items(items, "input")
-    refuse_stored_state(fields, items)
+    refuse_references(items)
     drop_hosted_tools(fields)
     instructions = _INSTRUCTIONS.read(fields)
     if instructions:
@@ -81,6 +81,11 @@ def read_responses(fields: Fields, media_hosts: frozenset[str]) -> PromptRequest
         max_tokens_field="max_output_tokens",
         workflow=workflow_of(fields),
     )
+
+
+def check_input(fields: Fields) -> None:
+    """Refuse an input that is neither a text nor a list of items, before it is decoded."""
+    _read_input(fields)
 
 
 def _read_input(fields: Fields) -> list[Fields]:

@@ -1,35 +1,77 @@
-"""Refuses Responses requests that need anything to be kept between requests.
+"""Reads what a Responses request says about state: what it refers to, and what is to be kept."""
 
-Nothing is kept here yet: all of it is refused with one code, and the message says what to send.
-"""
-
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from penstock.errors import StateUnavailable
+from penstock.errors import InvalidRequest, StateUnavailable
 from penstock.wire.json_body import Field, Fields, is_given
 
-_REFERENCES: Final = ("previous_response_id", "conversation", "prompt")
-_WISHES: Final = tuple(
-    Field(name, msgspec.json.Decoder(bool | None), None) for name in ("store", "background")
-)
+_STORE: Final = Field("store", msgspec.json.Decoder(bool | None), None)
+_BACKGROUND: Final = Field("background", msgspec.json.Decoder(bool | None), None)
+_PREVIOUS: Final = Field("previous_response_id", msgspec.json.Decoder(str | None), None)
 _ITEM_REFERENCE: Final = b'"item_reference"'
 # An item that has none of these can only be a reference to one that was sent before.
 _ITEM_KEYS: Final = ("type", "role", "content")
+STATE_FIELDS: Final = frozenset({"store", "previous_response_id", "background"})
+_NOT_YET: Final = ("conversation", "prompt")
 
 
-def refuse_stored_state(fields: Fields, items: list[Fields]) -> None:
-    """Refuse what refers to earlier requests, or asks to be stored for later ones."""
-    for name in _REFERENCES:
+class StateWish(msgspec.Struct, frozen=True):
+    """What a request wants of stored state. `store` is None where the request does not say.
+
+    `needs` names the field that cannot be served without stored state; "" if there is none.
+    """
+
+    store: bool | None = None
+    previous: str = ""
+    needs: str = ""
+
+
+def read_state(fields: Fields) -> StateWish:
+    """Read what a request wants; refuse what is not served."""
+    for name in _NOT_YET:
         if is_given(fields, name):
-            raise _refusal(f"`{name}`", name)
-    for wish in _WISHES:
-        if wish.read(fields):
-            raise _refusal(f"`{wish.name}: true`", wish.name)
-    for index, item in enumerate(items):
+            raise no_state(name)
+    if _BACKGROUND.read(fields):
+        raise no_state("background")
+    store, previous = _STORE.read(fields), _PREVIOUS.read(fields) or ""
+    if previous:
+        needs = "previous_response_id"
+    elif "input" in fields and _ITEM_REFERENCE in bytes(fields["input"]):
+        needs = "input"
+    else:
+        needs = "store" if store else ""
+    return StateWish(store, previous, needs)
+
+
+def refuse_references(items: list[Fields]) -> None:
+    """Refuse items that refer to earlier requests, where nothing of those is at hand."""
+    for at, item in enumerate(items):
         if _is_reference(item):
-            raise _refusal("An `item_reference`", f"input.{index}")
+            raise no_state(f"input.{at}")
+
+
+def referred_to(item: dict[str, Any], param: str) -> str | None:
+    """Return the id of the item that this one refers to; None if it is an item itself."""
+    is_reference = item.get("type") == "item_reference" or (
+        "id" in item and not any(item.get(name) is not None for name in _ITEM_KEYS)
+    )
+    if not is_reference:
+        return None
+    id = item.get("id")
+    if not isinstance(id, str):
+        raise InvalidRequest("An `item_reference` needs an `id`.", param=param)
+    return id
+
+
+def no_state(param: str) -> StateUnavailable:
+    """Return the refusal of a field that needs stored state."""
+    return StateUnavailable(
+        f"`{param}` needs something to be kept from one request to the next, and nothing is kept"
+        " for this account: send `store: false`, and the whole input each time.",
+        param=param,
+    )
 
 
 def _is_reference(item: Fields) -> bool:
@@ -37,11 +79,3 @@ def _is_reference(item: Fields) -> bool:
     if kind is not None and bytes(kind) == _ITEM_REFERENCE:
         return True
     return "id" in item and not any(is_given(item, name) for name in _ITEM_KEYS)
-
-
-def _refusal(what: str, param: str) -> StateUnavailable:
-    return StateUnavailable(
-        f"{what} needs something to be kept from one request to the next, and nothing is kept"
-        " here: send `store: false`, and the whole input each time.",
-        param=param,
-    )

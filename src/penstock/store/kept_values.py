@@ -1,6 +1,6 @@
-"""Keeps payloads and results, encrypted: in the job's row, or in object storage if too large.
+"""Keeps content of rows, encrypted: in the row itself, or in object storage if it is too large.
 
-An object's name has the account, the job and the content's digest, so writing it twice equals
+An object's name has the account, the owner and the content's digest, so writing it twice equals
 writing it once, and a value is stored before any row names it.
 """
 
@@ -12,9 +12,7 @@ from typing import Protocol
 import msgspec
 
 from penstock.records.account import AccountId
-from penstock.records.job import JobId
-from penstock.serving.settings import ServingSettings
-from penstock.store import ContentSeal
+from penstock.store.sealing import ContentSeal
 
 
 class ObjectStore(Protocol):
@@ -29,6 +27,16 @@ class ObjectStore(Protocol):
     async def seal_of(self, account: AccountId) -> ContentSeal: ...
 
 
+class KeptSettings(Protocol):
+    """Which values are large, and how many of them are written at a time."""
+
+    @property
+    def objects_above_bytes(self) -> int: ...
+
+    @property
+    def objects_at_once(self) -> int: ...
+
+
 class KeptValue(msgspec.Struct, frozen=True):
     """How a value is kept: `inline` in a row; or as the object `name`, which has `upload`."""
 
@@ -37,16 +45,16 @@ class KeptValue(msgspec.Struct, frozen=True):
     upload: bytes = b""
 
 
-class JobValues:
+class KeptValues:
     """Decides how each value is kept, and writes, reads and deletes the large ones."""
 
-    def __init__(self, objects: ObjectStore, settings: ServingSettings) -> None:
+    def __init__(self, objects: ObjectStore, settings: KeptSettings) -> None:
         self._objects = objects
         self._above_bytes = settings.objects_above_bytes
         self._at_once = asyncio.Semaphore(settings.objects_at_once)
 
-    async def keep(self, values: Sequence[tuple[AccountId, JobId, bytes]]) -> list[KeptValue]:
-        """Encrypt these values, and decide where each is kept."""
+    async def keep(self, values: Sequence[tuple[AccountId, str, bytes]]) -> list[KeptValue]:
+        """Encrypt values, each of an account and an owner in it, and decide where each is kept."""
         accounts = {account for account, _, _ in values}
         seals = {account: await self._objects.seal_of(account) for account in accounts}
         # Large values are hashed, which takes up to a tenth of a second.
@@ -59,21 +67,21 @@ class JobValues:
         put = self._objects.put
         await self._each([partial(put, each.name, each.upload) for each in kept if each.name])
 
-    async def get(self, account: AccountId, job: JobId, name: str, inline: bytes) -> bytes:
+    async def get(self, account: AccountId, owner: str, name: str, inline: bytes) -> bytes:
         """Return a value from object storage, or the inline one if it has no name."""
         if name:
             return await self._objects.get(name)
         seal = await self._objects.seal_of(account)
-        return seal.unseal(_owner(account, job), inline)
+        return seal.unseal(_bound_to(account, owner), inline)
 
     async def delete(self, names: Sequence[str]) -> None:
         """Delete those of these objects that exist, some at a time."""
         await self._each([partial(self._objects.delete, (name,)) for name in names])
 
-    def _kept(self, seal: ContentSeal, account: AccountId, job: JobId, value: bytes) -> KeptValue:
+    def _kept(self, seal: ContentSeal, account: AccountId, owner: str, value: bytes) -> KeptValue:
         if len(value) <= self._above_bytes:
-            return KeptValue(inline=seal.seal(_owner(account, job), value))
-        return KeptValue(name=f"{account}/{job}/{seal.digest(value)}", upload=value)
+            return KeptValue(inline=seal.seal(_bound_to(account, owner), value))
+        return KeptValue(name=f"{account}/{owner}/{seal.digest(value)}", upload=value)
 
     async def _each(self, calls: Sequence[Callable[[], Awaitable[None]]]) -> None:
         try:
@@ -89,5 +97,5 @@ class JobValues:
             await call()
 
 
-def _owner(account: AccountId, job: JobId) -> str:
-    return f"{account}/{job}"
+def _bound_to(account: AccountId, owner: str) -> str:
+    return f"{account}/{owner}"

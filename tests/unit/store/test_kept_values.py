@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import pytest
 
 from penstock.errors import StoreUnavailable
-from penstock.jobs.job_values import JobValues, KeptValue
 from penstock.records.account import AccountId
 from penstock.records.job import JobId
 from penstock.serving.settings import ServingSettings
 from penstock.store import ContentSeal
+from penstock.store.kept_values import KeptValue, KeptValues
 
 ACCOUNT, JOB = AccountId("acme"), JobId("job")
 KEY = bytes(32)
@@ -46,7 +46,7 @@ class Shelf:
 
 
 async def test_only_what_is_above_the_size_is_an_object() -> None:
-    values = JobValues(Shelf(), ServingSettings(objects_above_bytes=4))
+    values = KeptValues(Shelf(), ServingSettings(objects_above_bytes=4))
     short, large = await values.keep([(ACCOUNT, JOB, b"four"), (ACCOUNT, JOB, b"five!")])
     assert (short.name, short.upload) == ("", b"")
     assert large.name == f"acme/job/{ContentSeal(KEY).digest(b'five!')}"
@@ -54,7 +54,7 @@ async def test_only_what_is_above_the_size_is_an_object() -> None:
 
 
 async def test_a_short_value_is_encrypted_for_its_job() -> None:
-    values = JobValues(Shelf(), ServingSettings())
+    values = KeptValues(Shelf(), ServingSettings())
     [kept] = await values.keep([(ACCOUNT, JOB, b"a secret")])
     assert b"secret" not in kept.inline
     assert await values.get(ACCOUNT, JOB, "", kept.inline) == b"a secret"
@@ -63,14 +63,14 @@ async def test_a_short_value_is_encrypted_for_its_job() -> None:
 
 
 async def test_a_value_from_before_there_was_a_key_is_found() -> None:
-    values = JobValues(Shelf(), ServingSettings())
+    values = KeptValues(Shelf(), ServingSettings())
     assert await values.get(ACCOUNT, JOB, "", b'{"model": "m"}') == b'{"model": "m"}'
     assert await values.get(ACCOUNT, JOB, "", b"") == b""
 
 
 async def test_large_values_are_written_read_and_deleted_by_name() -> None:
     shelf = Shelf()
-    values = JobValues(shelf, ServingSettings())
+    values = KeptValues(shelf, ServingSettings())
     await values.put([KeptValue(name="a", upload=b"1"), KeptValue(name="b", upload=b"2")])
     assert await values.get(ACCOUNT, JOB, "b", b"") == b"2"
     await values.delete(["a"])
@@ -80,12 +80,12 @@ async def test_large_values_are_written_read_and_deleted_by_name() -> None:
 
 async def test_some_are_written_at_a_time() -> None:
     shelf = Shelf()
-    values = JobValues(shelf, ServingSettings(objects_at_once=3))
+    values = KeptValues(shelf, ServingSettings(objects_at_once=3))
     await values.put([KeptValue(name=str(n)) for n in range(20)])
     assert (len(shelf.values), shelf.most_at_once) == (20, 3)
 
 
 async def test_failure_to_write_one_is_a_failure_by_its_own_name() -> None:
-    values = JobValues(Shelf(broken="2"), ServingSettings())
+    values = KeptValues(Shelf(broken="2"), ServingSettings())
     with pytest.raises(StoreUnavailable):
         await values.put([KeptValue(name=str(n)) for n in range(4)])

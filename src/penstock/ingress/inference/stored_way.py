@@ -1,0 +1,60 @@
+"""Runs a Responses request whose response is stored, or that goes on from a stored one."""
+
+import asyncio
+from typing import Final
+
+from penstock.errors import Error
+from penstock.ingress.inference.stored_writer import StoredWriter
+from penstock.intake.caller_headers import CallerHeaders
+from penstock.intake.opened_request import OpenedRequest
+from penstock.intake.request_reader import RequestReader
+from penstock.records.request import InferenceRequest, RequestEnd, RequestId
+from penstock.serving.request_path import RequestPath
+from penstock.turns import StoredTurn, StoredTurns
+
+# To store what a caller that left has not waited for.
+_STORE_SECONDS: Final = 10.0
+
+
+class StoredWay:
+    """Loads what goes before a request, runs it, and stores its response before its last byte."""
+
+    def __init__(self, reader: RequestReader, turns: StoredTurns, path: RequestPath) -> None:
+        self._reader = reader
+        self._turns = turns
+        self._path = path
+
+    async def begin(
+        self, request_id: RequestId, opened: OpenedRequest, headers: CallerHeaders
+    ) -> tuple[StoredTurn, InferenceRequest]:
+        """Return the turn, and the chat request that it became."""
+        turn = await self._turns.begin(opened)
+        chat = turn.opened
+        # A short request may go on from a long chain.
+        size = len(chat.fields["messages"])
+        request = await self._reader.read_by_size(
+            size, lambda reader: reader.read_prompt(request_id, headers, chat)
+        )
+        return turn, request
+
+    async def run(
+        self, turn: StoredTurn, request: InferenceRequest, writer: StoredWriter, end: RequestEnd
+    ) -> None:
+        """Serve the request; when this returns, the response is stored and can be reported."""
+        composer = writer.composer
+        try:
+            await self._path.run(request, writer, end)
+        except Error as error:
+            if end.first_token_seconds is not None:
+                # The caller has seen its id.
+                composer.stop("failed", error.code, error.message)
+                await self._turns.end(turn, request, composer.response)
+            raise
+        except asyncio.CancelledError:
+            if writer.is_gone and end.first_token_seconds is not None:
+                composer.stop("cancelled")
+                async with asyncio.timeout(_STORE_SECONDS):
+                    await self._turns.end(turn, request, composer.response)
+            raise
+        composer.complete()
+        await self._turns.end(turn, request, composer.response)

@@ -1,0 +1,208 @@
+"""Stores, finds, chains and deletes responses: a row for each, large parts in object storage."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from typing import Final
+
+import msgspec
+
+from penstock.clock import Clock, timestamp_of
+from penstock.errors import InvalidRequest, NotFound, QuotaSpent, ResponseNotFound
+from penstock.records.account import AccountId, KeyId
+from penstock.sessions.response_ids import ResponseId, day_of
+from penstock.sessions.settings import ResponsesSettings
+from penstock.store import KeptValues, Store, read_queries
+from penstock.store.pool import Row
+from penstock.wire.apis.response_items import Item
+from penstock.wire.apis.response_object import Response
+
+SQL: Final = read_queries("penstock.sessions", "responses.sql")
+# What a later request may go on from.
+_CONTINUED: Final = frozenset({"completed", "incomplete"})
+# How long an account's total is believed, and of how many accounts.
+_QUOTA_SECONDS: Final = 10.0
+_QUOTAS_MAX: Final = 10_000
+_SLOTS: Final = 16
+
+
+class NewResponse(msgspec.Struct, frozen=True):
+    """A response that has ended, with the items that its request sent."""
+
+    id: ResponseId
+    account: AccountId
+    key: KeyId
+    model: str
+    response: Response
+    input: Sequence[Item]
+    root: ResponseId
+    previous: ResponseId | None = None
+    depth: int = 0
+
+
+class StoredResponse(msgspec.Struct, frozen=True):
+    """A response as it was kept. `response` is what clients get."""
+
+    id: ResponseId
+    root: ResponseId
+    depth: int
+    status: str
+    created_at: float
+    response: Response
+    input: list[Item]
+
+
+class ResponseBook:
+    """One per process. Every statement names the account."""
+
+    def __init__(
+        self, store: Store, values: KeptValues, settings: ResponsesSettings, clock: Clock
+    ) -> None:
+        self._store = store
+        self._values = values
+        self._settings = settings
+        self._now = clock.now
+        self._days: set[date] = set()
+        # When each account was asked about last, and what it kept then.
+        self._kept_bytes: OrderedDict[AccountId, tuple[float, int]] = OrderedDict()
+
+    async def stores_by_default(self) -> bool:
+        """Return whether a request that does not say `store` is stored in this cell."""
+        if self._settings.store_default != "cell":
+            return self._settings.store_default
+        async with self._store.statement() as statement:
+            row = await statement.fetch_one(SQL["default"])
+        return row is not None and bool(row[0])
+
+    async def add(self, new: NewResponse) -> None:
+        """Store a response; doing it twice equals doing it once."""
+        input, response = msgspec.json.encode(new.input), msgspec.json.encode(new.response)
+        account, id = new.account, new.id
+        kept = await self._values.keep(
+            [(account, _input_of(id), input), (account, _response_of(id), response)]
+        )
+        await self._values.put(kept)
+        day = day_of(id)
+        await self._make_day(day)
+        created_at = datetime.fromtimestamp(timestamp_of(id), UTC)
+        async with self._store.statement() as statement:
+            await statement.execute(
+                SQL["add"],
+                (
+                    *(day, id, account, new.key, new.model),
+                    *(new.previous, new.root, new.depth, new.response["status"], created_at),
+                    *(kept[0].inline, kept[0].name, kept[1].inline, kept[1].name),
+                    *(len(input) + len(response), _slot_of(id)),
+                ),
+            )
+
+    async def check_quota(self, account: AccountId, *, is_asked: bool) -> None:
+        """Refuse to keep more for an account that has reached its quota.
+
+        With `is_asked` Postgres is asked in any case: StoreUnavailable is known before work begins.
+        """
+        known = self._kept_bytes.get(account)
+        if known is None or is_asked or known[0] + _QUOTA_SECONDS <= self._now():
+            async with self._store.statement() as statement:
+                row = await statement.fetch_one(SQL["kept_bytes"], (account,))
+            assert row is not None, "a sum is one row"
+            known = self._kept_bytes[account] = (self._now(), row[0])
+            self._kept_bytes.move_to_end(account)
+            if len(self._kept_bytes) > _QUOTAS_MAX:
+                self._kept_bytes.popitem(last=False)
+        if known[1] >= self._settings.bytes_per_account_max:
+            raise QuotaSpent(
+                "The account keeps as much as it may: delete responses, or send `store: false`.",
+                param="store",
+            )
+
+    async def find(self, account: AccountId, id: ResponseId) -> StoredResponse:
+        """Return a response; NotFound alike if it never was, is deleted, old or another's."""
+        async with self._store.statement() as statement:
+            row = await statement.fetch_one(SQL["find"], (day_of(id), id, account))
+        if row is None or self._is_old(row):
+            raise NotFound("There is no such response.")
+        return await self._read(account, row)
+
+    async def chain(self, account: AccountId, id: ResponseId) -> list[StoredResponse]:
+        """Return a response and all before it, oldest first; refuse a chain that has a gap."""
+        settings = self._settings
+        async with self._store.statement() as statement:
+            rows = await statement.fetch(
+                SQL["chain"], (day_of(id), id, account, account, settings.chain_max + 1)
+            )
+        param = "previous_response_id"
+        if len(rows) > settings.chain_max:
+            raise InvalidRequest(
+                f"The chain has more than {settings.chain_max} responses: compact it.", param=param
+            )
+        # The first of a chain has none before it.
+        if not rows or rows[0][1] is not None or any(map(self._is_old, rows)):
+            raise ResponseNotFound(param=param)
+        status = rows[-1][4]
+        if status not in _CONTINUED:
+            raise InvalidRequest(
+                f"That response is {status}: only a completed or incomplete one can be continued.",
+                param=param,
+            )
+        if sum(row[10] for row in rows) > settings.context_bytes_max:
+            raise InvalidRequest(
+                f"The chain is larger than {settings.context_bytes_max} bytes: compact it.",
+                param=param,
+            )
+        return [await self._read(account, row) for row in rows]
+
+    async def delete(self, account: AccountId, id: ResponseId) -> None:
+        """Delete a response; NotFound if there is none to be deleted."""
+        if not await delete_response(self._store, self._values, account, id):
+            raise NotFound("There is no such response.")
+
+    async def _read(self, account: AccountId, row: Row) -> StoredResponse:
+        id = ResponseId(row[0])
+        input = await self._values.get(account, _input_of(id), row[7], bytes(row[6]))
+        response = await self._values.get(account, _response_of(id), row[9], bytes(row[8]))
+        return StoredResponse(
+            id=id,
+            root=ResponseId(row[2]),
+            depth=row[3],
+            status=row[4],
+            created_at=row[5],
+            response=msgspec.json.decode(response),
+            input=msgspec.json.decode(input),
+        )
+
+    def _is_old(self, row: Row) -> bool:
+        created_at: float = row[5]
+        return created_at + self._settings.kept_seconds <= self._now()
+
+    async def _make_day(self, day: date) -> None:
+        """Make the partition of a day; in a transaction of its own, so that its lock is short."""
+        if day in self._days:
+            return
+        async with self._store.transaction() as tx:
+            await tx.execute(SQL["make_day"], (day,))
+        self._days.add(day)
+
+
+async def delete_response(
+    store: Store, values: KeptValues, account: AccountId, id: ResponseId
+) -> bool:
+    """Delete a response: first its row, so that nobody finds it, then its objects."""
+    async with store.statement() as statement:
+        row = await statement.fetch_one(SQL["delete"], (day_of(id), id, account, _slot_of(id)))
+    if row is None:
+        return False
+    await values.delete([name for name in row if name])
+    return True
+
+
+def _input_of(id: ResponseId) -> str:
+    return f"{id}-input"
+
+
+def _response_of(id: ResponseId) -> str:
+    return f"{id}-response"
+
+
+def _slot_of(id: ResponseId) -> int:
+    return int(id[-1], 16) % _SLOTS

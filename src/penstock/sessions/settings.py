@@ -1,0 +1,22 @@
+"""Settings of stored responses: `[responses]`."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+
+class ResponsesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is kept, for how long, and how much of it."""
+
+    # Whether a response is kept whose request does not say `store`. "cell" = true in a cell that
+    # was made with stored responses, false in one that is older.
+    store_default: bool | Literal["cell"] = "cell"
+    # How long a response is kept.
+    kept_seconds: Annotated[float, Meta(ge=60, le=315_360_000)] = 2_592_000.0
+    # How many responses a chain may have.
+    chain_max: Annotated[int, Meta(ge=1, le=10_000)] = 1000
+    # How large the items of a chain may be together.
+    context_bytes_max: Annotated[int, Meta(ge=1024, le=2**30)] = 32 * 2**20
+    # How much an account may keep.
+    bytes_per_account_max: Annotated[int, Meta(ge=0, le=2**50)] = 100 * 2**30

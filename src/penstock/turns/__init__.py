@@ -1,0 +1,9 @@
+"""Runs turns of stored conversations: what goes before a request, and what is kept of its answer.
+
+Promises: a client that has the last byte of a stored response finds it by its id; what cannot be
+stored says so itself; `store: false` writes nothing.
+"""
+
+from penstock.turns.stored_turns import StoredTurn, StoredTurns
+
+__all__ = ["StoredTurn", "StoredTurns"]
