@@ -24,7 +24,7 @@ from penstock.puller.settings import PullerSettings
 from penstock.queue.settings import QueueSettings
 from penstock.routing.settings import RoutingSettings
 from penstock.serving.settings import ServingSettings
-from penstock.sessions.settings import ResponsesSettings
+from penstock.sessions.settings import ConversationsSettings, ResponsesSettings
 from penstock.signals.settings import SignalsSettings
 from penstock.store.settings import StoreSettings
 from penstock.telemetry.settings import TelemetrySettings
@@ -65,6 +65,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     puller: PullerSettings = PullerSettings()
     queue: QueueSettings = QueueSettings()
     responses: ResponsesSettings = ResponsesSettings()
+    conversations: ConversationsSettings = ConversationsSettings()
     events: EventsSettings = EventsSettings()
     webhooks: WebhookSettings = WebhookSettings()
     catalogue: CatalogueSettings = CatalogueSettings()

@@ -24,6 +24,7 @@ Error
 │   ├── HeadersTooLarge       431  the headers are over the limit
 │   ├── CostCapped            400  the request may cost more than its caller allows
 │   ├── JobCancelled          409  the job was cancelled before it was done
+│   ├── ConversationLocked    409  another response is being written into the conversation
 │   ├── QueueFull             429  the account has as many jobs waiting as it may
 │   └── OverLimit             429  a limit on requests, tokens or money is reached
 │       ├── RateLimited           429  of requests or tokens in this minute
@@ -233,6 +234,14 @@ class JobCancelled(Refused):
 
     code = "job_cancelled"
     status = 409
+
+
+class ConversationLocked(Refused):
+    """Another response is being written into this conversation: try again when it has ended."""
+
+    code = "conversation_locked"
+    status = 409
+    retryable = True
 
 
 class QueueFull(Refused):

@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from penstock.admission import LostLeases
-from penstock.app.job_rooms import desk_rooms
+from penstock.app.job_rooms import desk_rooms, session_upkeep
 from penstock.clock import Clock
 from penstock.config import Config
 from penstock.errors import StoreUnavailable
@@ -16,8 +16,7 @@ from penstock.jobs.submission import JobDesk
 from penstock.metering import Retention
 from penstock.queue.file_retention import FileRetention
 from penstock.queue.files import Files
-from penstock.sessions import ResponseUpkeep
-from penstock.sessions.retention import ResponseRetention
+from penstock.sessions.retention import SessionRetention
 from penstock.store import HeldLock, Objects, Sealing, Store
 
 _CONTROL_LOCK = "control"
@@ -40,8 +39,7 @@ class ControlLoops:
         desk = JobDesk(rooms, config.admission, clock)
         self._flex = FlexUpkeep(rooms, desk)
         self._files = FileRetention(Files(store, self._objects, clock))
-        upkeep = ResponseUpkeep(store, rooms.values, config.responses, clock)
-        self._responses = ResponseRetention(upkeep)
+        self._sessions = SessionRetention(*session_upkeep(store, rooms.values, config, clock))
         self.is_leading = False
 
     async def run(self) -> None:
@@ -67,7 +65,7 @@ class ControlLoops:
                     group.create_task(self._telling.run()),
                     group.create_task(self._flex.run()),
                     group.create_task(self._files.run()),
-                    group.create_task(self._responses.run()),
+                    group.create_task(self._sessions.run()),
                 ]
                 is_held = True
                 while is_held:

@@ -38,6 +38,7 @@ async def running(rooms: GatewayRooms) -> AsyncIterator[None]:
                 group.create_task(rooms.feed.run()),
                 group.create_task(rooms.figures.run()),
                 group.create_task(rooms.batches.intake.run()),
+                group.create_task(rooms.sessions.tenures.run()),
                 group.create_task(exchange.run()),
                 group.create_task(_follow(rooms)),
                 group.create_task(_tick(rooms)),
@@ -55,7 +56,7 @@ async def _load(rooms: GatewayRooms) -> None:
     await rooms.roster.load()
     rooms.objects.check_hosts(len({replica.host for replica in rooms.roster.all()}))
     await rooms.limits.load()
-    rooms.storage.stores_by_default = await rooms.responses.stores_by_default()
+    rooms.storage.stores_by_default = await rooms.sessions.responses.stores_by_default()
     claim_folder(Path(rooms.config.metering.journal_folder), rooms.keys.cell_mark())
     # Drain the journals of this host's dead workers first, which frees their leases. The drain's
     # loop does what takes longer than this timeout.

@@ -6,7 +6,7 @@ from pathlib import Path
 from penstock.admission import Gate, Limits, release_holder
 from penstock.app.batch_parts import BatchNeeds, BatchParts
 from penstock.app.flex_parts import FlexParts
-from penstock.app.job_rooms import desk_rooms
+from penstock.app.job_rooms import desk_rooms, session_books
 from penstock.catalogue import load_catalogue
 from penstock.clock import Clock, TimerWheel, new_id
 from penstock.config import Config
@@ -16,6 +16,7 @@ from penstock.ingress.inference.inference_endpoint import InferenceEndpoint
 from penstock.ingress.inference.request_accounting import RequestAccounting
 from penstock.ingress.inference.stored_way import StoredWay
 from penstock.ingress.inference.ways import Ways
+from penstock.ingress.pages.conversation_pages import ConversationPages
 from penstock.ingress.pages.event_pages import EventPages
 from penstock.ingress.pages.front_page import FrontPage
 from penstock.ingress.pages.health import HealthPages
@@ -43,7 +44,6 @@ from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.probing import Prober
 from penstock.serving.request_path import Meters, RequestPath, Stages
 from penstock.serving.token_counting import TokenCounter
-from penstock.sessions import ResponseBook
 from penstock.signals import CellKey, GossipLoops, Reach, open_table, worker_identity
 from penstock.store import Objects, Sealing, Store
 from penstock.telemetry.counters import Metrics
@@ -120,8 +120,9 @@ class GatewayRooms:
             self.catalogue, self.keys, prices, intake, thread=self.reading, storage=self.storage
         )
         rooms = desk_rooms(self.store, self.objects, config)
-        self.responses = ResponseBook(self.store, rooms.values, config.responses, clock)
-        self.turns = StoredTurns(self.responses, self.storage, frozenset(intake.media_hosts))
+        self.sessions = session_books(self.store, rooms.values, config, clock)
+        media_hosts = frozenset(intake.media_hosts)
+        self.turns = StoredTurns(self.store, self.sessions, self.storage, media_hosts)
         desk = JobDesk(rooms, config.admission, clock)
         self.figures = CellFigures(self.store, rooms.queue, clock)
         self.flex = FlexParts(rooms, desk, reader, self.catalogue, config.ingress, clock)
@@ -158,7 +159,13 @@ class GatewayRooms:
                 self.clock,
             ),
             tokens=TokenPages(reader, TokenCounter(self.clients, roster.ready), self.turns),
-            responses=ResponsePages(reader, self.responses),
+            responses=ResponsePages(reader, self.sessions.responses),
+            conversations=ConversationPages(
+                reader,
+                self.sessions.conversations,
+                self.storage,
+                frozenset(config.ingress.intake.media_hosts),
+            ),
             jobs=self.flex.pages,
             files=self.batches.files,
             batches=self.batches.batches,

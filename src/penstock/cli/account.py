@@ -174,7 +174,8 @@ def forget(
     """Block an account, and delete all that it sent and got. What it used and paid stays."""
     if not yes:
         raise CommandFailed(
-            "This deletes the account's responses, jobs and files for good: pass --yes.",
+            "This deletes the account's responses, conversations, jobs and files for good:"
+            " pass --yes.",
             ExitCode.USAGE,
         )
     config = invocation(context).load().config

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.app.job_rooms import desk_rooms
+from penstock.app.job_rooms import desk_rooms, session_upkeep
 from penstock.cli.up.state import UpState
 from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.jobs.submission import JobDesk
 from penstock.policy import AccountBook
 from penstock.queue.files import Files
-from penstock.sessions import ResponseUpkeep
 from penstock.store import Objects, Sealing, Store
 from penstock.store.settings import StoreSettings
 from penstock.turns.forgetting import KeptRooms
@@ -27,12 +26,14 @@ async def kept_rooms(store: Store, config: Config, state: Path) -> AsyncIterator
     await objects.open()
     try:
         rooms = desk_rooms(store, objects, config)
+        responses, conversations = session_upkeep(store, rooms.values, config, clock)
         yield KeptRooms(
             store=store,
             accounts=AccountBook(store),
             desk=JobDesk(rooms, config.admission, clock),
             files=Files(store, objects, clock),
-            responses=ResponseUpkeep(store, rooms.values, config.responses, clock),
+            responses=responses,
+            conversations=conversations,
         )
     finally:
         await objects.close()

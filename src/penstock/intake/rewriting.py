@@ -19,7 +19,7 @@ from penstock.intake.storage_policy import StoragePolicy
 from penstock.records.request import Api
 from penstock.wire.apis.compaction import INSTRUCTION, users_messages, with_summaries
 from penstock.wire.apis.prompt_request import STREAM
-from penstock.wire.apis.response_items import Item
+from penstock.wire.apis.response_items import Item, render
 from penstock.wire.apis.response_object import echo_of
 from penstock.wire.apis.response_to_chat import to_chat
 from penstock.wire.apis.responses import read_responses
@@ -77,6 +77,17 @@ def as_chat(
     kept = users_messages(everything) if is_compaction else None
     rewritten.composed = ComposedRequest(echo_of(served), kept)
     return rewritten
+
+
+def check_items(items: list[Item], media_hosts: frozenset[str]) -> None:
+    """Refuse items that could not be part of a request; errors name their place in `items`."""
+    fields: Fields = {"input": Raw(msgspec.json.encode(items))}
+    try:
+        read_responses(fields, media_hosts)
+        render([items])
+    except InvalidRequest as wrong:
+        param = (wrong.param or "").replace("input", "items", 1)
+        raise InvalidRequest(wrong.message.replace("`input`", "`items`"), param=param) from None
 
 
 def input_items(fields: Fields) -> list[Item]:

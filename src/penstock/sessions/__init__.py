@@ -1,20 +1,43 @@
-"""Keeps responses for their callers: what was asked, what was answered, and what goes before it.
+"""Keeps responses and conversations for their callers: what was asked, answered, and goes before.
 
 Promises: a response is kept whole or not at all; an account sees only its own; a chain of which a
-member is gone is refused and never shortened. The only writer of `responses` and `stored_bytes`.
+member is gone is refused and never shortened; one response at a time is written into a
+conversation. The only writer of `responses`, `stored_bytes`, `conversations` and
+`conversation_items`.
 """
 
-from penstock.sessions.response_book import NewResponse, ResponseBook, StoredResponse
+import msgspec
+
+from penstock.sessions.conversation_book import ConversationBook, StoredConversation
+from penstock.sessions.conversation_tenures import ConversationTenures, Tenure
+from penstock.sessions.conversation_upkeep import ConversationUpkeep
+from penstock.sessions.response_book import CONTINUED, NewResponse, ResponseBook, StoredResponse
 from penstock.sessions.response_ids import ResponseId
 from penstock.sessions.response_upkeep import ResponseFacts, ResponseUpkeep
-from penstock.sessions.settings import ResponsesSettings
+from penstock.sessions.settings import ConversationsSettings, ResponsesSettings
 
 __all__ = [
+    "CONTINUED",
+    "ConversationBook",
+    "ConversationTenures",
+    "ConversationUpkeep",
+    "ConversationsSettings",
     "NewResponse",
     "ResponseBook",
     "ResponseFacts",
     "ResponseId",
     "ResponseUpkeep",
     "ResponsesSettings",
+    "SessionBooks",
+    "StoredConversation",
     "StoredResponse",
+    "Tenure",
 ]
+
+
+class SessionBooks(msgspec.Struct, frozen=True):
+    """All that this room keeps, for those that write several of them in one transaction."""
+
+    responses: ResponseBook
+    conversations: ConversationBook
+    tenures: ConversationTenures

@@ -12,14 +12,14 @@ from penstock.errors import InvalidRequest, NotFound, QuotaSpent, ResponseNotFou
 from penstock.records.account import AccountId, KeyId
 from penstock.sessions.response_ids import ResponseId, day_of
 from penstock.sessions.settings import ResponsesSettings
-from penstock.store import KeptValues, Store, read_queries
+from penstock.store import KeptValue, KeptValues, Store, Transaction, read_queries
 from penstock.store.pool import Row
 from penstock.wire.apis.response_items import Item
 from penstock.wire.apis.response_object import Response
 
 SQL: Final = read_queries("penstock.sessions", "responses.sql")
 # What a later request may go on from.
-_CONTINUED: Final = frozenset({"completed", "incomplete"})
+CONTINUED: Final = frozenset({"completed", "incomplete"})
 # How long an account's total is believed, and of how many accounts.
 _QUOTA_SECONDS: Final = 10.0
 _QUOTAS_MAX: Final = 10_000
@@ -38,6 +38,15 @@ class NewResponse(msgspec.Struct, frozen=True):
     root: ResponseId
     previous: ResponseId | None = None
     depth: int = 0
+
+
+class PreparedResponse(msgspec.Struct, frozen=True):
+    """A response that can be written into its row."""
+
+    new: NewResponse
+    input: KeptValue
+    response: KeptValue
+    bytes: int
 
 
 class StoredResponse(msgspec.Struct, frozen=True):
@@ -66,6 +75,10 @@ class ResponseBook:
         # When each account was asked about last, and what it kept then.
         self._kept_bytes: OrderedDict[AccountId, tuple[float, int]] = OrderedDict()
 
+    @property
+    def context_bytes_max(self) -> int:
+        return self._settings.context_bytes_max
+
     async def stores_by_default(self) -> bool:
         """Return whether a request that does not say `store` is stored in this cell."""
         if self._settings.store_default != "cell":
@@ -76,25 +89,34 @@ class ResponseBook:
 
     async def add(self, new: NewResponse) -> None:
         """Store a response; doing it twice equals doing it once."""
+        prepared = await self.prepare(new)
+        async with self._store.statement() as statement:
+            await self.insert(statement, prepared)
+
+    async def prepare(self, new: NewResponse) -> PreparedResponse:
+        """Encrypt a response, and upload what is large of it; nothing names that yet."""
         input, response = msgspec.json.encode(new.input), msgspec.json.encode(new.response)
         account, id = new.account, new.id
         kept = await self._values.keep(
             [(account, _input_of(id), input), (account, _response_of(id), response)]
         )
         await self._values.put(kept)
-        day = day_of(id)
-        await self._make_day(day)
-        created_at = datetime.fromtimestamp(timestamp_of(id), UTC)
-        async with self._store.statement() as statement:
-            await statement.execute(
-                SQL["add"],
-                (
-                    *(day, id, account, new.key, new.model),
-                    *(new.previous, new.root, new.depth, new.response["status"], created_at),
-                    *(kept[0].inline, kept[0].name, kept[1].inline, kept[1].name),
-                    *(len(input) + len(response), _slot_of(id)),
-                ),
-            )
+        await self._make_day(day_of(id))
+        return PreparedResponse(new, kept[0], kept[1], len(input) + len(response))
+
+    async def insert(self, tx: Transaction, prepared: PreparedResponse) -> None:
+        """Write the row of a response, in the caller's transaction."""
+        new, input, response = prepared.new, prepared.input, prepared.response
+        created_at = datetime.fromtimestamp(timestamp_of(new.id), UTC)
+        await tx.execute(
+            SQL["add"],
+            (
+                *(day_of(new.id), new.id, new.account, new.key, new.model),
+                *(new.previous, new.root, new.depth, new.response["status"], created_at),
+                *(input.inline, input.name, response.inline, response.name),
+                *(prepared.bytes, _slot_of(new.id)),
+            ),
+        )
 
     async def check_quota(self, account: AccountId, *, is_asked: bool) -> None:
         """Refuse to keep more for an account that has reached its quota.
@@ -140,7 +162,7 @@ class ResponseBook:
         if not rows or rows[0][1] is not None or any(map(self._is_old, rows)):
             raise ResponseNotFound(param=param)
         status = rows[-1][4]
-        if status not in _CONTINUED:
+        if status not in CONTINUED:
             raise InvalidRequest(
                 f"That response is {status}: only a completed or incomplete one can be continued.",
                 param=param,

@@ -43,7 +43,7 @@ def shown(id: ResponseId) -> str:
 def read_response_id(text: str) -> ResponseId | None:
     """Return the id that a client sent; None if it is none of ours."""
     found = _RESPONSE.fullmatch(text)
-    return _with_dashes(found[1]) if found and _has_time(found[1]) else None
+    return ResponseId(with_dashes(found[1])) if found and _has_time(found[1]) else None
 
 
 def day_of(id: ResponseId) -> date:
@@ -56,7 +56,7 @@ def read_item_id(text: str) -> ItemPlace | None:
     found = _ITEM.fullmatch(text)
     if found is None or not _has_time(found[1]):
         return None
-    return ItemPlace(_with_dashes(found[1]), found[2] == "i", int(found[3]))
+    return ItemPlace(ResponseId(with_dashes(found[1])), found[2] == "i", int(found[3]))
 
 
 def with_ids(response: ResponseId, items: Sequence[Item]) -> list[Item]:
@@ -68,12 +68,13 @@ def with_ids(response: ResponseId, items: Sequence[Item]) -> list[Item]:
     return [
         item
         if read_item_id(str(item.get("id"))) is not None
-        else {**item, "id": f"{_prefix(item)}_{key}i{place}"}
+        else {**item, "id": f"{item_prefix(item)}_{key}i{place}"}
         for place, item in enumerate(items)
     ]
 
 
-def _prefix(item: Item) -> str:
+def item_prefix(item: Item) -> str:
+    """Return what the id of such an item begins with."""
     return _PREFIXES.get(item.get("type", "message"), "item")
 
 
@@ -82,5 +83,6 @@ def _has_time(digits: str) -> bool:
     return digits[12] == "7" and int(digits[:12], 16) < _TIME_END
 
 
-def _with_dashes(digits: str) -> ResponseId:
-    return ResponseId(f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}")
+def with_dashes(digits: str) -> str:
+    """Return 32 hex digits as a UUID is written."""
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

@@ -7,12 +7,15 @@ writing it once, and a value is stored before any row names it.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from penstock.records.account import AccountId
 from penstock.store.sealing import ContentSeal
+
+# Up to here a thread costs more than the work that it takes over.
+_INLINE_BYTES_MAX: Final = 256 * 1024
 
 
 class ObjectStore(Protocol):
@@ -57,6 +60,8 @@ class KeptValues:
         """Encrypt values, each of an account and an owner in it, and decide where each is kept."""
         accounts = {account for account, _, _ in values}
         seals = {account: await self._objects.seal_of(account) for account in accounts}
+        if sum(len(value) for _, _, value in values) <= _INLINE_BYTES_MAX:
+            return [self._kept(seals[value[0]], *value) for value in values]
         # Large values are hashed, which takes up to a tenth of a second.
         return await asyncio.to_thread(
             lambda: [self._kept(seals[value[0]], *value) for value in values]
@@ -73,6 +78,10 @@ class KeptValues:
             return await self._objects.get(name)
         seal = await self._objects.seal_of(account)
         return seal.unseal(_bound_to(account, owner), inline)
+
+    async def digest(self, account: AccountId, value: bytes) -> str:
+        """Return a digest that nobody without the account's key can compare a guess with."""
+        return (await self._objects.seal_of(account)).digest(value)
 
     async def delete(self, names: Sequence[str]) -> None:
         """Delete those of these objects that exist, some at a time."""

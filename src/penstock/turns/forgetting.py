@@ -6,7 +6,7 @@ from penstock.jobs.submission import JobDesk
 from penstock.policy import AccountBook
 from penstock.queue.files import Files
 from penstock.records.account import AccountId
-from penstock.sessions import ResponseUpkeep
+from penstock.sessions import ConversationUpkeep, ResponseUpkeep
 from penstock.store import Store
 from penstock.store.sealing import forget_data_key
 
@@ -19,6 +19,7 @@ class KeptRooms(msgspec.Struct, frozen=True):
     desk: JobDesk
     files: Files
     responses: ResponseUpkeep
+    conversations: ConversationUpkeep
 
 
 async def forget_account(rooms: KeptRooms, account: AccountId) -> None:
@@ -31,5 +32,6 @@ async def forget_account(rooms: KeptRooms, account: AccountId) -> None:
     async with rooms.store.transaction() as tx:
         await forget_data_key(tx, account)
     await rooms.responses.forget(account)
+    await rooms.conversations.forget(account)
     await rooms.files.forget(account)
     await rooms.desk.forget(account)

@@ -1,31 +1,57 @@
 """Serves Responses requests that refer to stored state, or whose response is to be stored.
 
-Before the request: the chain that it goes on from becomes messages in front of its own, and
-references become the items that they name. After the answer: input and response are stored in one
-transaction, before the client gets the last byte, so that a client that chains at once finds them.
+Before the request: the chain or the conversation that it goes on from becomes messages in front of
+its own, and references become the items that they name. After the answer: input and response are
+stored in one transaction, before the client gets the last byte, so that a client that chains at
+once finds them.
 """
 
 import logging
-from collections.abc import Sequence
 
 import msgspec
 from msgspec import Raw
 
-from penstock.errors import NotFound, ResponseNotFound, StoreUnavailable
+from penstock.errors import ConversationLocked, ResponseNotFound, StoreUnavailable
 from penstock.intake.opened_request import OpenedRequest
 from penstock.intake.rewriting import as_chat, input_items
 from penstock.intake.routes import Wanted
 from penstock.intake.storage_policy import StoragePolicy
 from penstock.records.account import AccountId
-from penstock.records.request import InferenceRequest
-from penstock.sessions import NewResponse, ResponseBook, ResponseId, StoredResponse
-from penstock.sessions.response_ids import read_item_id, read_response_id, shown, with_ids
+from penstock.records.request import InferenceRequest, RequestId
+from penstock.sessions import (
+    CONTINUED,
+    NewResponse,
+    ResponseId,
+    SessionBooks,
+    StoredResponse,
+    Tenure,
+)
+from penstock.sessions.conversation_book import not_found
+from penstock.sessions.conversation_ids import ConversationId, read_conversation_id
+from penstock.sessions.response_ids import read_response_id, shown, with_ids
+from penstock.store import Store
+from penstock.turns.references import resolved
 from penstock.wire.apis.response_items import Item
 from penstock.wire.apis.response_object import Response
 from penstock.wire.apis.responses import check_input
-from penstock.wire.apis.stored_state import StateWish, referred_to
+from penstock.wire.apis.stored_state import StateWish
 
 logger = logging.getLogger(__name__)
+
+
+class Before(msgspec.Struct, frozen=True):
+    """What goes before a request: items turn by turn, of a conversation or a chain of responses."""
+
+    groups: list[list[Item]] = []
+    conversation: str = ""
+    previous: StoredResponse | None = None
+
+    @property
+    def session(self) -> str:
+        """The name of the session that the request belongs to, if its caller names none."""
+        if self.previous is not None:
+            return shown(self.previous.root)
+        return self.conversation
 
 
 class StoredTurn(msgspec.Struct):
@@ -37,48 +63,52 @@ class StoredTurn(msgspec.Struct):
     input: list[Item]
     keeps: bool
     previous: StoredResponse | None = None
+    # The right to write into the conversation that the request names.
+    tenure: Tenure | None = None
 
 
 class StoredTurns:
     """Begins and ends turns. `unstored` counts responses that were served but not stored."""
 
     def __init__(
-        self, book: ResponseBook, policy: StoragePolicy, media_hosts: frozenset[str]
+        self,
+        store: Store,
+        books: SessionBooks,
+        policy: StoragePolicy,
+        media_hosts: frozenset[str],
     ) -> None:
-        self._book = book
+        self._store = store
+        self._books = books
         self._policy = policy
         self._media_hosts = media_hosts
         self.unstored = 0
 
-    async def begin(self, opened: OpenedRequest) -> StoredTurn:
+    async def begin(self, request_id: RequestId, opened: OpenedRequest) -> StoredTurn:
         """Load what goes before a request, and return it as the chat request to be served.
 
-        Where Postgres does not answer, a request that needs nothing of it is served unstored.
+        Where Postgres does not answer, a request that needs nothing of it is served unstored. A
+        turn that keeps its response ends with `end` or `give_up`.
         """
         wish = opened.state
         assert wish is not None, "a request without state is not a turn"
         check_input(opened.fields)
-        items = input_items(opened.fields)
         keeps = opened.route.wanted is Wanted.ANSWER and self._policy.stores(wish)
-        chain: list[StoredResponse] = []
+        tenure: Tenure | None = None
         try:
             if keeps:
-                await self._book.check_quota(opened.grant.account, is_asked=wish.needs == "store")
-            chain = await self._chain(opened.grant.account, wish)
-            items = await self._resolved(opened.grant.account, items)
+                tenure = await self._reserve(opened.grant.account, wish, ResponseId(request_id))
+            turn = await self._load(opened, wish, keeps=keeps)
         except StoreUnavailable:
             if wish.needs:
+                await self._release(tenure)
                 raise
-            keeps = False
             self._note_unstored()
-        groups = [group for each in chain for group in (each.input, each.response["output"])]
-        served = opened.with_fields({**opened.fields, "input": Raw(msgspec.json.encode(items))})
-        rewritten = as_chat(served, self._media_hosts, groups)
-        if chain:
-            rewritten.session = shown(chain[-1].root)
-        assert rewritten.composed is not None, "it was a Responses request"
-        rewritten.composed.echo["store"] = keeps
-        return StoredTurn(rewritten, items, keeps, chain[-1] if chain else None)
+            turn = self._as_turn(opened, input_items(opened.fields), Before(), keeps=False)
+        except BaseException:
+            await self._release(tenure)
+            raise
+        turn.tenure = tenure
+        return turn
 
     async def end(self, turn: StoredTurn, request: InferenceRequest, response: Response) -> None:
         """Store the response of a turn that keeps it; one that cannot be stored says so itself."""
@@ -95,52 +125,85 @@ class StoredTurns:
             depth=0 if before is None else before.depth + 1,
         )
         try:
-            await self._book.add(new)
-        except StoreUnavailable:
+            if turn.tenure is not None and response["status"] in CONTINUED:
+                await self._add_to_conversation(turn.tenure, new)
+            else:
+                await self._books.responses.add(new)
+                await self._release(turn.tenure)
+        except (StoreUnavailable, ConversationLocked):
             response["store"] = False
             self._note_unstored()
+            await self._release(turn.tenure)
+
+    async def give_up(self, turn: StoredTurn) -> None:
+        """End a turn of which nothing is stored."""
+        await self._release(turn.tenure)
+
+    async def _reserve(
+        self, account: AccountId, wish: StateWish, response: ResponseId
+    ) -> Tenure | None:
+        """Refuse what could not be stored; take the right to write into a conversation."""
+        await self._books.responses.check_quota(account, is_asked=wish.needs == "store")
+        if not wish.conversation:
+            return None
+        id = _conversation_id(wish)
+        return await self._books.tenures.take(account, id, response)
+
+    async def _load(self, opened: OpenedRequest, wish: StateWish, *, keeps: bool) -> StoredTurn:
+        account, items = opened.grant.account, input_items(opened.fields)
+        before = await self._before(account, wish)
+        items = await resolved(self._books.responses, account, items)
+        return self._as_turn(opened, items, before, keeps=keeps)
+
+    async def _before(self, account: AccountId, wish: StateWish) -> Before:
+        if wish.conversation:
+            id = _conversation_id(wish)
+            bytes_max = self._books.responses.context_bytes_max
+            groups = await self._books.conversations.groups(account, id, bytes_max)
+            return Before(groups, wish.conversation)
+        if not wish.previous:
+            return Before()
+        response = read_response_id(wish.previous)
+        if response is None:
+            raise ResponseNotFound(param="previous_response_id")
+        chain = await self._books.responses.chain(account, response)
+        groups = [group for each in chain for group in (each.input, each.response["output"])]
+        return Before(groups, previous=chain[-1])
+
+    def _as_turn(
+        self, opened: OpenedRequest, items: list[Item], before: Before, *, keeps: bool
+    ) -> StoredTurn:
+        served = opened.with_fields({**opened.fields, "input": Raw(msgspec.json.encode(items))})
+        rewritten = as_chat(served, self._media_hosts, before.groups)
+        rewritten.session = before.session
+        assert rewritten.composed is not None, "it was a Responses request"
+        rewritten.composed.echo["store"] = keeps
+        if before.conversation:
+            rewritten.composed.echo["conversation"] = {"id": before.conversation}
+        return StoredTurn(rewritten, items, keeps, before.previous)
+
+    async def _add_to_conversation(self, tenure: Tenure, new: NewResponse) -> None:
+        books, id = self._books, tenure.conversation
+        prepared = await books.responses.prepare(new)
+        groups = [
+            await books.conversations.prepare(new.account, id, items)
+            for items in (new.input, new.response["output"])
+        ]
+        async with self._store.transaction() as tx:
+            await books.responses.insert(tx, prepared)
+            await books.tenures.append(tx, tenure, new.account, groups)
+
+    async def _release(self, tenure: Tenure | None) -> None:
+        if tenure is not None:
+            await self._books.tenures.release(tenure)
 
     def _note_unstored(self) -> None:
         self.unstored += 1
         logger.warning("response not stored", extra={"action": "response_unstored"})
 
-    async def _chain(self, account: AccountId, wish: StateWish) -> list[StoredResponse]:
-        if not wish.previous:
-            return []
-        id = read_response_id(wish.previous)
-        if id is None:
-            raise ResponseNotFound(param="previous_response_id")
-        return await self._book.chain(account, id)
 
-    async def _resolved(self, account: AccountId, items: Sequence[Item]) -> list[Item]:
-        """Return the items with references replaced by what they refer to; an id counts once."""
-        found: dict[ResponseId, StoredResponse] = {}
-        resolved: list[Item] = []
-        seen: set[str] = set()
-        for at, item in enumerate(items):
-            id = referred_to(item, f"input.{at}")
-            if id is None:
-                resolved.append(item)
-            elif id not in seen:
-                seen.add(id)
-                resolved.append(await self._item(account, id, found, f"input.{at}"))
-        return resolved
-
-    async def _item(
-        self, account: AccountId, id: str, found: dict[ResponseId, StoredResponse], param: str
-    ) -> Item:
-        """Return the item with this id; `found` has the responses that were read already."""
-        missing = NotFound(f"There is no item {id}.", param=param)
-        place = read_item_id(id)
-        if place is None:
-            raise missing
-        if place.response not in found:
-            try:
-                found[place.response] = await self._book.find(account, place.response)
-            except NotFound:
-                raise missing from None
-        response = found[place.response]
-        items = response.input if place.is_input else response.response["output"]
-        if place.place >= len(items):
-            raise missing
-        return items[place.place]
+def _conversation_id(wish: StateWish) -> ConversationId:
+    id = read_conversation_id(wish.conversation)
+    if id is None:
+        raise not_found()
+    return id

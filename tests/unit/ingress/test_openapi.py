@@ -14,10 +14,13 @@ from tests.unit.routing.routing_samples import Roster
 from penstock.admission import AdmissionSettings
 from penstock.app.batch_parts import BatchNeeds, BatchParts
 from penstock.app.flex_parts import FlexParts
+from penstock.app.job_rooms import session_books
 from penstock.catalogue import Catalogue
 from penstock.clock import TimerWheel
+from penstock.config import Config
 from penstock.engine.settings import EngineSettings
 from penstock.events import EndpointBook, EventsSettings, Feed, WebhookSettings
+from penstock.ingress.pages.conversation_pages import ConversationPages
 from penstock.ingress.pages.event_pages import EventPages
 from penstock.ingress.pages.front_page import FrontPage
 from penstock.ingress.pages.health import HealthPages
@@ -47,7 +50,6 @@ from penstock.serving.explanation import Explainer
 from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.settings import ServingSettings
 from penstock.serving.token_counting import TokenCounter
-from penstock.sessions import ResponseBook, ResponsesSettings
 from penstock.store import Store, StoreSettings
 from penstock.store.kept_values import KeptValues
 from penstock.testing.clear_objects import clear_objects
@@ -79,12 +81,15 @@ def pages() -> Starlette:
     webhooks = WebhookSettings()
     book = EndpointBook(store, webhooks)
     clients = FleetClients(EngineSettings(), TimerWheel(clock), clock)
-    responses = ResponseBook(store, values, ResponsesSettings(), clock)
-    turns = StoredTurns(responses, StoragePolicy(), frozenset())
+    sessions = session_books(store, values, Config(), clock)
+    turns = StoredTurns(store, sessions, StoragePolicy(), frozenset())
     made = Pages(
         front=FrontPage(catalogue, frozenset, lambda _: False),
         tokens=TokenPages(reader, TokenCounter(clients, lambda _: ()), turns),
-        responses=ResponsePages(reader, responses),
+        responses=ResponsePages(reader, sessions.responses),
+        conversations=ConversationPages(
+            reader, sessions.conversations, StoragePolicy(), frozenset()
+        ),
         models=ModelPages(reader, catalogue, frozenset, ManualClock()),
         usage=UsagePages(reader, UsageReports(store, MeteringSettings()), ManualClock()),
         health=HealthPages({}),

@@ -28,13 +28,17 @@ class StoredWay:
         self, request_id: RequestId, opened: OpenedRequest, headers: CallerHeaders
     ) -> tuple[StoredTurn, InferenceRequest]:
         """Return the turn, and the chat request that it became."""
-        turn = await self._turns.begin(opened)
+        turn = await self._turns.begin(request_id, opened)
         chat = turn.opened
         # A short request may go on from a long chain.
         size = len(chat.fields["messages"])
-        request = await self._reader.read_by_size(
-            size, lambda reader: reader.read_prompt(request_id, headers, chat)
-        )
+        try:
+            request = await self._reader.read_by_size(
+                size, lambda reader: reader.read_prompt(request_id, headers, chat)
+            )
+        except BaseException:
+            await self._turns.give_up(turn)
+            raise
         return turn, request
 
     async def run(
@@ -44,17 +48,17 @@ class StoredWay:
         composer = writer.composer
         try:
             await self._path.run(request, writer, end)
-        except Error as error:
-            if end.first_token_seconds is not None:
-                # The caller has seen its id.
-                composer.stop("failed", error.code, error.message)
-                await self._turns.end(turn, request, composer.response)
-            raise
-        except asyncio.CancelledError:
-            if writer.is_gone and end.first_token_seconds is not None:
+        except BaseException as stopped:
+            if end.first_token_seconds is None:
+                await self._turns.give_up(turn)
+                raise
+            # The caller has seen its id.
+            if isinstance(stopped, Error):
+                composer.stop("failed", stopped.code, stopped.message)
+            else:
                 composer.stop("cancelled")
-                async with asyncio.timeout(_STORE_SECONDS):
-                    await self._turns.end(turn, request, composer.response)
+            async with asyncio.timeout(_STORE_SECONDS):
+                await self._turns.end(turn, request, composer.response)
             raise
         composer.complete()
         await self._turns.end(turn, request, composer.response)

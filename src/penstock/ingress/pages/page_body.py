@@ -26,7 +26,12 @@ async def read_struct(request: Request, kind: type[T]) -> T:
                 raise BodyTooLarge(f"The body is over {BODY_BYTES_MAX} bytes.")
     except ClientDisconnect:
         raise InvalidRequest("The body did not come whole.") from None
-    check_text(bytes(body))
+    return decoded(bytes(body), kind)
+
+
+def decoded(body: bytes, kind: type[T]) -> T:
+    """Decode a body that was gathered as a `kind`; InvalidRequest names the invalid field."""
+    check_text(body)
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as bad:

@@ -15,6 +15,7 @@ from starlette.types import Lifespan
 from penstock.errors import Error, InternalError, MethodNotAllowed, NotFound
 from penstock.ingress.inference.inference_endpoint import EXPOSED_HEADERS
 from penstock.ingress.pages.batch_pages import BatchPages
+from penstock.ingress.pages.conversation_pages import ConversationPages
 from penstock.ingress.pages.event_pages import EventPages
 from penstock.ingress.pages.file_pages import FilePages
 from penstock.ingress.pages.front_page import FrontPage
@@ -54,6 +55,7 @@ class Pages(msgspec.Struct, frozen=True):
     routing: RoutingPages
     tokens: TokenPages
     responses: ResponsePages
+    conversations: ConversationPages
     jobs: JobPages
     files: FilePages
     batches: BatchPages
@@ -100,6 +102,8 @@ def build_pages(
         Route("/v1/responses/input_tokens", pages.tokens.count_responses, methods=["POST"]),
         *pages.responses.routes("/v1"),
         *pages.responses.routes(f"{_ACCOUNT}/ai/v1"),
+        *pages.conversations.routes("/v1"),
+        *pages.conversations.routes(f"{_ACCOUNT}/ai/v1"),
         # Inference paths with another method than POST get 405 instead of 404.
         *(Route(path, _post_only, methods=_NOT_POST) for path in _HOT_PATHS),
     ]

@@ -1,24 +1,18 @@
 """`/v1/responses/{id}`: responses that are stored. Each account sees its own only."""
 
-from typing import Final
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from penstock.errors import Forbidden, InvalidRequest, NotFound
-from penstock.ingress.pages.file_pages import account_of, page_limit
+from penstock.ingress.pages.file_pages import account_of
+from penstock.ingress.pages.item_lists import item_list, page_asked
 from penstock.ingress.pages.json_pages import json_response
 from penstock.intake.request_reader import RequestReader
 from penstock.records.account import AccountId
 from penstock.sessions import ResponseBook, ResponseId
 from penstock.sessions.response_ids import read_response_id
-from penstock.wire.apis.response_items import Item
-from penstock.wire.resources.responses import ItemList, ResponseDeleted
-
-_LIST_DEFAULT: Final = 20
-_LIST_MAX: Final = 100
-_ORDERS: Final = ("asc", "desc")
+from penstock.wire.resources.responses import ResponseDeleted
 
 
 class ResponsePages:
@@ -50,10 +44,16 @@ class ResponsePages:
     async def input_items(self, request: Request) -> Response:
         """List the items that the response's own request sent, the last first."""
         account, id = await self._asked(request)
-        query = request.query_params
-        limit = page_limit(query.get("limit"), _LIST_DEFAULT, _LIST_MAX)
+        asked = page_asked(request.query_params)
         items = (await self._book.find(account, id)).input
-        return json_response(item_page(items, limit, query.get("order"), query.get("after")))
+        listed = items if asked.is_oldest_first else items[::-1]
+        if asked.after:
+            places = [place for place, item in enumerate(listed) if item["id"] == asked.after]
+            if not places:
+                raise InvalidRequest("`after` names no item of this list.", param="after")
+            listed = listed[places[0] + 1 :]
+        page, has_more = listed[: asked.limit], len(listed) > asked.limit
+        return json_response(item_list(page, has_more=has_more))
 
     async def _asked(self, request: Request) -> tuple[AccountId, ResponseId]:
         """Return whose response is asked for; an id that cannot be ours is as unknown as others."""
@@ -64,33 +64,3 @@ class ResponsePages:
         if id is None:
             raise NotFound("There is no such response.")
         return account, id
-
-
-def item_page(items: list[Item], limit: int, order: str | None, after: str | None) -> ItemList:
-    """Return a page of items, as OpenAI lists them: the newest first unless `order` is `asc`."""
-    if order not in (None, *_ORDERS):
-        raise InvalidRequest("`order` is asc or desc.", param="order")
-    listed = items if order == "asc" else items[::-1]
-    if after:
-        places = [place for place, item in enumerate(listed) if item.get("id") == after]
-        if not places:
-            raise InvalidRequest("`after` names no item of this list.", param="after")
-        listed = listed[places[0] + 1 :]
-    page = [shown_item(item) for item in listed[:limit]]
-    return ItemList(
-        data=page,
-        first_id=page[0]["id"] if page else None,
-        last_id=page[-1]["id"] if page else None,
-        has_more=len(listed) > limit,
-    )
-
-
-def shown_item(item: Item) -> Item:
-    """Return an item with what clients expect of every item, and requests may leave out."""
-    if item.get("type", "message") != "message":
-        return item
-    content = item.get("content")
-    if isinstance(content, str):
-        kind = "output_text" if item.get("role") == "assistant" else "input_text"
-        content = [{"type": kind, "text": content}]
-    return {**item, "type": "message", "status": "completed", "content": content}

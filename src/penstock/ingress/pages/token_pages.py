@@ -62,7 +62,7 @@ class TokenPages:
                 len(body), lambda reader: reader.open(route, headers, key, body)
             )
             if opened.state is not None:
-                opened = (await self._turns.begin(opened)).opened
+                opened = (await self._turns.begin(request_id, opened)).opened
             asked = await self._reader.read_by_size(
                 len(body), lambda reader: reader.read_prompt(request_id, headers, opened)
             )

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta, Raw
 
 from penstock.errors import InvalidRequest
-from penstock.wire.apis.chat_options import ConversationId, StreamOptions
+from penstock.wire.apis.chat_options import NamedConversation, StreamOptions
 from penstock.wire.apis.prompt_fields import needs_of, take_options, weigh, workflow_of
 from penstock.wire.apis.prompt_request import CACHE_KEY, STREAM, TOKENS, PromptRequest
 from penstock.wire.apis.response_format import normalised
@@ -23,7 +23,7 @@ _STREAM_OPTIONS = Field("stream_options", msgspec.json.Decoder(StreamOptions | N
 _CHOICES = Field("n", msgspec.json.Decoder(Annotated[int, Meta(ge=1, le=128)] | None), None)
 _MAX_TOKENS = Field("max_tokens", TOKENS, None)
 _MAX_COMPLETION_TOKENS = Field("max_completion_tokens", TOKENS, None)
-_CONVERSATION = msgspec.json.Decoder(ConversationId | str | None)
+_CONVERSATION = msgspec.json.Decoder(NamedConversation | str | None)
 
 # Fields that are checked by their own readers, or are scalars the engine checks itself.
 _LOOKED_AT: Final = frozenset({
@@ -101,6 +101,6 @@ def _conversation(raw: Raw) -> str:
         conversation = _CONVERSATION.decode(raw)
     except (msgspec.DecodeError, RecursionError):
         return ""
-    if isinstance(conversation, ConversationId):
+    if isinstance(conversation, NamedConversation):
         return conversation.id
     return conversation or ""

@@ -10,7 +10,7 @@ class StreamOptions(msgspec.Struct):
     continuous_usage_stats: bool | None = None
 
 
-class ConversationId(msgspec.Struct):
+class NamedConversation(msgspec.Struct):
     """OpenAI's `conversation` object, of which only the id is read."""
 
     id: str = ""

@@ -5,16 +5,20 @@ from typing import Any, Final
 import msgspec
 
 from penstock.errors import InvalidRequest, StateUnavailable
+from penstock.wire.apis.chat_options import NamedConversation
 from penstock.wire.json_body import Field, Fields, is_given
 
 _STORE: Final = Field("store", msgspec.json.Decoder(bool | None), None)
 _BACKGROUND: Final = Field("background", msgspec.json.Decoder(bool | None), None)
 _PREVIOUS: Final = Field("previous_response_id", msgspec.json.Decoder(str | None), None)
+_CONVERSATION: Final = Field(
+    "conversation", msgspec.json.Decoder(str | NamedConversation | None), None
+)
 _ITEM_REFERENCE: Final = b'"item_reference"'
 # An item that has none of these can only be a reference to one that was sent before.
 _ITEM_KEYS: Final = ("type", "role", "content")
-STATE_FIELDS: Final = frozenset({"store", "previous_response_id", "background"})
-_NOT_YET: Final = ("conversation", "prompt")
+STATE_FIELDS: Final = frozenset({"store", "previous_response_id", "conversation", "background"})
+_NOT_SERVED: Final = "prompt"
 
 
 class StateWish(msgspec.Struct, frozen=True):
@@ -25,24 +29,37 @@ class StateWish(msgspec.Struct, frozen=True):
 
     store: bool | None = None
     previous: str = ""
+    conversation: str = ""
     needs: str = ""
 
 
 def read_state(fields: Fields) -> StateWish:
     """Read what a request wants; refuse what is not served."""
-    for name in _NOT_YET:
-        if is_given(fields, name):
-            raise no_state(name)
+    if is_given(fields, _NOT_SERVED):
+        raise no_state(_NOT_SERVED)
     if _BACKGROUND.read(fields):
         raise no_state("background")
     store, previous = _STORE.read(fields), _PREVIOUS.read(fields) or ""
+    conversation = _conversation(fields)
+    if previous and conversation:
+        raise InvalidRequest(
+            "A request goes on from a response or from a conversation, not from both.",
+            param="conversation",
+        )
     if previous:
         needs = "previous_response_id"
+    elif conversation:
+        needs = "conversation"
     elif "input" in fields and _ITEM_REFERENCE in bytes(fields["input"]):
         needs = "input"
     else:
         needs = "store" if store else ""
-    return StateWish(store, previous, needs)
+    return StateWish(store, previous, conversation, needs)
+
+
+def _conversation(fields: Fields) -> str:
+    given = _CONVERSATION.read(fields)
+    return given.id if isinstance(given, NamedConversation) else given or ""
 
 
 def refuse_references(items: list[Fields]) -> None:

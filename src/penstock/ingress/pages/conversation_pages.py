@@ -1,0 +1,174 @@
+"""`/v1/conversations`: conversations that callers keep here. Each account sees its own only."""
+
+from typing import Final, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from penstock.errors import Forbidden, InvalidRequest
+from penstock.ingress.pages.file_pages import account_of, key_of
+from penstock.ingress.pages.item_lists import item_list, page_asked, shown_item
+from penstock.ingress.pages.json_pages import json_response
+from penstock.ingress.pages.page_body import BodySlots, decoded
+from penstock.intake.caller_headers import CallerHeaders
+from penstock.intake.request_reader import RequestReader
+from penstock.intake.rewriting import check_items
+from penstock.intake.storage_policy import StoragePolicy
+from penstock.records.account import AccountId
+from penstock.sessions import ConversationBook, StoredConversation
+from penstock.sessions.conversation_book import not_found
+from penstock.sessions.conversation_ids import (
+    ConversationId,
+    read_conversation_id,
+    shown_conversation,
+)
+from penstock.wire.apis.response_items import Item
+from penstock.wire.apis.stored_state import no_state
+from penstock.wire.resources.conversations import (
+    AddItems,
+    ConversationDeleted,
+    ConversationObject,
+    CreateConversation,
+    Metadata,
+    UpdateConversation,
+)
+
+_METADATA_PAIRS_MAX: Final = 16
+_METADATA_NAME_MAX: Final = 64
+_METADATA_VALUE_MAX: Final = 512
+_AT_ONCE_MAX: Final = 16
+_AT_ONCE_PER_ACCOUNT_MAX: Final = 4
+T = TypeVar("T")
+
+
+class ConversationPages:
+    """Creates, shows and changes conversations of the key's account, and their items."""
+
+    def __init__(
+        self,
+        reader: RequestReader,
+        book: ConversationBook,
+        policy: StoragePolicy,
+        media_hosts: frozenset[str],
+    ) -> None:
+        self._reader = reader
+        self._book = book
+        self._policy = policy
+        self._media_hosts = media_hosts
+        # Items may be as large as an input.
+        self._slots = BodySlots("conversations", _AT_ONCE_MAX, _AT_ONCE_PER_ACCOUNT_MAX)
+
+    def routes(self, base: str) -> list[Route]:
+        """Return the routes under `base`, which is `/v1` or an account's `/ai/v1`."""
+        every, one = f"{base}/conversations", f"{base}/conversations/{{id}}"
+        return [
+            Route(every, self.create, methods=["POST"]),
+            Route(one, self.show),
+            Route(one, self.update, methods=["POST"]),
+            Route(one, self.delete, methods=["DELETE"]),
+            Route(f"{one}/items", self.list_items),
+            Route(f"{one}/items", self.add_items, methods=["POST"]),
+            Route(f"{one}/items/{{item_id}}", self.show_item),
+            Route(f"{one}/items/{{item_id}}", self.delete_item, methods=["DELETE"]),
+        ]
+
+    async def create(self, request: Request) -> Response:
+        account = await self._account(request)
+        asked = await self._body(request, CreateConversation)
+        items = self._checked(asked.items or [])
+        made = await self._book.create(account, _metadata(asked.metadata), items)
+        return json_response(_shown(made))
+
+    async def show(self, request: Request) -> Response:
+        account, id = await self._asked(request)
+        return json_response(_shown(await self._book.find(account, id)))
+
+    async def update(self, request: Request) -> Response:
+        account, id = await self._asked(request)
+        metadata = _metadata((await self._body(request, UpdateConversation)).metadata)
+        return json_response(_shown(await self._book.set_metadata(account, id, metadata)))
+
+    async def delete(self, request: Request) -> Response:
+        account, id = await self._asked(request)
+        if not await self._book.delete(account, id):
+            raise not_found()
+        return json_response(ConversationDeleted(shown_conversation(id)))
+
+    async def list_items(self, request: Request) -> Response:
+        account, id = await self._asked(request)
+        asked = page_asked(request.query_params)
+        items = await self._book.page(
+            account, id, asked.limit + 1, asked.after, is_oldest_first=asked.is_oldest_first
+        )
+        has_more = len(items) > asked.limit
+        return json_response(item_list(items[: asked.limit], has_more=has_more))
+
+    async def add_items(self, request: Request) -> Response:
+        account, id = await self._asked(request)
+        items = self._checked((await self._body(request, AddItems)).items)
+        headers = CallerHeaders(request.scope["headers"])
+        is_repeated = bool(headers.client_retry())
+        added = await self._book.add_items(account, id, items, is_repeated=is_repeated)
+        return json_response(item_list(added, has_more=False))
+
+    async def show_item(self, request: Request) -> Response:
+        account, id = await self._asked(request)
+        item = await self._book.item(account, id, request.path_params["item_id"])
+        return json_response(shown_item(item))
+
+    async def delete_item(self, request: Request) -> Response:
+        account, id = await self._asked(request)
+        found = await self._book.delete_item(account, id, request.path_params["item_id"])
+        return json_response(_shown(found))
+
+    async def _account(self, request: Request) -> AccountId:
+        account = await account_of(self._reader, request)
+        if request.path_params.get("account_id", account.id) != account.id:
+            raise Forbidden("The account in the path is not this key's account.")
+        if not self._policy.may_store(account):
+            raise no_state("conversation")
+        return account.id
+
+    async def _asked(self, request: Request) -> tuple[AccountId, ConversationId]:
+        """Return whose conversation is asked for; an id that cannot be ours is unknown alike."""
+        account = await self._account(request)
+        id = read_conversation_id(request.path_params["id"])
+        if id is None:
+            raise not_found()
+        return account, id
+
+    async def _body(self, request: Request, kind: type[T]) -> T:
+        key = await key_of(self._reader, request)
+        async with self._slots.held(key):
+            body = await self._slots.gather(request)
+            return decoded(body or b"{}", kind)
+
+    def _checked(self, items: list[Item]) -> list[Item]:
+        """Refuse items that no later request could be served with."""
+        if items:
+            check_items(items, self._media_hosts)
+        return items
+
+
+def _metadata(given: Metadata | None) -> Metadata:
+    metadata = given or {}
+    is_fitting = len(metadata) <= _METADATA_PAIRS_MAX and all(
+        len(name) <= _METADATA_NAME_MAX and len(value) <= _METADATA_VALUE_MAX
+        for name, value in metadata.items()
+    )
+    if not is_fitting or "\0" in "".join((*metadata, *metadata.values())):
+        raise InvalidRequest(
+            f"`metadata` has at most {_METADATA_PAIRS_MAX} names of {_METADATA_NAME_MAX}"
+            f" characters and values of {_METADATA_VALUE_MAX}, none of them NUL.",
+            param="metadata",
+        )
+    return metadata
+
+
+def _shown(conversation: StoredConversation) -> ConversationObject:
+    return ConversationObject(
+        id=shown_conversation(conversation.id),
+        created_at=int(conversation.created_at),
+        metadata=conversation.metadata,
+    )

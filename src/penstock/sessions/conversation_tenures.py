@@ -1,0 +1,100 @@
+"""One response at a time is written into a conversation: who may, until when, and what it adds.
+
+The right is a tenure in the conversation's row, with an epoch that every write names. The process
+that has it renews it; if that process dies, the tenure ends by itself.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+import msgspec
+
+from penstock.errors import ConversationLocked, StoreUnavailable
+from penstock.records.account import AccountId
+from penstock.sessions.conversation_book import SQL, ConversationBook, NewItems
+from penstock.sessions.conversation_ids import ConversationId
+from penstock.sessions.response_ids import ResponseId
+from penstock.sessions.settings import ConversationsSettings
+from penstock.store import Store, Transaction
+
+# A response that runs as a job has its tenure until the job ends, which its own deadline ensures.
+_UNTIL_ENDED_SECONDS: Final = 366 * 86_400.0
+_RENEWALS_PER_TENURE: Final = 3
+
+logger = logging.getLogger(__name__)
+
+
+class Tenure(msgspec.Struct, frozen=True):
+    """The right to write into a conversation."""
+
+    conversation: ConversationId
+    epoch: int
+
+
+class ConversationTenures:
+    """Takes, renews and ends tenures of this process. Keep `run` running."""
+
+    def __init__(
+        self, store: Store, book: ConversationBook, settings: ConversationsSettings
+    ) -> None:
+        self._store = store
+        self._book = book
+        self._seconds = settings.tenure_seconds
+        self._held: set[Tenure] = set()
+
+    async def take(
+        self,
+        account: AccountId,
+        id: ConversationId,
+        response: ResponseId,
+        *,
+        until_ended: bool = False,
+    ) -> Tenure:
+        """Begin a response; ConversationLocked if another one is being written."""
+        seconds = _UNTIL_ENDED_SECONDS if until_ended else self._seconds
+        async with self._store.statement() as statement:
+            row = await statement.fetch_one(SQL["take"], (response, seconds, id, account))
+        if row is None:
+            await self._book.find(account, id)
+            raise ConversationLocked(param="conversation", retry_after_seconds=1)
+        tenure = Tenure(id, row[0])
+        if not until_ended:
+            self._held.add(tenure)
+        return tenure
+
+    async def release(self, tenure: Tenure) -> None:
+        """End a response that adds nothing. If Postgres is away, the tenure ends by itself."""
+        self._held.discard(tenure)
+        try:
+            async with self._store.statement() as statement:
+                await statement.execute(SQL["release"], (tenure.conversation, tenure.epoch))
+        except StoreUnavailable:
+            logger.warning("conversation not released", extra={"action": "tenure_not_released"})
+
+    async def append(
+        self, tx: Transaction, tenure: Tenure, account: AccountId, groups: list[NewItems]
+    ) -> None:
+        """Write a response's input and output and end its tenure, in the caller's transaction.
+
+        A tenure that has lapsed raises ConversationLocked: nothing of the transaction may stand.
+        """
+        self._held.discard(tenure)
+        row = await tx.fetch_one(SQL["end"], (tenure.conversation, tenure.epoch, account))
+        if row is None:
+            raise ConversationLocked(param="conversation")
+        await self._book.insert(tx, tenure.conversation, row[0], groups)
+
+    async def run(self) -> None:
+        """Renew what this process holds, until cancelled."""
+        while True:
+            await asyncio.sleep(self._seconds / _RENEWALS_PER_TENURE)
+            if not self._held:
+                continue
+            held = list(self._held)
+            ids, epochs = [each.conversation for each in held], [each.epoch for each in held]
+            try:
+                async with self._store.statement() as statement:
+                    await statement.execute(SQL["renew"], (self._seconds, ids, epochs))
+            except StoreUnavailable:
+                logger.warning("tenures not renewed", extra={"action": "tenures_not_renewed"})
