@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from penstock.admission import LostLeases
-from penstock.app.job_rooms import desk_rooms, session_upkeep
+from penstock.app.job_rooms import desk_rooms, session_books, session_upkeep
 from penstock.clock import Clock
 from penstock.config import Config
 from penstock.errors import StoreUnavailable
@@ -18,6 +18,8 @@ from penstock.queue.file_retention import FileRetention
 from penstock.queue.files import Files
 from penstock.sessions.retention import SessionRetention
 from penstock.store import HeldLock, Objects, Sealing, Store
+from penstock.turns import BackgroundResponses
+from penstock.turns.left_over_responses import LeftOverResponses
 
 _CONTROL_LOCK = "control"
 
@@ -36,7 +38,10 @@ class ControlLoops:
         self._telling = EventLoops(store, clock, config.events, config.webhooks, failure_numbers)
         self._objects = Objects(config.store, Sealing(store, config.store, clock))
         rooms = desk_rooms(store, self._objects, config)
-        desk = JobDesk(rooms, config.admission, clock)
+        books = session_books(store, rooms.values, config, clock)
+        responses = BackgroundResponses(books, clock)
+        desk = JobDesk(rooms, config.admission, clock, responses)
+        self._left_over = LeftOverResponses(store, rooms.queue, desk, books.responses, responses)
         self._flex = FlexUpkeep(rooms, desk)
         self._files = FileRetention(Files(store, self._objects, clock))
         self._sessions = SessionRetention(*session_upkeep(store, rooms.values, config, clock))
@@ -66,6 +71,7 @@ class ControlLoops:
                     group.create_task(self._flex.run()),
                     group.create_task(self._files.run()),
                     group.create_task(self._sessions.run()),
+                    group.create_task(self._left_over.run()),
                 ]
                 is_held = True
                 while is_held:

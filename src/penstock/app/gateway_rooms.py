@@ -16,6 +16,7 @@ from penstock.ingress.inference.inference_endpoint import InferenceEndpoint
 from penstock.ingress.inference.request_accounting import RequestAccounting
 from penstock.ingress.inference.stored_way import StoredWay
 from penstock.ingress.inference.ways import Ways
+from penstock.ingress.jobs.background_endpoint import BackgroundEndpoint, BackgroundRooms
 from penstock.ingress.pages.conversation_pages import ConversationPages
 from penstock.ingress.pages.event_pages import EventPages
 from penstock.ingress.pages.front_page import FrontPage
@@ -49,7 +50,7 @@ from penstock.store import Objects, Sealing, Store
 from penstock.telemetry.counters import Metrics
 from penstock.telemetry.log_writer import LogWriter
 from penstock.telemetry.request_log import RequestLog
-from penstock.turns import StoredTurns
+from penstock.turns import BackgroundResponses, StoredTurns
 
 
 class GatewayRooms:
@@ -121,21 +122,33 @@ class GatewayRooms:
         )
         rooms = desk_rooms(self.store, self.objects, config)
         self.sessions = session_books(self.store, rooms.values, config, clock)
-        media_hosts = frozenset(intake.media_hosts)
-        self.turns = StoredTurns(self.store, self.sessions, self.storage, media_hosts)
-        desk = JobDesk(rooms, config.admission, clock)
+        responses = BackgroundResponses(self.sessions, clock)
+        desk = JobDesk(rooms, config.admission, clock, responses)
         self.figures = CellFigures(self.store, rooms.queue, clock)
         self.flex = FlexParts(rooms, desk, reader, self.catalogue, config.ingress, clock)
         needs = BatchNeeds(self.store, self.objects, desk, reader, self.keys)
         self.batches = BatchParts(needs, config.ingress, clock)
         self.feed = Feed(self.store, config.events)
+        media_hosts = frozenset(intake.media_hosts)
+        self.turns = StoredTurns(self.store, self.sessions, self.storage, media_hosts)
+        self.background = BackgroundEndpoint(
+            BackgroundRooms(
+                desk=desk,
+                waits=self.flex.waits,
+                turns=self.turns,
+                responses=responses,
+                book=self.sessions.responses,
+            ),
+            config.ingress,
+            clock,
+        )
         stored = StoredWay(reader, self.turns, path)
-        ways = Ways(path, stored, self.flex.flex, self.flex.queue)
+        ways = Ways(path, stored, self.flex.flex, self.flex.queue, self.background)
         self.endpoint = InferenceEndpoint(
             reader, ways, self._accounting, config.ingress, self.wheel, clock
         )
         self.endpoint.write_buffer_bytes = config.engine.write_buffer_bytes
-        self.endpoint.on_drain = self.feed.end_all
+        self.endpoint.on_drain = self._cut_streams
         self.pages = self._build_pages(reader)
 
     def _build_pages(self, reader: RequestReader) -> Pages:
@@ -159,7 +172,7 @@ class GatewayRooms:
                 self.clock,
             ),
             tokens=TokenPages(reader, TokenCounter(self.clients, roster.ready), self.turns),
-            responses=ResponsePages(reader, self.sessions.responses),
+            responses=ResponsePages(reader, self.sessions.responses, self.background),
             conversations=ConversationPages(
                 reader,
                 self.sessions.conversations,
@@ -181,6 +194,11 @@ class GatewayRooms:
             self.identity, cell, self.config.signals, self.clock, self.router, self.table
         )
         return self.exchange
+
+    def _cut_streams(self) -> None:
+        """End the streams that have no end of their own, when this worker stops."""
+        self.feed.end_all()
+        self.background.end_all()
 
     def _has_replica(self) -> bool:
         return any(self.roster.ready(model.id) for model in self.catalogue.models)

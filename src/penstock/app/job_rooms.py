@@ -2,7 +2,7 @@
 
 from penstock.clock import Clock
 from penstock.config import Config
-from penstock.jobs.submission import DeskRooms
+from penstock.jobs.submission import DeskRooms, JobDesk
 from penstock.queue import Batches, Queue
 from penstock.sessions import (
     ConversationBook,
@@ -14,6 +14,7 @@ from penstock.sessions import (
 )
 from penstock.store import Objects, Store
 from penstock.store.kept_values import KeptValues
+from penstock.turns import BackgroundResponses
 
 
 def desk_rooms(store: Store, objects: Objects, config: Config) -> DeskRooms:
@@ -41,3 +42,14 @@ def session_upkeep(
         ResponseUpkeep(store, values, config.responses, clock),
         ConversationUpkeep(store, book, config.conversations),
     )
+
+
+def background_responses(rooms: DeskRooms, config: Config, clock: Clock) -> BackgroundResponses:
+    """Build the owner of the jobs that run background responses."""
+    return BackgroundResponses(session_books(rooms.store, rooms.values, config, clock), clock)
+
+
+def job_desk(rooms: DeskRooms, config: Config, clock: Clock) -> JobDesk:
+    """Build a desk that notifies the owners of the jobs that it ends."""
+    owners = background_responses(rooms, config, clock)
+    return JobDesk(rooms, config.admission, clock, owners)

@@ -5,7 +5,7 @@ import logging
 import socket
 from typing import Final
 
-from penstock.app.job_rooms import desk_rooms
+from penstock.app.job_rooms import background_responses, desk_rooms, job_desk
 from penstock.app.station import Station, StationRooms, StationSettings
 from penstock.catalogue import load_catalogue
 from penstock.clock import Clock
@@ -15,7 +15,6 @@ from penstock.fleet.health import EngineProbe
 from penstock.fleet.progress import OnProgress
 from penstock.fleet.reconcile import Announce, Keeper
 from penstock.fleet.roster import RosterMirror
-from penstock.jobs.submission import JobDesk
 from penstock.policy import cell_mark, read_cell_secret, signal_key
 from penstock.signals import (
     Announcer,
@@ -46,7 +45,7 @@ def keeper(
 def station(config: Config, store: Store, objects: Objects, kept: Keeper, clock: Clock) -> Station:
     """Build the station that runs flex work on the replicas of one keeper."""
     jobs = desk_rooms(store, objects, config)
-    desk = JobDesk(jobs, config.admission, clock)
+    desk = job_desk(jobs, config, clock)
     host = config.fleet.host or socket.gethostname()
 
     async def check_objects() -> None:
@@ -55,7 +54,15 @@ def station(config: Config, store: Store, objects: Objects, kept: Keeper, clock:
         objects.check_hosts(len({host, *(replica.host for replica in roster.all())}))
 
     catalogue = load_catalogue(config.catalogue)
-    rooms = StationRooms(store, jobs.queue, jobs.values, desk, catalogue, check_objects)
+    rooms = StationRooms(
+        store,
+        jobs.queue,
+        jobs.values,
+        background_responses(jobs, config, clock),
+        desk,
+        catalogue,
+        check_objects,
+    )
     settings = StationSettings(
         puller=config.puller,
         admission=config.admission,

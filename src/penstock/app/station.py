@@ -32,6 +32,7 @@ from penstock.serving.request_path import RequestPath, Stages
 from penstock.serving.settings import ServingSettings
 from penstock.store import Store
 from penstock.store.kept_values import KeptValues
+from penstock.turns import BackgroundResponses
 
 _FOLLOW_SECONDS = 0.2
 
@@ -56,6 +57,7 @@ class StationRooms(msgspec.Struct, frozen=True):
     store: Store
     queue: Queue
     values: KeptValues
+    responses: BackgroundResponses
     desk: JobDesk
     catalogue: Catalogue
     # Raises InvalidRequest if this host cannot read the objects that gateways store.
@@ -144,7 +146,9 @@ class Station:
         path = self._path(clients, wheel, metering.Metering(journal, self._clock))
         priority = settings.puller.engine_priority
         runner = Runner(path, rooms.desk, keys, rooms.catalogue, priority)
-        completion = CompletionRooms(rooms.store, rooms.queue, ledger, rooms.values)
+        completion = CompletionRooms(
+            rooms.store, rooms.queue, ledger, rooms.values, rooms.responses
+        )
         book = JobBook(
             completion, rooms.desk, self._keeper, settings.puller, self.counts, self._clock
         )

@@ -20,6 +20,7 @@ _APIS: Final = {
     Door.WORKERS_AI: "Workers AI",
     Door.BATCHES: "batches",
     Door.CHAT: "chat completions",
+    Door.RESPONSES: "background responses",
 }
 
 

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.app.job_rooms import desk_rooms, session_upkeep
+from penstock.app.job_rooms import desk_rooms, job_desk, session_upkeep
 from penstock.cli.up.state import UpState
 from penstock.clock import SystemClock
 from penstock.config import Config
-from penstock.jobs.submission import JobDesk
 from penstock.policy import AccountBook
 from penstock.queue.files import Files
 from penstock.store import Objects, Sealing, Store
@@ -30,7 +29,7 @@ async def kept_rooms(store: Store, config: Config, state: Path) -> AsyncIterator
         yield KeptRooms(
             store=store,
             accounts=AccountBook(store),
-            desk=JobDesk(rooms, config.admission, clock),
+            desk=job_desk(rooms, config, clock),
             files=Files(store, objects, clock),
             responses=responses,
             conversations=conversations,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.app.job_rooms import desk_rooms
+from penstock.app.job_rooms import desk_rooms, job_desk
 from penstock.cli.account_names import account_names, find_account_if_given
 from penstock.cli.exit_codes import CommandFailed
 from penstock.cli.job_watch import Backlog, WatchRow, batch_row
@@ -14,7 +14,6 @@ from penstock.clock import Clock
 from penstock.config import Config
 from penstock.errors import NotFound
 from penstock.ingress.jobs.job_answers import JobLookup, SeenJob
-from penstock.jobs.submission import JobDesk
 from penstock.queue import Batch, JobQuery
 from penstock.records.job import BatchId, Job, JobId
 from penstock.records.model import ModelId
@@ -40,7 +39,7 @@ class QueueDesk:
         )
         self._queue, self._batches = rooms.queue, rooms.batches
         self._lookup = JobLookup(store, self._queue)
-        self._jobs = JobDesk(rooms, config.admission, clock)
+        self._jobs = job_desk(rooms, config, clock)
 
     async def page(
         self, account: str | None, query: JobQuery

@@ -11,10 +11,13 @@ from penstock.queue.outbox import Data
 from penstock.records.account import AccountId
 
 BATCH_TYPES: Final = ("batch.completed", "batch.failed", "batch.expired", "batch.cancelled")
+RESPONSE_TYPES: Final = (
+    "response.completed", "response.incomplete", "response.failed", "response.cancelled",
+)  # fmt: skip
 # Penstock's own names. openai's `unwrap` silently takes an unknown type for some other event, so
 # these are sent only to endpoints that ask for them by name.
 JOB_TYPES: Final = ("job.succeeded", "job.failed", "job.cancelled", "job.expired")
-OPENAI_TYPES: Final = (*BATCH_TYPES, *JOB_TYPES)
+OPENAI_TYPES: Final = (*BATCH_TYPES, *RESPONSE_TYPES, *JOB_TYPES)
 _MODEL_BATCH: Final = "cf.workersAi.model.batch"
 WORKERS_AI_TYPES: Final = (
     f"{_MODEL_BATCH}.queued",

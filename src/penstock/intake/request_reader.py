@@ -194,7 +194,13 @@ class RequestReader:
         api = api_of(route, model, fields)
         delivery = delivery_of(route, headers, fields)
         if delivery is not None:
-            self._require_queue(model, delivery, api)
+            if api is not Api.CHAT:
+                raise InvalidRequest(
+                    "Only chat requests can be queued: send this one without asking for that, or"
+                    " as chat.",
+                    param=_DELIVERY_PARAM.get(delivery),
+                )
+            self.require_queue(model, _DELIVERY_PARAM.get(delivery))
         opened = OpenedRequest(route, granted, fields, api, body_bytes, delivery)
         if fields is parsed.fields and parsed.messages is not None:
             # Not for a chat nested in `input`, which has its own messages.
@@ -251,20 +257,14 @@ class RequestReader:
             reject_if_busy=_rejects_if_busy(opened.route, headers, prompt),
         )
 
-    def _require_queue(self, model: Model, delivery: Delivery, api: Api) -> None:
+    def require_queue(self, model: Model, param: str | None) -> None:
+        """Refuse a request that would have to be queued, where that is not possible."""
         if not self._is_flex_on:
             raise InvalidRequest("The asynchronous API is not available on this gateway.")
-        if api is not Api.CHAT:
-            raise InvalidRequest(
-                "Only chat requests can be queued: send this one without asking for that, or as"
-                " chat.",
-                param=_DELIVERY_PARAM.get(delivery),
-            )
         if not model.has(Capability.ASYNC_QUEUE):
             name = Capability.ASYNC_QUEUE
             raise MissingCapability(
-                f"{model.id} does not have the capability `{name}`.",
-                param=_DELIVERY_PARAM.get(delivery),
+                f"{model.id} does not have the capability `{name}`.", param=param
             )
 
     def _chain(

@@ -25,4 +25,6 @@ class StoragePolicy:
 
     def stores(self, wish: StateWish) -> bool:
         """Return whether the response is stored, in an account whose responses may be."""
-        return self.stores_by_default if wish.store is None else wish.store
+        if wish.store is None:
+            return self.stores_by_default or wish.is_background
+        return wish.store

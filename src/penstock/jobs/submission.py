@@ -4,8 +4,8 @@ Values are uploaded before a row names them; the rest of a call is one transacti
 queue's part comes first and the money's last, so that no two calls can deadlock.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
 
 import msgspec
 from msgspec import Raw
@@ -14,6 +14,7 @@ from penstock import admission
 from penstock.clock import Clock, timestamp_of
 from penstock.errors import InvalidRequest, Refused
 from penstock.queue import Batches, JobQuery, NewBatch, Queue, Submitted, Swept
+from penstock.queue.after_job_end import FinishedJob
 from penstock.records.account import AccountId, KeyId
 from penstock.records.job import (
     BatchId,
@@ -49,6 +50,8 @@ _NOT_KEPT: Final = frozenset({"stream", "stream_options"})
 _ATTEMPTS_MAX: Final = 30_000
 _LABEL_CHARACTERS_MAX: Final = 512
 
+Beside = Callable[[Transaction], Awaitable[None]]
+
 _payloads = msgspec.json.Decoder(dict[str, Raw])
 
 
@@ -61,10 +64,37 @@ class DeskRooms(msgspec.Struct, frozen=True):
     values: KeptValues
 
 
+class JobOwners(Protocol):
+    """The port to whoever has jobs run for it: it is notified in the transaction that ends them."""
+
+    async def ended(self, transaction: Transaction, jobs: Sequence[FinishedJob]) -> None: ...
+
+    async def stopping(self, transaction: Transaction, job: Job) -> None:
+        """Note that a job that runs was cancelled: it can only end as cancelled from here on."""
+        ...
+
+
+class NoOwners:
+    """Nobody has jobs run for it."""
+
+    async def ended(self, transaction: Transaction, jobs: Sequence[FinishedJob]) -> None:
+        pass
+
+    async def stopping(self, transaction: Transaction, job: Job) -> None:
+        pass
+
+
 class JobDesk:
     """Submits, cancels, retries and deletes jobs for ingress, control and puller. Stateless."""
 
-    def __init__(self, rooms: DeskRooms, limits: admission.AdmissionSettings, clock: Clock) -> None:
+    def __init__(
+        self,
+        rooms: DeskRooms,
+        limits: admission.AdmissionSettings,
+        clock: Clock,
+        owners: JobOwners | None = None,
+    ) -> None:
+        self._owners = owners or NoOwners()
         self._store = rooms.store
         self._queue = rooms.queue
         self._batches = rooms.batches
@@ -73,10 +103,15 @@ class JobDesk:
         self._clock = clock
 
     async def submit(
-        self, submission: Submission, jobs: Sequence[NewJob], batch: NewBatch | None = None
+        self,
+        submission: Submission,
+        jobs: Sequence[NewJob],
+        batch: NewBatch | None = None,
+        beside: Beside | None = None,
     ) -> Submitted:
         """Submit jobs, all or none; raise QueueFull or BudgetSpent if there is no room for them.
 
+        `beside` writes what else belongs to them, in the same transaction.
         A job that exists already is not added again and gets no further hold. So after a
         StoreUnavailable the same jobs may be submitted again.
         """
@@ -95,6 +130,8 @@ class JobDesk:
                     opened = await self._batches.open(transaction, batch)
                     submission = msgspec.structs.replace(submission, batch=opened)
                 submitted = await self._submit(transaction, submission, jobs)
+                if beside is not None:
+                    await beside(transaction)
                 if batch is not None and 0 < submitted.added < len(set(submitted.ids)):
                     # The batch may have ended and been reported: no job may be added to it.
                     raise InvalidRequest("This `Idempotency-Key` was sent with other requests.")
@@ -114,6 +151,9 @@ class JobDesk:
             if cancelled is None:
                 return None
             await admission.release_jobs(transaction, cancelled.released)
+            await self._owners.ended(transaction, cancelled.ended)
+            if cancelled.job.is_cancelling:
+                await self._owners.stopping(transaction, cancelled.job)
         return cancelled.job
 
     async def cancel_batch(self, account: AccountId | None, batch: BatchId) -> int | None:
@@ -125,6 +165,7 @@ class JobDesk:
                 if cancelled is None:
                     return None
                 await admission.release_jobs(transaction, cancelled.released)
+                await self._owners.ended(transaction, cancelled.ended)
             # Until a round finds nothing: the worker that reads the batch in may add jobs
             # meanwhile. Later it sees the cancellation, and cancels what it added itself.
             if not cancelled.count:
@@ -136,6 +177,7 @@ class JobDesk:
         async with self._store.transaction() as transaction:
             retried = await self._queue.retry(transaction, job.id, job.epoch, failure)
             await admission.release_jobs(transaction, retried.released)
+            await self._owners.ended(transaction, retried.ended)
         return retried.state
 
     async def sweep(self) -> Swept:
@@ -143,6 +185,7 @@ class JobDesk:
         async with self._store.transaction() as transaction:
             swept = await self._queue.sweep(transaction)
             await admission.release_jobs(transaction, swept.released)
+            await self._owners.ended(transaction, swept.ended)
         return swept
 
     async def delete_old(self) -> int:

@@ -8,12 +8,20 @@ import secrets
 
 from penstock import errors
 from penstock.clock import new_id
-from penstock.policy.accounts import FIND_ACCOUNT, account_from, check_name
+from penstock.policy.accounts import ACCOUNT_COLUMNS, FIND_ACCOUNT, account_from, check_name
 from penstock.policy.revision import next_revision
 from penstock.records.account import AccountId, Key, KeyId, Role
 from penstock.store import Store
 
 SECRET_PREFIX = "psk_"  # noqa: S105 - prefix of every key, so that scanners find leaked ones
+
+_OF_ACCOUNT = ", ".join(f"a.{column}" for column in ACCOUNT_COLUMNS.split(", "))
+_LIST = f"""
+    select k.id, k.role, k.name, k.revoked_at is not null, {_OF_ACCOUNT}
+    from keys k left join accounts a on a.id = k.account_id
+    where %s::text is null or k.account_id = %s
+    order by k.created_at, k.id limit %s
+"""  # noqa: S608 - constants only
 
 
 def hash_secret(secret: bytes) -> bytes:
@@ -76,11 +84,7 @@ class KeyBook:
         """Return one account's keys, or all keys, oldest first."""
         async with self._store.transaction() as transaction:
             rows = await transaction.fetch(
-                "select k.id, k.role, k.name, k.revoked_at is not null, a.id, a.name, a.is_blocked,"
-                " a.on_outage, a.affinity, a.flex_weight, a.has_usage_cost"
-                " from keys k left join accounts a on a.id = k.account_id"
-                " where %s::text is null or k.account_id = %s"
-                " order by k.created_at, k.id limit %s",
+                _LIST,
                 (account_id, account_id, limit),
             )
         return tuple(

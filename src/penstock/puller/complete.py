@@ -13,11 +13,12 @@ from penstock import admission, metering
 from penstock.errors import StoreUnavailable
 from penstock.jobs.submission import held_by
 from penstock.queue import Finished, Queue
-from penstock.records.job import ClaimedJob, JobEnd, JobFailure, Released
+from penstock.records.job import ClaimedJob, Door, JobEnd, JobFailure, JobId, Released
 from penstock.records.price import Price, cost_nanousd
 from penstock.records.request import RequestEnd
 from penstock.store import Store
 from penstock.store.kept_values import KeptValue, KeptValues
+from penstock.turns import BackgroundResponses, PreparedEnding
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ class CompletionRooms(msgspec.Struct, frozen=True):
     queue: Queue
     ledger: metering.Ledger
     values: KeptValues
+    responses: BackgroundResponses
 
 
 async def complete(rooms: CompletionRooms, completions: Sequence[JobCompletion]) -> Finished:
@@ -90,6 +92,7 @@ async def _complete(rooms: CompletionRooms, completions: Sequence[JobCompletion]
     ends = await _ends(rooms.values, completions)
     answered = [each for each in completions if each.failure is None]
     await rooms.ledger.make_days([each.run.charged_line for each in answered])
+    endings = await _endings(rooms.responses, answered)
     async with rooms.store.transaction() as transaction:
         finished = await rooms.queue.finish(transaction, ends)
         done = [each for each in completions if each.job.id in finished.done]
@@ -99,6 +102,7 @@ async def _complete(rooms: CompletionRooms, completions: Sequence[JobCompletion]
             if each.failure is None
         ]
         await metering.charge(transaction, rooms.ledger, charges)
+        await rooms.responses.ended(transaction, finished.ended, endings)
         # Settled in one call, so that two completions at a time cannot deadlock.
         settlements = [
             *(admission.Settlement(_held(each.job), each.charge_nanousd) for each in done),
@@ -132,6 +136,19 @@ async def _ends(values: KeptValues, completions: Sequence[JobCompletion]) -> lis
     kept = await values.keep([(each.job.account, each.job.id, each.result) for each in completions])
     await values.put(kept)
     return [each.end(value) for each, value in zip(completions, kept, strict=True)]
+
+
+async def _endings(
+    responses: BackgroundResponses, answered: Sequence[JobCompletion]
+) -> dict[JobId, PreparedEnding]:
+    """Compose the background responses among the answered jobs."""
+    endings = {}
+    for each in answered:
+        if each.job.door is Door.RESPONSES:
+            prepared = await responses.prepare(each.job, each.result)
+            if prepared is not None:
+                endings[each.job.id] = prepared
+    return endings
 
 
 def _held(job: ClaimedJob) -> Released:

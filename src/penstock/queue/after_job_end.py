@@ -16,7 +16,7 @@ from penstock.queue import outbox
 from penstock.queue.outbox import NewEvent
 from penstock.queue.queries import read_queries
 from penstock.records.account import AccountId, KeyId
-from penstock.records.job import FINAL_STATES, BatchId, JobId, JobState, Released
+from penstock.records.job import FINAL_STATES, BatchId, Door, JobId, JobState, Released
 from penstock.records.model import ModelId
 from penstock.store import Transaction
 from penstock.store.pool import Row
@@ -43,6 +43,8 @@ class FinishedJob(msgspec.Struct, frozen=True):
     workflow: str
     session: str
     failure_code: str | None
+    failure_message: str | None
+    door: Door
 
     @property
     def correction(self) -> float:

@@ -59,7 +59,7 @@ with ahead as materialized (
 )
 select
     id::text, epoch, account, key, model, priority, payload, payload_object, ticket,
-    extract(epoch from created_at)::float8, extract(epoch from deadline)::float8, attempts
+    extract(epoch from created_at)::float8, extract(epoch from deadline)::float8, attempts, door
 from claimed order by priority, tag
 
 -- name: has_aged

@@ -31,6 +31,7 @@ class Finished(msgspec.Struct, frozen=True):
     cancelled: frozenset[JobId]
     # The holds of the cancelled jobs.
     released: tuple[Released, ...]
+    ended: tuple[FinishedJob, ...] = ()
 
 
 class Retried(msgspec.Struct, frozen=True):
@@ -38,6 +39,7 @@ class Retried(msgspec.Struct, frozen=True):
 
     state: JobState
     released: tuple[Released, ...]
+    ended: tuple[FinishedJob, ...] = ()
 
 
 class Cancelled(msgspec.Struct, frozen=True):
@@ -45,6 +47,7 @@ class Cancelled(msgspec.Struct, frozen=True):
 
     job: Job
     released: tuple[Released, ...]
+    ended: tuple[FinishedJob, ...] = ()
 
 
 class CancelledBatch(msgspec.Struct, frozen=True):
@@ -52,6 +55,7 @@ class CancelledBatch(msgspec.Struct, frozen=True):
 
     count: int
     released: tuple[Released, ...]
+    ended: tuple[FinishedJob, ...] = ()
 
 
 async def finish(tx: Transaction, ends: Sequence[JobEnd]) -> Finished:
@@ -59,7 +63,8 @@ async def finish(tx: Transaction, ends: Sequence[JobEnd]) -> Finished:
     ended = await _finish(tx, ends)
     cancelled = [job for job in ended if job.state is JobState.CANCELLED]
     ids = frozenset(job.id for job in cancelled)
-    return Finished(frozenset(job.id for job in ended) - ids, ids, released(cancelled))
+    done = frozenset(job.id for job in ended) - ids
+    return Finished(done, ids, released(cancelled), tuple(ended))
 
 
 async def retry(
@@ -76,17 +81,16 @@ async def retry(
         return Retried(JobState.QUEUED, ())
     job, epoch = held
     ended = await _finish(tx, [JobEnd(job, epoch, failure=failure)])
-    return Retried(ended[0].state, released(ended))
+    return Retried(ended[0].state, released(ended), tuple(ended))
 
 
 async def cancel(tx: Transaction, account: AccountId | None, job: JobId) -> Cancelled | None:
     """Cancel a waiting job now; a running one is marked, and its keeper stops it."""
-    statement = _QUERIES["cancel"] + _QUERIES["cancel_locked"] + _QUERIES["ended"]
-    rows = await tx.fetch(statement, (job, account, *told(JobCancelled)))
-    ended = [each for each in ended_from(rows) if each.state.is_final]
+    touched = await _cancel(tx, "cancel", (job, account))
+    ended = [each for each in touched if each.state.is_final]
     await record_ended_jobs(tx, ended, pull_back=True)
     found = await job_queries.find(tx, account, job)
-    return None if found is None else Cancelled(found, released(ended))
+    return None if found is None else Cancelled(found, released(ended), tuple(ended))
 
 
 async def cancel_batch(
@@ -102,20 +106,29 @@ async def cancel_batch(
     )
     if found is None:
         return None
-    statement = _QUERIES["cancel_batch"] + _QUERIES["cancel_locked"] + _QUERIES["ended"]
-    touched = ended_from(await tx.fetch(statement, (batch, limit, *told(JobCancelled))))
+    touched = await _cancel(tx, "cancel_batch", (batch, limit))
     ended = [job for job in touched if job.state.is_final]
     await record_ended_jobs(tx, ended, pull_back=True)
     # After the jobs, because locks are taken in the same order everywhere.
     await tx.execute(
         "update job_batches set is_cancelling = true where id = %s and state = 'open'", (batch,)
     )
-    return CancelledBatch(len(touched), released(ended))
+    return CancelledBatch(len(touched), released(ended), tuple(ended))
 
 
 def told(error: type[Error]) -> tuple[str, str, int]:
     """Return the code, message and status that a caller gets for one of our errors."""
     return error.code, error().message, error.status
+
+
+async def _cancel(tx: Transaction, which: str, asked: tuple[object, ...]) -> list[FinishedJob]:
+    """Cancel jobs. If none is found, look again: one that a keeper claims at this moment is locked
+    by the first statement, but that statement still sees it as queued and changes nothing.
+    """
+    statement = _QUERIES[which] + _QUERIES["cancel_locked"] + _QUERIES["ended"]
+    parameters = (*asked, *told(JobCancelled))
+    rows = await tx.fetch(statement, parameters) or await tx.fetch(statement, parameters)
+    return ended_from(rows)
 
 
 async def _finish(tx: Transaction, ends: Sequence[JobEnd]) -> list[FinishedJob]:

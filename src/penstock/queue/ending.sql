@@ -77,7 +77,8 @@ with locked as materialized (
 -- In the order of the fields of after_job_end.FinishedJob.
 select
     id::text, account, key, model, priority, batch::text, state, tokens, weight,
-    prompt_tokens + completion_tokens, was_held, limits, workflow, session, failure_code
+    prompt_tokens + completion_tokens, was_held, limits, workflow, session, failure_code,
+    failure_message, door
 from ended
 
 -- name: held

@@ -66,7 +66,7 @@ def job_from(row: Row) -> Job:
 def claimed_from(row: Row) -> ClaimedJob:
     """Return the job in a row of the statement `take`."""
     id, epoch, account, key, model, priority, payload, payload_object, ticket, *times = row
-    created_at, deadline, attempts = times
+    created_at, deadline, attempts, door = times
     return ClaimedJob(
         id=id,
         epoch=epoch,
@@ -80,4 +80,5 @@ def claimed_from(row: Row) -> ClaimedJob:
         created_at=created_at,
         deadline=deadline,
         attempts=attempts,
+        door=Door(door),
     )

@@ -54,6 +54,7 @@ class Swept(msgspec.Struct, frozen=True):
     released: tuple[Released, ...]
     # A limit was reached, so more jobs may be left.
     is_full: bool
+    ended: tuple[FinishedJob, ...] = ()
 
 
 async def sweep(tx: Transaction, settings: QueueSettings) -> Swept:
@@ -72,6 +73,7 @@ async def sweep(tx: Transaction, settings: QueueSettings) -> Swept:
         woken=woken,
         released=released(ended),
         is_full=limit in (len(lapsed), len(late), woken),
+        ended=tuple(ended),
     )
 
 

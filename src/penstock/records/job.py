@@ -49,6 +49,8 @@ class Door(StrEnum):
     BATCHES = "batches"
     # `service_tier: "flex"` and `Prefer: respond-async`.
     CHAT = "chat"
+    # `background: true` in Responses: the response with the job's id gets the answer.
+    RESPONSES = "responses"
 
 
 class TicketChain(msgspec.Struct, frozen=True):
@@ -146,6 +148,7 @@ class ClaimedJob(msgspec.Struct, frozen=True):
     deadline: float
     # How often the job was started, including this time; hand-backs are not counted.
     attempts: int
+    door: Door = Door.CHAT
     # No flag for cancellation: a keeper learns of it when it renews its claim.
 
 

@@ -9,12 +9,19 @@ conversation. The only writer of `responses`, `stored_bytes`, `conversations` an
 import msgspec
 
 from penstock.sessions.conversation_book import ConversationBook, StoredConversation
-from penstock.sessions.conversation_tenures import ConversationTenures, Tenure
+from penstock.sessions.conversation_tenures import ConversationTenures
 from penstock.sessions.conversation_upkeep import ConversationUpkeep
-from penstock.sessions.response_book import CONTINUED, NewResponse, ResponseBook, StoredResponse
+from penstock.sessions.response_book import (
+    CONTINUED,
+    NewResponse,
+    ResponseBook,
+    ResponseEnding,
+    StoredResponse,
+)
 from penstock.sessions.response_ids import ResponseId
 from penstock.sessions.response_upkeep import ResponseFacts, ResponseUpkeep
 from penstock.sessions.settings import ConversationsSettings, ResponsesSettings
+from penstock.sessions.tenure import Tenure
 
 __all__ = [
     "CONTINUED",
@@ -24,6 +31,7 @@ __all__ = [
     "ConversationsSettings",
     "NewResponse",
     "ResponseBook",
+    "ResponseEnding",
     "ResponseFacts",
     "ResponseId",
     "ResponseUpkeep",

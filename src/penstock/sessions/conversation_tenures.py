@@ -8,14 +8,13 @@ import asyncio
 import logging
 from typing import Final
 
-import msgspec
-
 from penstock.errors import ConversationLocked, StoreUnavailable
 from penstock.records.account import AccountId
 from penstock.sessions.conversation_book import SQL, ConversationBook, NewItems
 from penstock.sessions.conversation_ids import ConversationId
 from penstock.sessions.response_ids import ResponseId
 from penstock.sessions.settings import ConversationsSettings
+from penstock.sessions.tenure import Tenure
 from penstock.store import Store, Transaction
 
 # A response that runs as a job has its tenure until the job ends, which its own deadline ensures.
@@ -23,13 +22,6 @@ _UNTIL_ENDED_SECONDS: Final = 366 * 86_400.0
 _RENEWALS_PER_TENURE: Final = 3
 
 logger = logging.getLogger(__name__)
-
-
-class Tenure(msgspec.Struct, frozen=True):
-    """The right to write into a conversation."""
-
-    conversation: ConversationId
-    epoch: int
 
 
 class ConversationTenures:
@@ -72,18 +64,23 @@ class ConversationTenures:
         except StoreUnavailable:
             logger.warning("conversation not released", extra={"action": "tenure_not_released"})
 
+    async def release_in(self, tx: Transaction, tenure: Tenure) -> None:
+        """End a response that adds nothing, in the caller's transaction."""
+        await tx.execute(SQL["release"], (tenure.conversation, tenure.epoch))
+
     async def append(
         self, tx: Transaction, tenure: Tenure, account: AccountId, groups: list[NewItems]
-    ) -> None:
+    ) -> bool:
         """Write a response's input and output and end its tenure, in the caller's transaction.
 
-        A tenure that has lapsed raises ConversationLocked: nothing of the transaction may stand.
+        Return False, and write nothing, if the tenure has lapsed or the conversation is gone.
         """
         self._held.discard(tenure)
         row = await tx.fetch_one(SQL["end"], (tenure.conversation, tenure.epoch, account))
         if row is None:
-            raise ConversationLocked(param="conversation")
+            return False
         await self._book.insert(tx, tenure.conversation, row[0], groups)
+        return True
 
     async def run(self) -> None:
         """Renew what this process holds, until cancelled."""

@@ -10,8 +10,10 @@ import msgspec
 from penstock.clock import Clock, timestamp_of
 from penstock.errors import InvalidRequest, NotFound, QuotaSpent, ResponseNotFound
 from penstock.records.account import AccountId, KeyId
+from penstock.sessions.conversation_ids import ConversationId
 from penstock.sessions.response_ids import ResponseId, day_of
 from penstock.sessions.settings import ResponsesSettings
+from penstock.sessions.tenure import Tenure
 from penstock.store import KeptValue, KeptValues, Store, Transaction, read_queries
 from penstock.store.pool import Row
 from penstock.wire.apis.response_items import Item
@@ -20,6 +22,12 @@ from penstock.wire.apis.response_object import Response
 SQL: Final = read_queries("penstock.sessions", "responses.sql")
 # What a later request may go on from.
 CONTINUED: Final = frozenset({"completed", "incomplete"})
+# A background response whose job has not ended.
+QUEUED: Final = "queued"
+# What a response has only when it has ended.
+_ADDED_AT_END: Final = (
+    "status", "output", "usage", "completed_at", "incomplete_details", "error",
+)  # fmt: skip
 # How long an account's total is believed, and of how many accounts.
 _QUOTA_SECONDS: Final = 10.0
 _QUOTAS_MAX: Final = 10_000
@@ -38,6 +46,9 @@ class NewResponse(msgspec.Struct, frozen=True):
     root: ResponseId
     previous: ResponseId | None = None
     depth: int = 0
+    # It runs as the job with its id, which ends it later.
+    is_background: bool = False
+    tenure: Tenure | None = None
 
 
 class PreparedResponse(msgspec.Struct, frozen=True):
@@ -59,6 +70,21 @@ class StoredResponse(msgspec.Struct, frozen=True):
     created_at: float
     response: Response
     input: list[Item]
+    is_background: bool = False
+    tenure: Tenure | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status != QUEUED
+
+
+class ResponseEnding(msgspec.Struct, frozen=True):
+    """What the end of its job adds to a background response, encrypted."""
+
+    id: ResponseId
+    status: str
+    kept: KeptValue
+    bytes: int
 
 
 class ResponseBook:
@@ -113,10 +139,42 @@ class ResponseBook:
             (
                 *(day_of(new.id), new.id, new.account, new.key, new.model),
                 *(new.previous, new.root, new.depth, new.response["status"], created_at),
-                *(input.inline, input.name, response.inline, response.name),
-                *(prepared.bytes, _slot_of(new.id)),
+                *(input.inline, input.name, response.inline, response.name, prepared.bytes),
+                *(new.is_background, *_columns(new.tenure), _slot_of(new.id)),
             ),
         )
+
+    async def prepare_end(
+        self, account: AccountId, id: ResponseId, response: Response
+    ) -> ResponseEnding:
+        """Encrypt what a job's end adds to a response, and upload it if it is large."""
+        added = msgspec.json.encode({name: response[name] for name in _ADDED_AT_END})
+        (kept,) = await self._values.keep([(account, _ending_of(id), added)])
+        await self._values.put([kept])
+        return ResponseEnding(id, response["status"], kept, len(added))
+
+    async def end(self, tx: Transaction, ending: ResponseEnding) -> bool:
+        """Write the end of a background response; return False if it had ended already."""
+        id, kept, size = ending.id, ending.kept, ending.bytes
+        ended = await tx.execute(
+            SQL["end"],
+            (ending.status, kept.inline, kept.name, size, day_of(id), id, _slot_of(id), size),
+        )
+        return bool(ended)
+
+    async def stop(
+        self, tx: Transaction, id: ResponseId, status: str, error: dict[str, str] | None
+    ) -> tuple[bool, Tenure | None]:
+        """End a background response without an answer; False if it had ended already."""
+        told = None if error is None else msgspec.json.encode(error).decode()
+        row = await tx.fetch_one(SQL["stop"], (status, told, day_of(id), id))
+        return row is not None, None if row is None else _tenure(row)
+
+    async def statuses(self, ids: Sequence[ResponseId]) -> dict[ResponseId, str]:
+        """Return the status of those of these responses that are there."""
+        async with self._store.statement() as statement:
+            rows = await statement.fetch(SQL["statuses"], ([day_of(id) for id in ids], list(ids)))
+        return {ResponseId(id): status for id, status in rows}
 
     async def check_quota(self, account: AccountId, *, is_asked: bool) -> None:
         """Refuse to keep more for an account that has reached its quota.
@@ -183,14 +241,21 @@ class ResponseBook:
         id = ResponseId(row[0])
         input = await self._values.get(account, _input_of(id), row[7], bytes(row[6]))
         response = await self._values.get(account, _response_of(id), row[9], bytes(row[8]))
+        whole: Response = msgspec.json.decode(response)
+        if row[11]:
+            whole["status"], whole["error"] = row[4], row[14]
+            ending = await self._values.get(account, _ending_of(id), row[13], bytes(row[12]))
+            whole.update(msgspec.json.decode(ending) if ending else {})
         return StoredResponse(
             id=id,
             root=ResponseId(row[2]),
             depth=row[3],
             status=row[4],
             created_at=row[5],
-            response=msgspec.json.decode(response),
+            response=whole,
             input=msgspec.json.decode(input),
+            is_background=row[11],
+            tenure=_tenure(row[15:]),
         )
 
     def _is_old(self, row: Row) -> bool:
@@ -224,6 +289,19 @@ def _input_of(id: ResponseId) -> str:
 
 def _response_of(id: ResponseId) -> str:
     return f"{id}-response"
+
+
+def _ending_of(id: ResponseId) -> str:
+    return f"{id}-ending"
+
+
+def _columns(tenure: Tenure | None) -> tuple[str | None, int | None]:
+    return (None, None) if tenure is None else (tenure.conversation, tenure.epoch)
+
+
+def _tenure(columns: Row) -> Tenure | None:
+    conversation, epoch = columns
+    return None if conversation is None else Tenure(ConversationId(conversation), epoch)
 
 
 def _slot_of(id: ResponseId) -> int:

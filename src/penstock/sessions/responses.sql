@@ -5,8 +5,11 @@ select make_responses_day(%s)
 with added as (
     insert into responses (
         day, id, account, key, model, previous, root, depth, status, created_at,
-        input, input_object, response, response_object, bytes
-    ) values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+        input, input_object, response, response_object, bytes,
+        is_background, conversation, tenure_epoch
+    ) values (
+        %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s
+    )
     on conflict do nothing
     returning account, day, bytes
 )
@@ -17,35 +20,59 @@ on conflict (account, day, slot) do update set bytes = stored_bytes.bytes + excl
 -- name: delete
 with gone as (
     delete from responses where day = %s and id = %s and account = %s
-    returning account, day, input_object, response_object, bytes
+    returning account, day, input_object, response_object, ending_object, bytes
 ), counted as (
     insert into stored_bytes (account, day, slot, bytes)
     select account, day, %s, -bytes from gone
     on conflict (account, day, slot) do update set bytes = stored_bytes.bytes + excluded.bytes
 )
-select input_object, response_object from gone
+select input_object, response_object, ending_object from gone
+
+-- name: end
+-- Once: a response that has ended stays as it is.
+with ended as (
+    update responses set status = %s, ending = %s, ending_object = %s, bytes = bytes + %s
+    where day = %s and id = %s and status = 'queued'
+    returning account, day
+)
+insert into stored_bytes (account, day, slot, bytes)
+select account, day, %s, %s from ended
+on conflict (account, day, slot) do update set bytes = stored_bytes.bytes + excluded.bytes
+
+-- name: stop
+update responses set status = %s, error = %s
+where day = %s and id = %s and status = 'queued'
+returning conversation::text, tenure_epoch
+
+-- name: statuses
+select id::text, status from responses
+where (day, id) in (select * from unnest(%s::date[], %s::uuid[]))
 
 -- name: kept_bytes
 select coalesce(sum(bytes), 0)::bigint from stored_bytes where account = %s
 
 -- name: find
 select id::text, previous::text, root::text, depth, status, extract(epoch from created_at)::float8,
-    input, input_object, response, response_object, bytes
+    input, input_object, response, response_object, bytes,
+    is_background, ending, ending_object, error, conversation::text, tenure_epoch
 from responses where day = %s and id = %s and account = %s
 
 -- name: chain
 with recursive chain as (
     select r.id, r.previous, r.root, r.depth, r.status, r.created_at,
-        r.input, r.input_object, r.response, r.response_object, r.bytes
+        r.input, r.input_object, r.response, r.response_object, r.bytes,
+        r.is_background, r.ending, r.ending_object, r.error, r.conversation, r.tenure_epoch
     from responses r where r.day = %s and r.id = %s and r.account = %s
     union all
     select r.id, r.previous, r.root, r.depth, r.status, r.created_at,
-        r.input, r.input_object, r.response, r.response_object, r.bytes
+        r.input, r.input_object, r.response, r.response_object, r.bytes,
+        r.is_background, r.ending, r.ending_object, r.error, r.conversation, r.tenure_epoch
     from chain c join responses r on r.id = c.previous
         and r.day = (request_time(c.previous) at time zone 'UTC')::date and r.account = %s
 )
 select id::text, previous::text, root::text, depth, status, extract(epoch from created_at)::float8,
-    input, input_object, response, response_object, bytes
+    input, input_object, response, response_object, bytes,
+    is_background, ending, ending_object, error, conversation::text, tenure_epoch
 from chain order by depth limit %s
 
 -- name: page
@@ -61,12 +88,12 @@ select id::text, account, key, model, previous::text, status,
 from responses where day = %s and id = %s
 
 -- name: objects_before
-select day, id::text, input_object, response_object from responses
-where day < %s and (input_object <> '' or response_object <> '')
+select day, id::text, input_object, response_object, ending_object from responses
+where day < %s and (input_object <> '' or response_object <> '' or ending_object <> '')
     and (day, id) > (%s, %s) order by day, id limit %s
 
 -- name: of_account
-select id::text, input_object, response_object from responses where account = %s limit %s
+select id::text, input_object, response_object, ending_object from responses where account = %s limit %s
 
 -- name: delete_of_account
 delete from responses where account = %s and id = any(%s)

@@ -4,6 +4,7 @@ Promises: a client that has the last byte of a stored response finds it by its i
 stored says so itself; `store: false` writes nothing.
 """
 
+from penstock.turns.background_responses import BackgroundResponses, PreparedEnding
 from penstock.turns.stored_turns import StoredTurn, StoredTurns
 
-__all__ = ["StoredTurn", "StoredTurns"]
+__all__ = ["BackgroundResponses", "PreparedEnding", "StoredTurn", "StoredTurns"]

@@ -11,7 +11,7 @@ import logging
 import msgspec
 from msgspec import Raw
 
-from penstock.errors import ConversationLocked, ResponseNotFound, StoreUnavailable
+from penstock.errors import ConversationLocked, InvalidRequest, ResponseNotFound, StoreUnavailable
 from penstock.intake.opened_request import OpenedRequest
 from penstock.intake.rewriting import as_chat, input_items
 from penstock.intake.routes import Wanted
@@ -65,6 +65,7 @@ class StoredTurn(msgspec.Struct):
     previous: StoredResponse | None = None
     # The right to write into the conversation that the request names.
     tenure: Tenure | None = None
+    is_background: bool = False
 
 
 class StoredTurns:
@@ -92,7 +93,10 @@ class StoredTurns:
         wish = opened.state
         assert wish is not None, "a request without state is not a turn"
         check_input(opened.fields)
-        keeps = opened.route.wanted is Wanted.ANSWER and self._policy.stores(wish)
+        is_answer = opened.route.wanted is Wanted.ANSWER
+        keeps = is_answer and self._policy.stores(wish)
+        if wish.is_background and not keeps:
+            raise InvalidRequest("A background response is stored.", param="background")
         tenure: Tenure | None = None
         try:
             if keeps:
@@ -107,23 +111,12 @@ class StoredTurns:
         except BaseException:
             await self._release(tenure)
             raise
-        turn.tenure = tenure
+        turn.tenure, turn.is_background = tenure, wish.is_background
         return turn
 
     async def end(self, turn: StoredTurn, request: InferenceRequest, response: Response) -> None:
         """Store the response of a turn that keeps it; one that cannot be stored says so itself."""
-        before, id = turn.previous, ResponseId(request.id)
-        new = NewResponse(
-            id=id,
-            account=request.account,
-            key=request.key,
-            model=request.model.id,
-            response=response,
-            input=with_ids(id, turn.input),
-            previous=None if before is None else before.id,
-            root=id if before is None else before.root,
-            depth=0 if before is None else before.depth + 1,
-        )
+        new = new_response_of(turn, request, response)
         try:
             if turn.tenure is not None and response["status"] in CONTINUED:
                 await self._add_to_conversation(turn.tenure, new)
@@ -147,7 +140,7 @@ class StoredTurns:
         if not wish.conversation:
             return None
         id = _conversation_id(wish)
-        return await self._books.tenures.take(account, id, response)
+        return await self._books.tenures.take(account, id, response, until_ended=wish.is_background)
 
     async def _load(self, opened: OpenedRequest, wish: StateWish, *, keeps: bool) -> StoredTurn:
         account, items = opened.grant.account, input_items(opened.fields)
@@ -191,7 +184,9 @@ class StoredTurns:
         ]
         async with self._store.transaction() as tx:
             await books.responses.insert(tx, prepared)
-            await books.tenures.append(tx, tenure, new.account, groups)
+            if not await books.tenures.append(tx, tenure, new.account, groups):
+                # Nothing of this transaction may stand.
+                raise ConversationLocked
 
     async def _release(self, tenure: Tenure | None) -> None:
         if tenure is not None:
@@ -200,6 +195,24 @@ class StoredTurns:
     def _note_unstored(self) -> None:
         self.unstored += 1
         logger.warning("response not stored", extra={"action": "response_unstored"})
+
+
+def new_response_of(turn: StoredTurn, request: InferenceRequest, response: Response) -> NewResponse:
+    """Return what is stored of a turn."""
+    before, id = turn.previous, ResponseId(request.id)
+    return NewResponse(
+        id=id,
+        account=request.account,
+        key=request.key,
+        model=request.model.id,
+        response=response,
+        input=with_ids(id, turn.input),
+        previous=None if before is None else before.id,
+        root=id if before is None else before.root,
+        depth=0 if before is None else before.depth + 1,
+        is_background=turn.is_background,
+        tenure=turn.tenure,
+    )
 
 
 def _conversation_id(wish: StateWish) -> ConversationId:

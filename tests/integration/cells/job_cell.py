@@ -11,7 +11,9 @@ from tests.integration.cells.limits_cell import KEY, MODEL, SETTINGS
 from tests.integration.cells.metering_lines import Worker
 
 from penstock import queue
+from penstock.app.job_rooms import background_responses
 from penstock.clock import SystemClock, new_id, timestamp_of
+from penstock.config import Config
 from penstock.jobs.submission import DeskRooms, JobDesk, new_job, to_request
 from penstock.metering import Ledger, Metering
 from penstock.puller.complete import CompletionRooms, JobCompletion, complete
@@ -72,7 +74,13 @@ class JobCell:
         self.batches = Batches()
         rooms = DeskRooms(store, self.queue, self.batches, values)
         self.desk = JobDesk(rooms, SETTINGS, SystemClock())
-        self.rooms = CompletionRooms(store, self.queue, Ledger(store, 10), values)
+        self.rooms = CompletionRooms(
+            store,
+            self.queue,
+            Ledger(store, 10),
+            values,
+            background_responses(rooms, Config(), SystemClock()),
+        )
         self.worker = Worker(store, folder / "journal")
         self.metering = Metering(self.worker.journal, SystemClock())
         self.folder = folder / "objects"

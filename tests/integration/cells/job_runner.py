@@ -9,13 +9,17 @@ from typing import Any, Self
 import httpx
 from tests.integration.cells.gateway_cell import CHAT, NATIVE, SERVED, THINKER, Cell
 
+from penstock.app.job_rooms import session_books
+from penstock.clock import SystemClock
+from penstock.config import Config
 from penstock.queue import Claim, Queue, QueueSettings
-from penstock.records.job import ClaimedJob, JobEnd, JobFailure
+from penstock.records.job import ClaimedJob, Door, JobEnd, JobFailure, JobId
 from penstock.records.model import ModelId
 from penstock.records.price import Price, cost_nanousd
 from penstock.records.usage import Usage
 from penstock.store import Store, StoreSettings
 from penstock.store.kept_values import KeptValues
+from penstock.turns import BackgroundResponses, PreparedEnding
 
 _MODELS = (CHAT, NATIVE, THINKER)
 _POLL_SECONDS = 0.02
@@ -32,6 +36,8 @@ class JobRunner:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
         self.ran: list[str] = []
+        # Of an earlier release, which ends jobs and knows nothing of responses.
+        self.is_old = False
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -67,6 +73,9 @@ class JobRunner:
 
     async def _round(self, store: Store, values: KeptValues, client: httpx.AsyncClient) -> None:
         queue = Queue(QueueSettings())
+        responses = BackgroundResponses(
+            session_books(store, values, Config(), SystemClock()), SystemClock()
+        )
         for model in _MODELS:
             want = Claim(ModelId(model), 10, "test", _LEASE_SECONDS)
             async with store.transaction() as transaction:
@@ -74,9 +83,25 @@ class JobRunner:
             for job in jobs:
                 payload = await values.get(job.account, job.id, job.payload_object, job.payload)
                 end = await self._end(job, payload, values, client)
+                endings = await self._endings(responses, job, end, values)
                 async with store.transaction() as transaction:
-                    await queue.finish(transaction, [end])
+                    finished = await queue.finish(transaction, [end])
+                    if not self.is_old:
+                        await responses.ended(transaction, finished.ended, endings)
                 self.ran.append(job.id)
+
+    async def _endings(
+        self,
+        responses: BackgroundResponses,
+        job: ClaimedJob,
+        end: JobEnd,
+        values: KeptValues,
+    ) -> dict[JobId, PreparedEnding]:
+        if job.door is not Door.RESPONSES or end.failure is not None:
+            return {}
+        result = await values.get(job.account, job.id, end.result_object, end.result)
+        prepared = await responses.prepare(job, result)
+        return {} if prepared is None else {job.id: prepared}
 
     async def _end(
         self, job: ClaimedJob, payload: bytes, values: KeptValues, client: httpx.AsyncClient

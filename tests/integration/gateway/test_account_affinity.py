@@ -43,7 +43,8 @@ def test_an_account_chooses_by_command(penstock: Penstock) -> None:
     nothing = penstock("account", "set", id)
     assert (nothing.exit_code, nothing.stderr) == (
         2,
-        "error: Say what to change: --on-outage, --affinity, --flex-weight or --usage-cost.\n",
+        "error: Say what to change: --on-outage, --affinity, --flex-weight, --usage-cost or"
+        " --storage.\n",
     )
     assert penstock("account", "set", id, "--affinity", "glued").exit_code == 2
 

@@ -70,8 +70,11 @@ def target(operation: Operation, account: str, objects: Objects) -> str:
     shown = [each for each in objects.by_path if path.startswith(each)]
     object_id = objects.by_path.get(operation.name) or objects.by_path.get(max(shown, default=""))
     assert object_id, f"make an object for {operation.name}: tenancy_objects.py"
-    before, _, after = filled.partition("{")
-    return before + object_id + after.partition("}")[2]
+    # A path may name an object in another: their ids are written one after the other.
+    for id in object_id.split():
+        before, _, after = filled.partition("{")
+        filled = before + id + after.partition("}")[2]
+    return filled
 
 
 def call(cell: Cell, operation: Operation, path: str, headers: dict[str, str]) -> Answered:
@@ -127,6 +130,16 @@ _BODIES: dict[str, Callable[[Cell], dict[str, Any]]] = {
     "POST /v1/webhook_endpoints/{id}/test": _json({"event_type": "batch.completed"}),
     "POST /v1/webhook_endpoints/{id}/rotate_secret": _nothing,
     "POST /v1/batches/{batch_id}/cancel": _nothing,
+    **{
+        f"POST {base}/{path}": _json(body)
+        for base in ("/v1", "/client/v4/accounts/{account_id}/ai/v1")
+        for path, body in (
+            ("conversations", {"metadata": {"who": "tried"}}),
+            ("conversations/{id}", {"metadata": {"who": "tried"}}),
+            ("conversations/{id}/items", {"items": [{"role": "user", "content": "tried"}]}),
+            ("responses/{id}/cancel", {}),
+        )
+    },
     f"POST {_SUBSCRIPTIONS}": _json(subscription("tried", _TRIED)),
     f"PATCH {_SUBSCRIPTIONS}/{{id}}": _json({"name": "tried"}),
 }  # fmt: skip

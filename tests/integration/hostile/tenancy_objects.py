@@ -25,6 +25,7 @@ class Objects(msgspec.Struct, frozen=True):
 def make_objects(cell: Cell, runner: JobRunner) -> Objects:
     """Objects of the cell's own account. Two jobs and a batch wait, for others to try to cancel."""
     named = {**_served(cell), **_queued(cell), **_batches(cell), **_endpoints(cell)}
+    named |= _kept(cell)
     happen(cell, cell.account, "job.succeeded", f"{MARK}-event")
     runner.hold()
     waiting = _job(cell)
@@ -34,7 +35,12 @@ def make_objects(cell: Cell, runner: JobRunner) -> Objects:
         "DELETE /v1/jobs/{id}": waiting,
         "POST /v1/batches/{batch_id}/cancel": open_batch.id,
     }
-    secrets = [value for name, value in named.items() if not name.endswith("{session}")]
+    secrets = [
+        part
+        for name, value in named.items()
+        if not name.endswith("{session}")
+        for part in value.split()
+    ]
     return Objects(named, [MARK, cell.account, cell.key, cell.key_id, *secrets])
 
 
@@ -86,6 +92,26 @@ def _batches(cell: Cell) -> dict[str, str]:
         "/v1/batches/{batch_id}": batch.id,
         "/v1/files/{file_id}": done.output_file_id,
         "input": done.input_file_id,
+    }
+
+
+def _kept(cell: Cell) -> dict[str, str]:
+    """A stored response, one that waits in the background, and a conversation with an item."""
+    body = {"model": CHAT, "input": MARK, "store": True}
+    response = cell.post("/v1/responses", body).json()["id"]
+    waiting = cell.post("/v1/responses", {**body, "background": True}).json()["id"]
+    items = [{"role": "user", "content": MARK}]
+    talk = cell.post("/v1/conversations", {"items": items, "metadata": {"who": MARK}}).json()["id"]
+    item = cell.get(f"/v1/conversations/{talk}/items").json()["data"][0]["id"]
+    return {
+        f"{base}/{path}": id
+        for base in ("/v1", "/client/v4/accounts/{account_id}/ai/v1")
+        for path, id in (
+            ("responses/{id}", response),
+            ("responses/{id}/cancel", waiting),
+            ("conversations/{id}", talk),
+            ("conversations/{id}/items/{item_id}", f"{talk} {item}"),
+        )
     }
 
 

@@ -20,6 +20,7 @@ from penstock.clock import TimerWheel
 from penstock.config import Config
 from penstock.engine.settings import EngineSettings
 from penstock.events import EndpointBook, EventsSettings, Feed, WebhookSettings
+from penstock.ingress.jobs.background_endpoint import BackgroundEndpoint, BackgroundRooms
 from penstock.ingress.pages.conversation_pages import ConversationPages
 from penstock.ingress.pages.event_pages import EventPages
 from penstock.ingress.pages.front_page import FrontPage
@@ -54,7 +55,7 @@ from penstock.store import Store, StoreSettings
 from penstock.store.kept_values import KeptValues
 from penstock.testing.clear_objects import clear_objects
 from penstock.testing.manual_clock import ManualClock
-from penstock.turns import StoredTurns
+from penstock.turns import BackgroundResponses, StoredTurns
 from penstock.wire.resources import schemas
 
 FILL = {"{account_id}": "acme", "{model}": "@cf/x/y"}
@@ -83,10 +84,15 @@ def pages() -> Starlette:
     clients = FleetClients(EngineSettings(), TimerWheel(clock), clock)
     sessions = session_books(store, values, Config(), clock)
     turns = StoredTurns(store, sessions, StoragePolicy(), frozenset())
+    flex = FlexParts(rooms, desk, reader, catalogue, IngressSettings(), clock)
+    parts = BackgroundRooms(
+        desk, flex.waits, turns, BackgroundResponses(sessions, clock), sessions.responses
+    )
+    background = BackgroundEndpoint(parts, IngressSettings(), clock)
     made = Pages(
         front=FrontPage(catalogue, frozenset, lambda _: False),
         tokens=TokenPages(reader, TokenCounter(clients, lambda _: ()), turns),
-        responses=ResponsePages(reader, sessions.responses),
+        responses=ResponsePages(reader, sessions.responses, background),
         conversations=ConversationPages(
             reader, sessions.conversations, StoragePolicy(), frozenset()
         ),
@@ -94,7 +100,7 @@ def pages() -> Starlette:
         usage=UsagePages(reader, UsageReports(store, MeteringSettings()), ManualClock()),
         health=HealthPages({}),
         routing=RoutingPages(reader, explainer, AccountBook(store).find, clock),
-        jobs=FlexParts(rooms, desk, reader, catalogue, IngressSettings(), clock).pages,
+        jobs=flex.pages,
         files=batches.files,
         batches=batches.batches,
         events=EventPages(reader, Feed(store, EventsSettings())),

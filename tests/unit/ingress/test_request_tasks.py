@@ -64,7 +64,7 @@ class Worker:
         reader = Reader(catalogue, keys, PriceBook(catalogue.models), IngressSettings().intake)
         self.desk = Desk()
         self.path = Path()
-        ways = Ways(self.path, None, None, None)  # type: ignore[arg-type]
+        ways = Ways(self.path, None, None, None, None)  # type: ignore[arg-type]
         wheel = TimerWheel(clock)
         self.endpoint = InferenceEndpoint(
             reader, ways, self.desk.endings, IngressSettings(), wheel, clock

@@ -91,6 +91,7 @@ class InferenceEndpoint(WorkerConnections):
         self._stored = ways.stored
         self._flex = ways.flex
         self._queue = ways.queue
+        self._background = ways.background
         self._accounting = accounting
         self._clock = clock
         self._monotonic = clock.monotonic
@@ -156,6 +157,10 @@ class InferenceEndpoint(WorkerConnections):
             await self._enqueue(call, opened, headers)
             return
         turn, request = await self._stored.begin(call.id, opened, headers)
+        if turn.is_background:
+            own = self._headers(call.id, call.exchange, headers.caller_request_id())
+            await self._background.submit(turn, request, call.exchange, own)
+            return
         call.request = request
         self._accounting.begin(request)
         running: Coroutine[Any, Any, Usage | None]

@@ -8,6 +8,7 @@ from penstock.ingress.inference.stored_writer import StoredWriter
 from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.opened_request import OpenedRequest
 from penstock.intake.request_reader import RequestReader
+from penstock.records.price import Tier
 from penstock.records.request import InferenceRequest, RequestEnd, RequestId
 from penstock.serving.request_path import RequestPath
 from penstock.turns import StoredTurn, StoredTurns
@@ -28,13 +29,15 @@ class StoredWay:
         self, request_id: RequestId, opened: OpenedRequest, headers: CallerHeaders
     ) -> tuple[StoredTurn, InferenceRequest]:
         """Return the turn, and the chat request that it became."""
+        if opened.state is not None and opened.state.is_background:
+            self._reader.require_queue(opened.model, "background")
         turn = await self._turns.begin(request_id, opened)
-        chat = turn.opened
+        chat, tier = turn.opened, Tier.FLEX if turn.is_background else Tier.NOW
         # A short request may go on from a long chain.
         size = len(chat.fields["messages"])
         try:
             request = await self._reader.read_by_size(
-                size, lambda reader: reader.read_prompt(request_id, headers, chat)
+                size, lambda reader: reader.read_prompt(request_id, headers, chat, tier)
             )
         except BaseException:
             await self._turns.give_up(turn)

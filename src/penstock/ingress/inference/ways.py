@@ -12,6 +12,7 @@ from penstock.intake.opened_request import OpenedRequest
 from penstock.records.request import InferenceRequest, RequestId
 from penstock.records.usage import Usage
 from penstock.serving.request_path import RequestPath
+from penstock.turns import StoredTurn
 
 
 class FlexCaller(msgspec.Struct):
@@ -39,10 +40,19 @@ class QueueWay(Protocol):
     ) -> bytes: ...
 
 
+class BackgroundWay(Protocol):
+    """Queues a stored response as a job, and answers its caller."""
+
+    async def submit(
+        self, turn: StoredTurn, request: InferenceRequest, exchange: Exchange, headers: bytes
+    ) -> None: ...
+
+
 class Ways(NamedTuple):
-    """`now` runs a request at once, `stored` with its state; `flex` and `queue` make jobs of it."""
+    """`now` runs a request at once, `stored` with its state; the others make jobs of it."""
 
     now: RequestPath
     stored: StoredWay
     flex: FlexWay
     queue: QueueWay
+    background: BackgroundWay

@@ -10,16 +10,11 @@ from starlette.types import Receive, Scope, Send
 
 from penstock.errors import AccountBlocked, Error, Forbidden, InvalidRequest, StoreUnavailable
 from penstock.events import Event, Feed, Reader, openai_body
+from penstock.ingress.pages.streamed_page import HEADERS, until_gone
 from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.request_reader import RequestReader
 from penstock.records.account import AccountId
 
-_HEADERS: Final = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-store"),
-    # Proxies that buffer an answer would hold events back.
-    (b"x-accel-buffering", b"no"),
-]
 _KEEPALIVE: Final = b": keepalive\n\n"
 _PLACE_DIGITS_MAX: Final = 18
 
@@ -71,15 +66,8 @@ class _EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._feed.reader(self._account, self._after) as reader:
-            await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
-            async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(self._write(reader, send)),
-                    group.create_task(_gone(receive)),
-                ]
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                for task in tasks:
-                    task.cancel()
+            await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
+            await until_gone(self._write(reader, send), receive)
             await send({"type": "http.response.body", "body": b""})
 
     async def _write(self, reader: Reader, send: Send) -> None:
@@ -100,11 +88,6 @@ class _EventStream(Response):
             return await self._pages.account(self._request) == self._account
         except Error:
             return False
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _written(event: Event) -> bytes:

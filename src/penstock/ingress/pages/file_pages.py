@@ -119,7 +119,7 @@ async def key_of(reader: RequestReader, request: Request) -> Key:
     """Return the caller's key, which must belong to an account that is not blocked."""
     key = await reader.authenticate(CallerHeaders(request.scope["headers"]))
     if key.account is None:
-        raise Forbidden("An operator's key has no files and no batches: use an account's own.")
+        raise Forbidden("An operator's key has nothing of its own here: use an account's key.")
     if key.account.is_blocked:
         raise AccountBlocked
     return key

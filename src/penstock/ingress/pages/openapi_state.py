@@ -17,6 +17,11 @@ _PAGE: Final = [
     parameter("after", "query", "The last id of the page before."),
 ]
 
+_STREAM: Final = [
+    parameter("stream", "query", "`true`: the events of a background response, as they come."),
+    parameter("starting_after", "query", "Only events after this `sequence_number`."),
+]
+
 
 def state_paths() -> Schema:
     account = parameter("account_id", "path", "The account.")
@@ -33,10 +38,13 @@ def _response_paths(base: str, shared: list[Schema], error: str) -> Schema:
     page = [*one, *_PAGE]
     return {
         f"{base}/responses/{{id}}": {
-            "get": operation("A stored response", ref("Response"), error, "", one),
+            "get": operation("A stored response", ref("Response"), error, "", [*one, *_STREAM]),
             "delete": operation(
                 "Delete a stored response for good", ref("ResponseDeleted"), error, "", one
             ),
+        },
+        f"{base}/responses/{{id}}/cancel": {
+            "post": operation("Cancel a background response", ref("Response"), error, "", one)
         },
         f"{base}/responses/{{id}}/input_items": {
             "get": operation("What a response was asked with", ref("ItemList"), error, "", page)

@@ -1,26 +1,36 @@
 """`/v1/responses/{id}`: responses that are stored. Each account sees its own only."""
 
+from typing import Final
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from penstock.errors import Forbidden, InvalidRequest, NotFound
+from penstock.ingress.jobs.background_endpoint import BackgroundEndpoint
 from penstock.ingress.pages.file_pages import account_of
 from penstock.ingress.pages.item_lists import item_list, page_asked
 from penstock.ingress.pages.json_pages import json_response
+from penstock.ingress.pages.streamed_page import StreamedPage
+from penstock.intake.caller_headers import TRUE
 from penstock.intake.request_reader import RequestReader
 from penstock.records.account import AccountId
 from penstock.sessions import ResponseBook, ResponseId
 from penstock.sessions.response_ids import read_response_id
 from penstock.wire.resources.responses import ResponseDeleted
 
+_DIGITS_MAX: Final = 9
+
 
 class ResponsePages:
     """Shows and deletes stored responses of the key's account."""
 
-    def __init__(self, reader: RequestReader, book: ResponseBook) -> None:
+    def __init__(
+        self, reader: RequestReader, book: ResponseBook, background: BackgroundEndpoint
+    ) -> None:
         self._reader = reader
         self._book = book
+        self._background = background
 
     def routes(self, base: str) -> list[Route]:
         """Return the routes under `base`, which is `/v1` or an account's `/ai/v1`."""
@@ -28,16 +38,30 @@ class ResponsePages:
         return [
             Route(one, self.show),
             Route(one, self.delete, methods=["DELETE"]),
+            Route(f"{one}/cancel", self.cancel, methods=["POST"]),
             Route(f"{one}/input_items", self.input_items),
         ]
 
     async def show(self, request: Request) -> Response:
+        """Show a response, or stream its events: those after number `starting_after`."""
         account, id = await self._asked(request)
-        return json_response((await self._book.find(account, id)).response)
+        query = request.query_params
+        if query.get("stream", "").lower() not in TRUE:
+            return json_response(await self._background.find(account, id))
+        if not (await self._book.find(account, id)).is_background:
+            raise InvalidRequest(
+                "Only a background response can be streamed again.", param="stream"
+            )
+        after = _place(query.get("starting_after"))
+        return StreamedPage(self._background.follow(account, id, after))
+
+    async def cancel(self, request: Request) -> Response:
+        account, id = await self._asked(request)
+        return json_response(await self._background.cancel(account, id))
 
     async def delete(self, request: Request) -> Response:
         account, id = await self._asked(request)
-        await self._book.delete(account, id)
+        await self._background.delete(account, id)
         shown = request.path_params["id"]
         return json_response(ResponseDeleted(shown))
 
@@ -64,3 +88,14 @@ class ResponsePages:
         if id is None:
             raise NotFound("There is no such response.")
         return account, id
+
+
+def _place(text: str | None) -> int:
+    """Return the number of the last event that the caller has; -1 if it has none."""
+    if not text:
+        return -1
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
+        raise InvalidRequest(
+            "`starting_after` is the `sequence_number` of an event.", param="starting_after"
+        )
+    return int(text)

@@ -27,7 +27,7 @@ from penstock.events import (
     WebhookSettings,
     openai_body,
 )
-from penstock.events.event import BATCH_TYPES, OPENAI_TYPES
+from penstock.events.event import OPENAI_TYPES
 from penstock.events.signatures import hint, shown, signed_headers
 from penstock.ingress.pages.json_pages import json_response
 from penstock.ingress.pages.page_body import read_struct
@@ -182,8 +182,9 @@ class WebhookPages:
         return await self._book.find(account, _OPENAI, request.path_params["id"])
 
     def _example(self, account: AccountId, kind: str) -> Event:
-        subject = "batch_test" if kind in BATCH_TYPES else "job_test"
-        return Event(new_id(), account, kind, self._now(), {"id": subject})
+        # Of a batch, a response or a job, as the event's type says.
+        subject = {"batch": "batch_test", "response": "resp_test"}.get(kind.partition(".")[0])
+        return Event(new_id(), account, kind, self._now(), {"id": subject or "job_test"})
 
 
 async def own_account(reader: RequestReader, request: Request) -> AccountId:

@@ -21,7 +21,16 @@ create table responses (
     input_object text not null,
     response bytea not null,
     response_object text not null,
-    -- Both together, for quotas.
+    -- A background response has the id of its job. What the job's end adds to the response stands
+    -- apart, so that nothing is written twice; an error has a code and a message, and no content.
+    is_background boolean not null default false,
+    ending bytea not null default '',
+    ending_object text not null default '',
+    error jsonb,
+    -- The conversation that it is written into, and the epoch of its right to do so.
+    conversation uuid,
+    tenure_epoch bigint,
+    -- All together, for quotas.
     bytes bigint not null,
     primary key (day, id)
 ) partition by range (day);

@@ -30,6 +30,7 @@ class StateWish(msgspec.Struct, frozen=True):
     store: bool | None = None
     previous: str = ""
     conversation: str = ""
+    is_background: bool = False
     needs: str = ""
 
 
@@ -37,8 +38,7 @@ def read_state(fields: Fields) -> StateWish:
     """Read what a request wants; refuse what is not served."""
     if is_given(fields, _NOT_SERVED):
         raise no_state(_NOT_SERVED)
-    if _BACKGROUND.read(fields):
-        raise no_state("background")
+    is_background = bool(_BACKGROUND.read(fields))
     store, previous = _STORE.read(fields), _PREVIOUS.read(fields) or ""
     conversation = _conversation(fields)
     if previous and conversation:
@@ -50,11 +50,13 @@ def read_state(fields: Fields) -> StateWish:
         needs = "previous_response_id"
     elif conversation:
         needs = "conversation"
+    elif is_background:
+        needs = "background"
     elif "input" in fields and _ITEM_REFERENCE in bytes(fields["input"]):
         needs = "input"
     else:
         needs = "store" if store else ""
-    return StateWish(store, previous, conversation, needs)
+    return StateWish(store, previous, conversation, is_background, needs)
 
 
 def _conversation(fields: Fields) -> str:
