@@ -21,7 +21,7 @@ export NATIVE_OPTIMISE ?= $(if $(filter wheel image release soak bench-%,$(filte
 export MYPY_CACHE_DIR := $(CACHE)/mypy
 
 .PHONY: setup check test unit integration native wheel image release simulation engine acceptance up docs site clean pin bench-overhead bench-gate bench-profile bench-count bench-routing bench-queue \
-	bench-flex bench-pressure bench-workers chaos chaos-metering soak nightly summary \
+	bench-flex bench-pressure bench-workers chaos chaos-agents chaos-metering soak nightly summary \
 	verify-release
 
 setup: .venv/.ready
@@ -141,6 +141,10 @@ bench-pressure: setup
 chaos: setup
 	$(BIN)/python -m tests.chaos.flex $(if $(SHORT),--short) $(if $(SEED),--seed $(SEED))
 
+# Kills of gateways and keepers while background responses are queued and read, up to 4 minutes; SHORT=1 for CI's form.
+chaos-agents: setup
+	$(BIN)/python -m tests.chaos.agents $(if $(SHORT),--short) $(if $(SEED),--seed $(SEED))
+
 # Kills and outages of metering, about 5 minutes; SHORT=1 for the form that CI runs, ONLY=a for one part.
 chaos-metering: setup
 	$(BIN)/python -m tests.chaos.metering $(if $(SHORT),--short) $(if $(ONLY),--only $(ONLY))
@@ -171,6 +175,7 @@ nightly: setup
 	$(MAKE) summary
 	$(MAKE) chaos-metering
 	$(MAKE) chaos
+	$(MAKE) chaos-agents
 	$(MAKE) bench-count
 	$(MAKE) soak
 	$(MAKE) bench-overhead

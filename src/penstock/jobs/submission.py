@@ -50,7 +50,7 @@ _NOT_KEPT: Final = frozenset({"stream", "stream_options"})
 _ATTEMPTS_MAX: Final = 30_000
 _LABEL_CHARACTERS_MAX: Final = 512
 
-Beside = Callable[[Transaction], Awaitable[None]]
+Beside = Callable[[Transaction, Submitted], Awaitable[None]]
 
 _payloads = msgspec.json.Decoder(dict[str, Raw])
 
@@ -131,7 +131,7 @@ class JobDesk:
                     submission = msgspec.structs.replace(submission, batch=opened)
                 submitted = await self._submit(transaction, submission, jobs)
                 if beside is not None:
-                    await beside(transaction)
+                    await beside(transaction, submitted)
                 if batch is not None and 0 < submitted.added < len(set(submitted.ids)):
                     # The batch may have ended and been reported: no job may be added to it.
                     raise InvalidRequest("This `Idempotency-Key` was sent with other requests.")

@@ -12,7 +12,7 @@ import msgspec
 from penstock.clock import Clock
 from penstock.errors import EngineFailed, NotFound
 from penstock.jobs.submission import JobDesk, new_job
-from penstock.queue import outbox
+from penstock.queue import Submitted, outbox
 from penstock.queue.after_job_end import FinishedJob
 from penstock.queue.outbox import NewEvent
 from penstock.records.account import AccountId
@@ -55,15 +55,26 @@ class BackgroundResponses:
         self._now = clock.now
 
     async def submit(
-        self, desk: JobDesk, submission: Submission, request: InferenceRequest, new: NewResponse
-    ) -> None:
-        """Store a response and submit its job, both or neither."""
+        self,
+        desk: JobDesk,
+        submission: Submission,
+        request: InferenceRequest,
+        new: NewResponse,
+        idempotency_key: str | None,
+    ) -> ResponseId:
+        """Store a response and submit its job, both or neither.
+
+        Return the response's id, or that of the earlier one for a known idempotency key.
+        """
         prepared = await self._books.responses.prepare(new)
+        job = new_job(request, idempotency_key=idempotency_key)
 
-        async def insert(tx: Transaction) -> None:
-            await self._books.responses.insert(tx, prepared)
+        async def insert(tx: Transaction, submitted: Submitted) -> None:
+            if job.id in submitted.new:
+                await self._books.responses.insert(tx, prepared)
 
-        await desk.submit(submission, [new_job(request)], beside=insert)
+        submitted = await desk.submit(submission, [job], beside=insert)
+        return ResponseId(submitted.ids[0])
 
     async def prepare(self, job: ClaimedJob | Job, result: bytes) -> PreparedEnding | None:
         """Compose the response of an answered job; None if the response was deleted meanwhile."""

@@ -191,6 +191,15 @@ def test_cancel_and_completion_end_a_response_once(cell: Cell, client: openai.Op
     assert {id for id in ids if states[id] not in (wanted[found[id]], "running")} == set()
 
 
+def test_request_that_is_sent_again_gets_the_same_response(cell: Cell) -> None:
+    headers = {"idempotency-key": "once"}
+    body = {**ask(), "background": True}
+    ids = {cell.post(V1, body, headers=headers).json()["id"] for _ in range(3)}
+    ids |= {cell.post(V1, {**body, "stream": True}, headers=headers).text.split('"id":"')[1][:37]}
+    assert len(ids) == 1
+    assert ended(cell, ids.pop())["status"] == "completed"
+
+
 def test_failed_job_fails_its_response(cell: Cell) -> None:
     made = queued(cell, {"status": 400, "message": "no"})
     response = ended(cell, made["id"])

@@ -59,11 +59,10 @@ class BackgroundEndpoint:
         self, turn: StoredTurn, request: InferenceRequest, exchange: Exchange, headers: bytes
     ) -> None:
         """Queue a response, and answer with it or with its events."""
-        response = await self._queued(turn, request)
+        id, response = await self._queued(turn, request, exchange.caller.idempotency_key())
         if not request.prompt.is_stream:
             exchange.answer(200, JSON + headers, msgspec.json.encode(response))
             return
-        id = ResponseId(request.id)
         async with aclosing(self.follow(request.account, id, -1)) as events:
             async for piece in events:
                 if exchange.is_started:
@@ -124,8 +123,10 @@ class BackgroundEndpoint:
         """Cut all readers: a stopping worker waits for its answers, and these may take hours."""
         self._is_ending = True
 
-    async def _queued(self, turn: StoredTurn, request: InferenceRequest) -> Response:
-        """Queue a response in one transaction with its job; return it."""
+    async def _queued(
+        self, turn: StoredTurn, request: InferenceRequest, idempotency_key: str | None
+    ) -> tuple[ResponseId, Response]:
+        """Queue a response in one transaction with its job; return it, or the one of this key."""
         assert turn.opened.composed is not None, "what is stored is composed"
         response = {
             **new_response(
@@ -148,16 +149,20 @@ class BackgroundEndpoint:
         )
         new = new_response_of(turn, request, response)
         try:
-            await self._responses.submit(self._desk, submission, request, new)
+            id = await self._responses.submit(self._desk, submission, request, new, idempotency_key)
         except Refused:
             await self._turns.give_up(turn)
             raise
         except BaseException:
-            # It may or may not have reached Postgres: the caller has no id, so nobody wants it.
-            self._waits.give_up(request.account, JobId(request.id))
+            # It may or may not have reached Postgres. Without a key nobody can come back for it.
+            if idempotency_key is None:
+                self._waits.give_up(request.account, JobId(request.id))
             await self._turns.give_up(turn)
             raise
-        return response
+        if id == new.id:
+            return id, response
+        await self._turns.give_up(turn)
+        return id, await self.find(request.account, id)
 
     async def _found_again(
         self, account: AccountId, id: ResponseId, stored: StoredResponse
