@@ -1,6 +1,7 @@
 """Responses composed of a real engine's chat answers: text, counts, cache, calls."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,45 @@ def test_turns_of_a_conversation_are_found_in_the_cache(client: openai.OpenAI) -
         before = usage.input_tokens
         items += [item.model_dump(exclude_none=True) for item in response.output]
         items.append({"role": "user", "content": f"Go on, please, with part {turn}."})
+
+
+def test_stored_turns_are_found_in_the_cache_of_their_replica(client: openai.OpenAI) -> None:
+    """Whichever way a turn ran: its messages begin those of the next one."""
+    asked, previous, before = "Tell me about it. " + _LONG * 90, None, 0
+    replicas = set()
+    for turn in range(_TURNS):
+        made = client.responses.with_raw_response.create(
+            model=TEXT_MODEL,
+            input=asked,
+            max_output_tokens=16,
+            store=True,
+            previous_response_id=previous,
+        )
+        replicas.add(made.headers["x-penstock-replica"])
+        response = made.parse()
+        usage = response.usage
+        assert usage is not None
+        assert usage.input_tokens >= 1500
+        if turn:
+            least = _BLOCK * (before // _BLOCK) - _BLOCK
+            assert usage.input_tokens_details.cached_tokens >= least
+        before, previous = usage.input_tokens, response.id
+        asked = f"Go on, please, with part {turn}."
+    assert len(replicas) == 1
+    later = client.responses.create(
+        model=TEXT_MODEL,
+        input=asked,
+        max_output_tokens=16,
+        background=True,
+        previous_response_id=previous,
+    )
+    while later.status in ("queued", "in_progress"):
+        time.sleep(0.5)
+        later = client.responses.retrieve(later.id)
+    assert later.status == "completed"
+    assert later.usage is not None
+    least = _BLOCK * (before // _BLOCK) - _BLOCK
+    assert later.usage.input_tokens_details.cached_tokens >= least
 
 
 def test_forced_call_and_its_output(client: openai.OpenAI) -> None:
