@@ -21,7 +21,7 @@ export NATIVE_OPTIMISE ?= $(if $(filter wheel image release soak bench-%,$(filte
 export MYPY_CACHE_DIR := $(CACHE)/mypy
 
 .PHONY: setup check test unit integration native wheel image release simulation engine acceptance up docs site clean pin bench-overhead bench-gate bench-profile bench-count bench-routing bench-queue \
-	bench-flex bench-pressure bench-workers chaos chaos-agents chaos-metering soak nightly summary \
+	bench-flex bench-agents bench-pressure bench-workers chaos chaos-agents chaos-metering soak nightly summary \
 	verify-release
 
 setup: .venv/.ready
@@ -132,6 +132,10 @@ bench-queue: setup
 bench-flex: setup
 	deploy/cpu-engine/setup
 	PYTHONPATH=. $(BIN)/python benchmarks/$(if $(FLEET),flex_fleet.py,flex.py)
+
+# What stored responses, chains and background ends cost, over none and over bare statements: 4 minutes.
+bench-agents: setup
+	PYTHONPATH=$$($(BIN)/python deploy/native/build.py):. $(BIN)/python benchmarks/agents.py
 
 # Jobs behind live requests that want every slot, and bursts onto replicas full of jobs: 13 minutes.
 bench-pressure: setup

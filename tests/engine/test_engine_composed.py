@@ -121,7 +121,7 @@ def test_stored_turns_are_found_in_the_cache_of_their_replica(client: openai.Ope
     while later.status in ("queued", "in_progress"):
         time.sleep(0.5)
         later = client.responses.retrieve(later.id)
-    assert later.status == "completed"
+    assert later.status in ("completed", "incomplete")
     assert later.usage is not None
     least = _BLOCK * (before // _BLOCK) - _BLOCK
     assert later.usage.input_tokens_details.cached_tokens >= least

@@ -96,6 +96,7 @@ class ResponseComposer:
         self._calls: dict[int, _OpenItem] = {}
         self._finish = ""
         self._is_begun = False
+        self._is_whole = False
 
     def events(self, chunks: bytes) -> bytes:
         """Take whole chat events; return the events that they become."""
@@ -107,7 +108,8 @@ class ResponseComposer:
         return self._written()
 
     def answer(self, answer: bytes) -> Response:
-        """Take a whole chat answer; return the response that it becomes."""
+        """Take a whole chat answer; return the response that it becomes. It has no events."""
+        self._is_whole = True
         self._take(_decode(answer))
         self.complete()
         return self.response
@@ -278,6 +280,8 @@ class ResponseComposer:
         self._write(f"response.{what}", {"response": self.response})
 
     def _write(self, type: str, fields: dict[str, Any]) -> None:
+        if self._is_whole:
+            return
         data = {"type": type, "sequence_number": self._number, **fields}
         self._number += 1
         self._events.append(b"event: %s\ndata: %s\n\n" % (type.encode(), msgspec.json.encode(data)))
