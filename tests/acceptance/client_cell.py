@@ -10,9 +10,12 @@ from typing import Any
 
 import httpx
 import msgspec
-from tests.acceptance.cli_run import until
+import psycopg
+from psycopg import sql
+from tests.acceptance.cli_run import run_json, until
 from tests.engine.real_cell import TEXT_MODEL, Cell, running_up
 
+from penstock.store.embedded import EmbeddedPostgres
 from penstock.testing import ScriptedEngine
 
 KIMI = "@cf/moonshotai/kimi-k2.5"
@@ -35,6 +38,7 @@ class ClientCell:
         self.url = up.base_url
         self.key = up.key
         self.account = up.account
+        self._state = Path(up.state)
         self._engines = engines
         self._forgotten = {engine.port: 0 for engine in engines}
 
@@ -73,6 +77,21 @@ class ClientCell:
             return found if found and found["turn_count"] >= turns else None
 
         return until(look, _LEDGER_SECONDS)
+
+    def count_rows(self, table: str) -> int:
+        """How many rows one of the cell's tables has."""
+        query = sql.SQL("select count(*) from {}").format(sql.Identifier(table))
+        with psycopg.connect(EmbeddedPostgres(self._state / "postgres").dsn) as connection:
+            row = connection.execute(query).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def add_account(self, name: str, *options: str) -> str:
+        """Create an account with what `penstock account set` takes; return a key of it."""
+        run_json(self._state, "account", "create", name)
+        run_json(self._state, "account", "set", name, *options)
+        secret: str = run_json(self._state, "key", "create", "--account", name)["secret"]
+        return secret
 
     def _ask(self, path: str) -> httpx.Response:
         headers = {"authorization": f"Bearer {self.key}"}

@@ -105,6 +105,19 @@ def test_resumed_thread_is_the_same_session(codex: Codex, scripted_cell: ClientC
     assert len({each["body"]["session_id"] for each in scripted_cell.requests()}) == 1
 
 
+def test_nothing_is_stored_of_a_thread_and_its_commands(
+    codex: Codex, scripted_cell: ClientCell
+) -> None:
+    tables = ("responses", "conversations", "conversation_items")
+    rows = [scripted_cell.count_rows(table) for table in tables]
+    command = json.dumps({"cmd": "echo 2.5 metres"})
+    events = codex.run(f"CALL exec_command {command}")
+    assert events[-1]["type"] == "turn.completed"
+    # The cell stores what does not say otherwise; Codex says so with each request.
+    assert len(scripted_cell.requests()) == 2
+    assert [scripted_cell.count_rows(table) for table in tables] == rows
+
+
 def test_refusal_is_shown_with_its_text(codex: Codex) -> None:
     events = codex.run('@script {"status": 400, "message": "The mill is closed."}')
     assert events[-1]["type"] == "turn.failed"

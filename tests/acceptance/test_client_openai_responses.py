@@ -68,10 +68,11 @@ def test_mistakes_are_the_clients_own_errors(
     assert says in told["text"]
 
 
-def test_what_needs_stored_state_is_refused_with_what_to_send_instead(
+def test_account_that_keeps_nothing_is_told_what_to_send_instead(
     scripted_cell: ClientCell,
 ) -> None:
-    told = run(scripted_cell, "stored")
+    key = scripted_cell.add_account("private", "--storage", "never")
+    told = run(scripted_cell, "stored", penstock_key=key)
     assert (told["raised"], told["code"]) == ("BadRequestError", "stored_state_unavailable")
     assert "store: false" in told["text"]
     assert scripted_cell.requests() == []

@@ -95,13 +95,18 @@ def test_client_that_leaves_finds_a_cancelled_response(cell: Cell) -> None:
     assert "cancelled" in refused.json()["error"]["message"]
 
 
-def test_engine_lost_after_the_first_token_is_stored_as_failed(cell: Cell) -> None:
-    stream = cell.post(V1, ask({"tokens": 30, "cut_after": 10}, stream=True)).text
+@pytest.mark.parametrize(
+    ("fault", "code"), [("cut_after", "engine_lost"), ("error_after", "engine_failed")]
+)
+def test_engine_that_fails_after_the_first_token_is_stored_as_failed(
+    cell: Cell, fault: str, code: str
+) -> None:
+    stream = cell.post(V1, ask({"tokens": 30, fault: 10}, stream=True)).text
     last = json.loads(stream.split("data: ")[-2].split("\n")[0])
     assert last["type"] == "response.failed"
     response = stored(cell, last["response"]["id"])
     assert response["status"] == "failed"
-    assert response["error"]["code"] == "engine_lost"
+    assert response["error"]["code"] == code
     check_openai(cell.post(V1, ask(previous_response_id=response["id"])), 400, "invalid_request")
 
 

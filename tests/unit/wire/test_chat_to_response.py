@@ -206,3 +206,26 @@ def test_a_call_without_an_id_gets_one() -> None:
 def test_an_answer_of_unknown_shape_is_the_engines_failure(data: bytes) -> None:
     with pytest.raises(EngineFailed):
         composer().events(data)
+
+
+ERROR = b'data: {"error": {"message": "EngineCore encountered an issue.", "code": 500}}\n\n'
+
+
+@pytest.mark.parametrize("at", range(len(CHUNKS)))
+def test_error_that_the_engine_reports_in_a_stream_fails_the_response(at: int) -> None:
+    made = composer()
+    # What comes after the error is no part of the answer.
+    events = b"".join(map(made.events, [*CHUNKS[:at], ERROR + b"".join(CHUNKS[at:])]))
+    made.complete()
+    last = read(events + made.end())[-1]
+    assert (last["type"], last["response"]["status"]) == ("response.failed", "failed")
+    assert last["response"]["error"]["code"] == "engine_failed"
+    assert all(item["status"] != "in_progress" for item in last["response"]["output"])
+    before = composer()
+    before.events(b"".join(CHUNKS[:at]))
+    assert len(last["response"]["output"]) == len(before.response["output"])
+
+
+def test_error_instead_of_a_whole_answer_is_the_engines_failure() -> None:
+    with pytest.raises(EngineFailed):
+        composer().answer(ERROR.removeprefix(b"data: "))

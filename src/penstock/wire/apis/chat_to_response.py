@@ -18,6 +18,7 @@ _DATA: Final = b"data:"
 _DONE: Final = b"[DONE]"
 _END: Final = b"\n\n"
 _INCOMPLETE: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_FAILED: Final = "Model execution failed: the engine reported an error in its answer."
 
 
 class _FunctionDelta(msgspec.Struct):
@@ -66,6 +67,7 @@ class _ChatUsage(msgspec.Struct):
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] = []
     usage: _ChatUsage | None = None
+    error: object = None
 
 
 _decoder = msgspec.json.Decoder(_Chunk)
@@ -110,7 +112,10 @@ class ResponseComposer:
     def answer(self, answer: bytes) -> Response:
         """Take a whole chat answer; return the response that it becomes. It has no events."""
         self._is_whole = True
-        self._take(_decode(answer))
+        chunk = _decode(answer)
+        if chunk.error is not None:
+            raise EngineFailed(_FAILED)
+        self._take(chunk)
         self.complete()
         return self.response
 
@@ -162,6 +167,13 @@ class ResponseComposer:
             self._report("in_progress")
 
     def _take(self, chunk: _Chunk) -> None:
+        if self.response["status"] != "in_progress":
+            return
+        if chunk.error is not None:
+            # Not raised: the engine may have sent its end mark in the same read, and a stream with
+            # an end mark counts as whole.
+            self.stop("failed", EngineFailed.code, _FAILED)
+            return
         if chunk.usage is not None:
             self.response["usage"] = _counts(chunk.usage)
         for choice in chunk.choices[:1]:

@@ -14,6 +14,8 @@ MODEL = _given.get("MODEL", "@cf/moonshotai/kimi-k2.5")
 API = _given.get("API", "chat")
 PROMPT = _given.get("PROMPT", "Say hello.")
 SESSION = _given.get("SESSION", "")
+# A conversation that is kept on the server, by its id.
+CONVERSATION = _given.get("CONVERSATION", "")
 # One header is all that a client needs to have its conversation's cache kept.
 HEADERS = {"x-session-affinity": SESSION} if SESSION else {}
 
