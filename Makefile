@@ -135,7 +135,7 @@ bench-flex: setup
 
 # What stored responses, chains and background ends cost, over none and over bare statements: 4 minutes.
 bench-agents: setup
-	PYTHONPATH=$$($(BIN)/python deploy/native/build.py):. $(BIN)/python benchmarks/agents.py
+	PYTHONPATH=$$($(BIN)/python deploy/native/build.py):. $(BIN)/python benchmarks/agent_state.py
 
 # Jobs behind live requests that want every slot, and bursts onto replicas full of jobs: 13 minutes.
 bench-pressure: setup

@@ -52,6 +52,14 @@ class JobRunner:
         self._stopping.set()
         self._thread.join()
 
+    def stop_and_start(self) -> None:
+        """Begin anew, with new connections."""
+        self._stopping.set()
+        self._thread.join()
+        self._stopping.clear()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+        self._thread.start()
+
     def hold(self) -> None:
         self._held.set()
 

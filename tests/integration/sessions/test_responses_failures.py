@@ -2,19 +2,22 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import psycopg
 import pytest
-from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from tests.integration.cells.gateway_answers import check_openai
 from tests.integration.cells.gateway_cell import CHAT, Cell, CellFactory
 from tests.integration.cells.gateway_process import eventually
 from tests.integration.cells.leaving_callers import kill
 from tests.integration.cells.raw_client import RawClient, post_bytes
-from tests.integration.cells.stored_cell import STORING, V1, answered, ask, count_rows
+from tests.integration.cells.stored_cell import (
+    STORING,
+    V1,
+    answered,
+    ask,
+    count_rows,
+    postgres_away,
+)
 
 from penstock.testing import ScriptedEngine
 
@@ -31,21 +34,6 @@ def storing(cells: CellFactory) -> Iterator[tuple[Cell, ScriptedEngine]]:
 @pytest.fixture
 def cell(storing: tuple[Cell, ScriptedEngine]) -> Cell:
     return storing[0]
-
-
-@contextmanager
-def postgres_away(cell: Cell) -> Iterator[None]:
-    """Nobody can reach the cell's database, and those that could are cut off."""
-    name = str(conninfo_to_dict(cell.dsn)["dbname"])
-    allow = sql.SQL("alter database {} with allow_connections {}")
-    cut = "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s"
-    with psycopg.connect(make_conninfo(cell.dsn, dbname="postgres"), autocommit=True) as server:
-        server.execute(allow.format(sql.Identifier(name), sql.SQL("false")))
-        server.execute(cut, (name,))
-        try:
-            yield
-        finally:
-            server.execute(allow.format(sql.Identifier(name), sql.SQL("true")))
 
 
 def stored(cell: Cell, id: str) -> Body:

@@ -4,14 +4,6 @@ import asyncio
 from typing import Any
 
 import openai
-from agents import (
-    Agent,
-    OpenAIConversationsSession,
-    OpenAIResponsesModel,
-    Runner,
-    function_tool,
-    set_tracing_disabled,
-)
 from openai import AsyncOpenAI
 from tests.acceptance.clients.python.given import (
     CONVERSATION,
@@ -22,6 +14,15 @@ from tests.acceptance.clients.python.given import (
     URL,
     answer,
     weather,
+)
+
+from agents import (
+    Agent,
+    OpenAIConversationsSession,
+    OpenAIResponsesModel,
+    Runner,
+    function_tool,
+    set_tracing_disabled,
 )
 
 # Traces would go to api.openai.com, whatever the base URL is.
