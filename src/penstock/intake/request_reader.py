@@ -26,7 +26,7 @@ from penstock.intake.settings import IntakeSettings
 from penstock.intake.storage_policy import StoragePolicy
 from penstock.metering import PriceBook
 from penstock.policy import KeyMirror
-from penstock.records.account import Key
+from penstock.records.account import AccountId, Key
 from penstock.records.model import Capability, Family, Model
 from penstock.records.price import Price, Tier
 from penstock.records.prompt_chain import PromptChain
@@ -97,6 +97,10 @@ class RequestReader:
     def find_key(self, headers: CallerHeaders) -> Key | None:
         """Return the caller's key if this worker knows it; `authenticate` also asks Postgres."""
         return self._keys.find_hashed(headers.secret_sha256())
+
+    def salt_of(self, account: AccountId) -> str:
+        """Return the secret that marks what belongs to an account, such as its compactions."""
+        return self._keys.salt_for(account)
 
     def find_account(self, headers: CallerHeaders) -> str:
         """Return the account of the caller's key if this worker knows the key, else ""."""

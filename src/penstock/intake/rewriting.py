@@ -28,6 +28,8 @@ from penstock.wire.json_body import Fields, is_given
 
 # The response's usage is exact, also if it is cut: every chunk has the count so far.
 _WITH_USAGE: Final = Raw(b'{"include_usage":true,"continuous_usage_stats":true}')
+# A request that goes on from something may add nothing, as one that compacts a chain does.
+_NOTHING_NEW: Final = Raw(b'""')
 _NO_TOOLS: Final = Raw(b"null")
 _COMPACTION: Final = re.compile(rb'"compaction"')
 _ASKED_LAST: Final[Item] = {"type": "message", "role": "user", "content": INSTRUCTION}
@@ -59,9 +61,11 @@ def as_chat(
     own, is_compaction = opened.fields, opened.route.wanted is Wanted.COMPACTION
     # Checks the whole request, and takes out tools that are not served.
     stateless = {name: value for name, value in own.items() if name not in STATE_FIELDS}
+    items = input_items(own)
+    if before and not items:
+        stateless["input"] = _NOTHING_NEW
     checked = read_responses(stateless, media_hosts).fields
     served = {**own, "tools": checked.get("tools", _NO_TOOLS)}
-    items = input_items(own)
     secret = opened.grant.cache_salt
     given = with_summaries(items, secret)
     if is_compaction:
@@ -79,12 +83,12 @@ def as_chat(
     return rewritten
 
 
-def check_items(items: list[Item], media_hosts: frozenset[str]) -> None:
+def check_items(items: list[Item], media_hosts: frozenset[str], secret: str) -> None:
     """Refuse items that could not be part of a request; errors name their place in `items`."""
     fields: Fields = {"input": Raw(msgspec.json.encode(items))}
     try:
         read_responses(fields, media_hosts)
-        render([items])
+        render([with_summaries(items, secret)])
     except InvalidRequest as wrong:
         param = (wrong.param or "").replace("input", "items", 1)
         raise InvalidRequest(wrong.message.replace("`input`", "`items`"), param=param) from None
@@ -92,6 +96,8 @@ def check_items(items: list[Item], media_hosts: frozenset[str]) -> None:
 
 def input_items(fields: Fields) -> list[Item]:
     """Return the items of an input that was checked; a text is the user's message."""
+    if not is_given(fields, "input"):
+        return []
     given: Any = msgspec.json.decode(fields["input"])
     return [{"role": "user", "content": given}] if isinstance(given, str) else given
 

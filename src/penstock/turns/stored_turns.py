@@ -35,6 +35,7 @@ from penstock.wire.apis.response_items import Item
 from penstock.wire.apis.response_object import Response
 from penstock.wire.apis.responses import check_input
 from penstock.wire.apis.stored_state import StateWish
+from penstock.wire.json_body import Fields, is_given
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ class StoredTurns:
         """
         wish = opened.state
         assert wish is not None, "a request without state is not a turn"
-        check_input(opened.fields)
+        _check_input(opened.fields, wish)
         is_answer = opened.route.wanted is Wanted.ANSWER
         keeps = is_answer and self._policy.stores(wish)
         if wish.is_background and not keeps:
@@ -213,6 +214,13 @@ def new_response_of(turn: StoredTurn, request: InferenceRequest, response: Respo
         is_background=turn.is_background,
         tenure=turn.tenure,
     )
+
+
+def _check_input(fields: Fields, wish: StateWish) -> None:
+    """Refuse a wrong input; one that goes on from something may have none."""
+    goes_on = bool(wish.previous or wish.conversation)
+    if not goes_on or (is_given(fields, "input") and bytes(fields["input"]) != b"[]"):
+        check_input(fields)
 
 
 def _conversation_id(wish: StateWish) -> ConversationId:

@@ -84,12 +84,19 @@ def test_client_that_leaves_finds_a_cancelled_response(cell: Cell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "code"), [("cut_after", "engine_lost"), ("error_after", "engine_failed")]
+    ("fault", "code"),
+    [
+        ({"cut_after": 10}, "engine_lost"),
+        ({"error_after": 10}, "engine_failed"),
+        ({"garbage_sse_after": 10}, "engine_failed"),
+        # The end mark comes in the same read.
+        ({"garbage_sse_after": 10, "glue": True}, "engine_failed"),
+    ],
 )
 def test_engine_that_fails_after_the_first_token_is_stored_as_failed(
-    cell: Cell, fault: str, code: str
+    cell: Cell, fault: Body, code: str
 ) -> None:
-    stream = cell.post(V1, ask({"tokens": 30, fault: 10}, stream=True)).text
+    stream = cell.post(V1, ask({"tokens": 30, **fault}, stream=True)).text
     last = json.loads(stream.split("data: ")[-2].split("\n")[0])
     assert last["type"] == "response.failed"
     response = stored(cell, last["response"]["id"])

@@ -291,6 +291,20 @@ def test_chain_is_compacted(cell: Cell, engine: ScriptedEngine) -> None:
     assert "Summary" in messages_sent(engine)[-1]["content"]
 
 
+def test_chain_is_compacted_and_counted_without_a_new_input(cell: Cell) -> None:
+    """As openai-agents' compaction session asks for it."""
+    first = answered(cell, ask(text="the first"))
+    body = {"model": CHAT, "previous_response_id": first["id"]}
+    compact = cell.post(f"{V1}/compact", body).json()
+    assert [item["type"] for item in compact["output"]] == ["message", "compaction"]
+    assert cell.post(f"{V1}/input_tokens", {**body, "input": []}).json()["input_tokens"]
+    assert answered(cell, body)["status"] == "completed"
+    talk = cell.post("/v1/conversations", {"items": compact["output"]})
+    assert talk.status_code == 200, talk.text
+    answered(cell, ask(conversation=talk.json()["id"]))
+    check_openai(cell.post(V1, {"model": CHAT}), 400, "invalid_request")
+
+
 def test_large_parts_are_kept_as_objects(cell: Cell) -> None:
     text = "a long text " * 8000
     first = answered(cell, ask(text=text))

@@ -204,8 +204,13 @@ def test_a_call_without_an_id_gets_one() -> None:
 
 @pytest.mark.parametrize("data", [b"data: {\n\n", b'data: {"choices": 1}\n\n', b"data: []\n\n"])
 def test_an_answer_of_unknown_shape_is_the_engines_failure(data: bytes) -> None:
+    made = composer()
     with pytest.raises(EngineFailed):
-        composer().events(data)
+        made.events(chunk(content="Half a ") + data + CHUNKS[-1])
+    made.complete()
+    last = read(made.end())[-1]
+    assert (last["type"], last["response"]["status"]) == ("response.failed", "failed")
+    assert last["response"]["output"][0]["status"] == "incomplete"
 
 
 ERROR = b'data: {"error": {"message": "EngineCore encountered an issue.", "code": 500}}\n\n'

@@ -28,11 +28,11 @@ def test_answer_has_the_users_messages_and_one_summary() -> None:
     answer = compacted(response_of(" In ", "short. "), users_messages(items), "secret")
     assert answer.keys() == {"id", "object", "created_at", "output", "usage"}
     first, second, summary = json.loads(msgspec.json.encode(answer["output"]))
-    assert first["id"].endswith("i0")
-    assert second["id"].endswith("i3")
+    assert first["id"].endswith("c0")
+    assert second["id"].endswith("c3")
     assert first["content"] == [{"type": "input_text", "text": "one"}]
     assert second["content"] == [{"type": "input_text", "text": "four"}]
-    assert (summary["id"], summary["type"]) == (f"cmp_{KEY}o0", "compaction")
+    assert (summary["id"], summary["type"]) == (f"cmp_{KEY}c0", "compaction")
     (opened,) = with_summaries([summary], "secret")
     assert opened["role"] == "system"
     assert opened["content"].endswith("\n\nIn short.")

@@ -76,7 +76,7 @@ class ConversationPages:
     async def create(self, request: Request) -> Response:
         account = await self._account(request)
         asked = await self._body(request, CreateConversation)
-        items = self._checked(asked.items or [])
+        items = self._checked(account, asked.items or [])
         made = await self._book.create(account, _metadata(asked.metadata), items)
         return json_response(_shown(made))
 
@@ -106,7 +106,7 @@ class ConversationPages:
 
     async def add_items(self, request: Request) -> Response:
         account, id = await self._asked(request)
-        items = self._checked((await self._body(request, AddItems)).items)
+        items = self._checked(account, (await self._body(request, AddItems)).items)
         headers = CallerHeaders(request.scope["headers"])
         is_repeated = bool(headers.client_retry())
         added = await self._book.add_items(account, id, items, is_repeated=is_repeated)
@@ -144,10 +144,10 @@ class ConversationPages:
             body = await self._slots.gather(request)
             return decoded(body or b"{}", kind)
 
-    def _checked(self, items: list[Item]) -> list[Item]:
+    def _checked(self, account: AccountId, items: list[Item]) -> list[Item]:
         """Refuse items that no later request could be served with."""
         if items:
-            check_items(items, self._media_hosts)
+            check_items(items, self._media_hosts, self._reader.salt_of(account))
         return items
 
 

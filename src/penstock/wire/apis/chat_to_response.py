@@ -106,7 +106,7 @@ class ResponseComposer:
         for event in chunks.split(_END):
             # Not every server writes a space after the colon.
             if event.startswith(_DATA) and (data := event[len(_DATA) :].strip()) != _DONE:
-                self._take(_decode(data))
+                self._take(self._decoded(data))
         return self._written()
 
     def answer(self, answer: bytes) -> Response:
@@ -166,12 +166,19 @@ class ResponseComposer:
             self._report("created")
             self._report("in_progress")
 
+    def _decoded(self, data: bytes) -> _Chunk:
+        try:
+            return _decode(data)
+        except EngineFailed as failure:
+            # The response must not depend on who catches this: where the engine's end mark came in
+            # the same read, the stream counts as whole.
+            self.stop("failed", failure.code, failure.message)
+            raise
+
     def _take(self, chunk: _Chunk) -> None:
         if self.response["status"] != "in_progress":
             return
         if chunk.error is not None:
-            # Not raised: the engine may have sent its end mark in the same read, and a stream with
-            # an end mark counts as whole.
             self.stop("failed", EngineFailed.code, _FAILED)
             return
         if chunk.usage is not None:

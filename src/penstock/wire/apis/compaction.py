@@ -37,7 +37,7 @@ def users_messages(items: list[Item]) -> list[Raw]:
         Raw(
             msgspec.json.encode(
                 {
-                    "id": f"msg_{key}i{place}",
+                    "id": f"msg_{key}c{place}",
                     "type": "message",
                     "status": "completed",
                     "role": "user",
@@ -57,7 +57,7 @@ def compacted(response: Response, kept: list[Raw], secret: str) -> dict[str, Any
         raise EngineFailed("The model wrote no summary.")
     key = response["id"].partition("_")[2]
     item = {
-        "id": f"cmp_{key}o0",
+        "id": f"cmp_{key}c0",
         "type": "compaction",
         "encrypted_content": _signed(summary, secret),
     }

@@ -17,7 +17,7 @@ class CreateConversation(msgspec.Struct):
 class UpdateConversation(msgspec.Struct):
     """The body of `POST /v1/conversations/{id}`."""
 
-    metadata: Metadata
+    metadata: Metadata | None
 
 
 class AddItems(msgspec.Struct):

@@ -4,6 +4,14 @@ import asyncio
 from typing import Any
 
 import openai
+from agents import (
+    Agent,
+    OpenAIConversationsSession,
+    OpenAIResponsesModel,
+    Runner,
+    function_tool,
+    set_tracing_disabled,
+)
 from openai import AsyncOpenAI
 from tests.acceptance.clients.python.given import (
     CONVERSATION,
@@ -14,15 +22,6 @@ from tests.acceptance.clients.python.given import (
     URL,
     answer,
     weather,
-)
-
-from agents import (
-    Agent,
-    OpenAIConversationsSession,
-    OpenAIResponsesModel,
-    Runner,
-    function_tool,
-    set_tracing_disabled,
 )
 
 # Traces would go to api.openai.com, whatever the base URL is.
