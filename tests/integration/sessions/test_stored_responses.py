@@ -76,9 +76,12 @@ def test_stream_is_found_by_its_id(client: openai.OpenAI) -> None:
 def test_chain_is_found_the_moment_its_response_completes(
     client: openai.OpenAI, is_stream: bool
 ) -> None:
+    """However soon the next request comes: both ways together 500 times."""
     previous: str | None = None
-    for turn in range(25):
-        body: Any = ask(text=f"turn {turn}", previous_response_id=previous)
+    for turn in range(250):
+        if turn % 10 == 0:
+            previous = None
+        body: Any = ask({"tokens": 2}, text=f"turn {turn}", previous_response_id=previous)
         if is_stream:
             for event in client.responses.create(**body, stream=True):
                 if event.type == "response.completed":
