@@ -130,7 +130,7 @@ class GatewayRooms:
         self.batches = BatchParts(needs, config.ingress, clock)
         self.feed = Feed(self.store, config.events)
         media_hosts = frozenset(intake.media_hosts)
-        self.turns = StoredTurns(self.store, self.sessions, self.storage, media_hosts)
+        self.turns = StoredTurns(self.store, self.sessions, reader, self.storage, media_hosts)
         self.background = BackgroundEndpoint(
             BackgroundRooms(
                 desk=desk,

@@ -150,10 +150,10 @@ class JobDesk:
             cancelled = await self._queue.cancel(transaction, account, job)
             if cancelled is None:
                 return None
-            await admission.release_jobs(transaction, cancelled.released)
             await self._owners.ended(transaction, cancelled.ended)
             if cancelled.job.is_cancelling:
                 await self._owners.stopping(transaction, cancelled.job)
+            await admission.release_jobs(transaction, cancelled.released)
         return cancelled.job
 
     async def cancel_batch(self, account: AccountId | None, batch: BatchId) -> int | None:
@@ -164,8 +164,8 @@ class JobDesk:
                 cancelled = await self._queue.cancel_batch(transaction, account, batch)
                 if cancelled is None:
                     return None
-                await admission.release_jobs(transaction, cancelled.released)
                 await self._owners.ended(transaction, cancelled.ended)
+                await admission.release_jobs(transaction, cancelled.released)
             # Until a round finds nothing: the worker that reads the batch in may add jobs
             # meanwhile. Later it sees the cancellation, and cancels what it added itself.
             if not cancelled.count:
@@ -176,16 +176,16 @@ class JobDesk:
         """Requeue a job, or fail it for good; raise LeaseLost if another keeper has the claim."""
         async with self._store.transaction() as transaction:
             retried = await self._queue.retry(transaction, job.id, job.epoch, failure)
-            await admission.release_jobs(transaction, retried.released)
             await self._owners.ended(transaction, retried.ended)
+            await admission.release_jobs(transaction, retried.released)
         return retried.state
 
     async def sweep(self) -> Swept:
         """Sweep jobs that no keeper has a claim to; call again at once while `is_full`."""
         async with self._store.transaction() as transaction:
             swept = await self._queue.sweep(transaction)
-            await admission.release_jobs(transaction, swept.released)
             await self._owners.ended(transaction, swept.ended)
+            await admission.release_jobs(transaction, swept.released)
         return swept
 
     async def delete_old(self) -> int:

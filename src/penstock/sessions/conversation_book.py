@@ -155,20 +155,22 @@ class ConversationBook:
 
     async def groups(
         self, account: AccountId, id: ConversationId, bytes_max: int
-    ) -> list[list[Item]]:
-        """Return all items, those together that were added together."""
+    ) -> tuple[list[list[Item]], int]:
+        """Return all items, those together that were added together, and their size."""
         await self.find(account, id)
         async with self._store.statement() as statement:
             rows = await statement.fetch(SQL["items"], (id,))
-        if sum(row[4] for row in rows) > bytes_max:
+        size = sum(row[4] for row in rows)
+        if size > bytes_max:
             raise InvalidRequest(
                 f"The conversation is larger than {bytes_max} bytes: compact it.",
                 param="conversation",
             )
-        return [
+        groups = [
             [await self._item(account, id, row[1:4]) for row in group]
             for _, group in groupby(rows, key=lambda row: row[0])
         ]
+        return groups, size
 
     async def prepare(
         self, account: AccountId, id: ConversationId, items: Sequence[Item]

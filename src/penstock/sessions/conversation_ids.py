@@ -30,11 +30,12 @@ def with_added_ids(items: Sequence[Item]) -> list[Item]:
     key = new_id().replace("-", "")
     return [
         item
-        if _is_ours(str(item.get("id")))
+        if is_item_id(str(item.get("id")))
         else {**item, "id": f"{item_prefix(item)}_{key}c{place}"}
         for place, item in enumerate(items)
     ]
 
 
-def _is_ours(id: str) -> bool:
+def is_item_id(id: str) -> bool:
+    """Return whether an item of a conversation may have this id."""
     return read_item_id(id) is not None or _ADDED.fullmatch(id) is not None

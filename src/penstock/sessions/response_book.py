@@ -70,6 +70,7 @@ class StoredResponse(msgspec.Struct, frozen=True):
     created_at: float
     response: Response
     input: list[Item]
+    bytes: int = 0
     is_background: bool = False
     tenure: Tenure | None = None
 
@@ -204,6 +205,26 @@ class ResponseBook:
             raise NotFound("There is no such response.")
         return await self._read(account, row)
 
+    async def find_many(
+        self, account: AccountId, ids: Sequence[ResponseId]
+    ) -> dict[ResponseId, StoredResponse]:
+        """Return those of these responses that are there; too many or too large are refused."""
+        settings = self._settings
+        if len(ids) > settings.chain_max:
+            raise InvalidRequest(
+                f"The items are of more than {settings.chain_max} responses.", param="input"
+            )
+        async with self._store.statement() as statement:
+            rows = await statement.fetch(
+                SQL["find_many"], ([day_of(id) for id in ids], list(ids), account)
+            )
+        if sum(row[10] for row in rows) > settings.context_bytes_max:
+            raise InvalidRequest(
+                f"The responses are larger than {settings.context_bytes_max} bytes.", param="input"
+            )
+        found = [await self._read(account, row) for row in rows if not self._is_old(row)]
+        return {each.id: each for each in found}
+
     async def chain(self, account: AccountId, id: ResponseId) -> list[StoredResponse]:
         """Return a response and all before it, oldest first; refuse a chain that has a gap."""
         settings = self._settings
@@ -254,6 +275,7 @@ class ResponseBook:
             created_at=row[5],
             response=whole,
             input=msgspec.json.decode(input),
+            bytes=row[10],
             is_background=row[11],
             tenure=_tenure(row[15:]),
         )

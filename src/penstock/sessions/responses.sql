@@ -57,6 +57,12 @@ select id::text, previous::text, root::text, depth, status, extract(epoch from c
     is_background, ending, ending_object, error, conversation::text, tenure_epoch
 from responses where day = %s and id = %s and account = %s
 
+-- name: find_many
+select id::text, previous::text, root::text, depth, status, extract(epoch from created_at)::float8,
+    input, input_object, response, response_object, bytes,
+    is_background, ending, ending_object, error, conversation::text, tenure_epoch
+from responses where (day, id) in (select * from unnest(%s::date[], %s::uuid[])) and account = %s
+
 -- name: chain
 with recursive chain as (
     select r.id, r.previous, r.root, r.depth, r.status, r.created_at,

@@ -1,6 +1,6 @@
 """Replaces references to stored items by the items that they name."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from penstock.errors import NotFound
 from penstock.records.account import AccountId
@@ -12,38 +12,29 @@ from penstock.wire.apis.stored_state import referred_to
 
 async def resolved(book: ResponseBook, account: AccountId, items: Sequence[Item]) -> list[Item]:
     """Return the items with references replaced by what they refer to; an id counts once."""
-    found: dict[ResponseId, StoredResponse] = {}
-    seen: set[str] = set()
+    ids = [referred_to(item, f"input.{at}") for at, item in enumerate(items)]
+    places = [read_item_id(id) for id in ids if id is not None]
+    if not places:
+        return list(items)
+    wanted = list({place.response: None for place in places if place is not None})
+    found = await book.find_many(account, wanted)
     made: list[Item] = []
-    for at, item in enumerate(items):
-        id = referred_to(item, f"input.{at}")
+    seen: set[str] = set()
+    for at, (id, item) in enumerate(zip(ids, items, strict=True)):
         if id is None:
             made.append(item)
         elif id not in seen:
             seen.add(id)
-            made.append(await _item(book, account, id, found, f"input.{at}"))
+            made.append(_item(id, found, f"input.{at}"))
     return made
 
 
-async def _item(
-    book: ResponseBook,
-    account: AccountId,
-    id: str,
-    found: dict[ResponseId, StoredResponse],
-    param: str,
-) -> Item:
-    """Return the item with this id; `found` has the responses that were read already."""
-    missing = NotFound(f"There is no item {id}.", param=param)
+def _item(id: str, found: Mapping[ResponseId, StoredResponse], param: str) -> Item:
     place = read_item_id(id)
-    if place is None:
-        raise missing
-    if place.response not in found:
-        try:
-            found[place.response] = await book.find(account, place.response)
-        except NotFound:
-            raise missing from None
-    response = found[place.response]
+    response = None if place is None else found.get(place.response)
+    if place is None or response is None:
+        raise NotFound(f"There is no item {id}.", param=param)
     items = response.input if place.is_input else response.response["output"]
     if place.place >= len(items):
-        raise missing
+        raise NotFound(f"There is no item {id}.", param=param)
     return items[place.place]

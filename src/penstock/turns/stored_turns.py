@@ -13,6 +13,7 @@ from msgspec import Raw
 
 from penstock.errors import ConversationLocked, InvalidRequest, ResponseNotFound, StoreUnavailable
 from penstock.intake.opened_request import OpenedRequest
+from penstock.intake.request_reader import RequestReader
 from penstock.intake.rewriting import as_chat, input_items
 from penstock.intake.routes import Wanted
 from penstock.intake.storage_policy import StoragePolicy
@@ -34,7 +35,7 @@ from penstock.turns.references import resolved
 from penstock.wire.apis.response_items import Item
 from penstock.wire.apis.response_object import Response
 from penstock.wire.apis.responses import check_input
-from penstock.wire.apis.stored_state import StateWish
+from penstock.wire.apis.stored_state import StateWish, may_refer
 from penstock.wire.json_body import Fields, is_given
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ class Before(msgspec.Struct, frozen=True):
     """What goes before a request: items turn by turn, of a conversation or a chain of responses."""
 
     groups: list[list[Item]] = []
+    bytes: int = 0
     conversation: str = ""
     previous: StoredResponse | None = None
 
@@ -76,10 +78,12 @@ class StoredTurns:
         self,
         store: Store,
         books: SessionBooks,
+        reader: RequestReader,
         policy: StoragePolicy,
         media_hosts: frozenset[str],
     ) -> None:
         self._store = store
+        self._reader = reader
         self._books = books
         self._policy = policy
         self._media_hosts = media_hosts
@@ -93,7 +97,9 @@ class StoredTurns:
         """
         wish = opened.state
         assert wish is not None, "a request without state is not a turn"
-        _check_input(opened.fields, wish)
+        await self._reader.read_by_size(
+            opened.body_bytes, lambda _: _check_input(opened.fields, wish)
+        )
         is_answer = opened.route.wanted is Wanted.ANSWER
         keeps = is_answer and self._policy.stores(wish)
         if wish.is_background and not keeps:
@@ -108,7 +114,7 @@ class StoredTurns:
                 await self._release(tenure)
                 raise
             self._note_unstored()
-            turn = self._as_turn(opened, input_items(opened.fields), Before(), keeps=False)
+            turn = await self._as_turn(opened, None, Before(), keeps=False)
         except BaseException:
             await self._release(tenure)
             raise
@@ -144,17 +150,22 @@ class StoredTurns:
         return await self._books.tenures.take(account, id, response, until_ended=wish.is_background)
 
     async def _load(self, opened: OpenedRequest, wish: StateWish, *, keeps: bool) -> StoredTurn:
-        account, items = opened.grant.account, input_items(opened.fields)
+        account = opened.grant.account
         before = await self._before(account, wish)
-        items = await resolved(self._books.responses, account, items)
-        return self._as_turn(opened, items, before, keeps=keeps)
+        items = None
+        if wish.needs == "input" or may_refer(opened.fields):
+            items = await self._reader.read_by_size(
+                opened.body_bytes, lambda _: input_items(opened.fields)
+            )
+            items = await resolved(self._books.responses, account, items)
+        return await self._as_turn(opened, items, before, keeps=keeps)
 
     async def _before(self, account: AccountId, wish: StateWish) -> Before:
         if wish.conversation:
             id = _conversation_id(wish)
             bytes_max = self._books.responses.context_bytes_max
-            groups = await self._books.conversations.groups(account, id, bytes_max)
-            return Before(groups, wish.conversation)
+            groups, size = await self._books.conversations.groups(account, id, bytes_max)
+            return Before(groups, size, wish.conversation)
         if not wish.previous:
             return Before()
         response = read_response_id(wish.previous)
@@ -162,12 +173,29 @@ class StoredTurns:
             raise ResponseNotFound(param="previous_response_id")
         chain = await self._books.responses.chain(account, response)
         groups = [group for each in chain for group in (each.input, each.response["output"])]
-        return Before(groups, previous=chain[-1])
+        size = sum(each.bytes for each in chain)
+        return Before(groups, size, previous=chain[-1])
 
-    def _as_turn(
-        self, opened: OpenedRequest, items: list[Item], before: Before, *, keeps: bool
+    async def _as_turn(
+        self, opened: OpenedRequest, items: list[Item] | None, before: Before, *, keeps: bool
     ) -> StoredTurn:
-        served = opened.with_fields({**opened.fields, "input": Raw(msgspec.json.encode(items))})
+        """Rewrite the request; a long one in the thread that reads large requests.
+
+        `items` are those of its input, or None where that has no references.
+        """
+        return await self._reader.read_by_size(
+            opened.body_bytes + before.bytes,
+            lambda _: self._rewritten(opened, items, before, keeps=keeps),
+        )
+
+    def _rewritten(
+        self, opened: OpenedRequest, items: list[Item] | None, before: Before, *, keeps: bool
+    ) -> StoredTurn:
+        served = opened
+        if items is None:
+            items = input_items(opened.fields)
+        else:
+            served = opened.with_fields({**opened.fields, "input": Raw(msgspec.json.encode(items))})
         rewritten = as_chat(served, self._media_hosts, before.groups)
         rewritten.session = before.session
         assert rewritten.composed is not None, "it was a Responses request"

@@ -235,6 +235,16 @@ def test_what_is_wrong_is_refused(cell: Cell, body: Body) -> None:
     assert refused.status_code == 400, refused.text
 
 
+@pytest.mark.parametrize("odd", ["%00", "msg_%00", "x", "%ED%A0%80", "msg_1%27"])
+def test_odd_ids_are_unknown(cell: Cell, client: openai.OpenAI, odd: str) -> None:
+    id = client.conversations.create(items=[said("a")]).id
+    assert cell.get(f"{PATH}/{id}/items/{odd}").status_code == 404
+    assert cell.get(f"{PATH}/{id}/items?after={odd}").status_code == 400
+    assert cell.get(f"{PATH}/{odd}").status_code == 404
+    assert cell.get(f"{V1}/{odd}").status_code == 404
+    assert cell.get(f"{V1}/{odd}/input_items?after={odd}").status_code == 404
+
+
 def test_conversation_and_previous_response_exclude_each_other(cell: Cell) -> None:
     refused = cell.post(V1, ask(conversation="conv_1", previous_response_id="resp_1"))
     check_openai(refused, 400, "invalid_request")

@@ -83,7 +83,7 @@ def pages() -> Starlette:
     book = EndpointBook(store, webhooks)
     clients = FleetClients(EngineSettings(), TimerWheel(clock), clock)
     sessions = session_books(store, values, Config(), clock)
-    turns = StoredTurns(store, sessions, StoragePolicy(), frozenset())
+    turns = StoredTurns(store, sessions, reader, StoragePolicy(), frozenset())
     flex = FlexParts(rooms, desk, reader, catalogue, IngressSettings(), clock)
     parts = BackgroundRooms(
         desk, flex.waits, turns, BackgroundResponses(sessions, clock), sessions.responses

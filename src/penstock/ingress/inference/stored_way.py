@@ -1,6 +1,7 @@
 """Runs a Responses request whose response is stored, or that goes on from a stored one."""
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
 from penstock.errors import Error
@@ -60,8 +61,9 @@ class StoredWay:
                 composer.stop("failed", stopped.code, stopped.message)
             else:
                 composer.stop("cancelled")
-            async with asyncio.timeout(_STORE_SECONDS):
-                await self._turns.end(turn, request, composer.response)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_STORE_SECONDS):
+                    await self._turns.end(turn, request, composer.response)
             raise
         composer.complete()
         await self._turns.end(turn, request, composer.response)

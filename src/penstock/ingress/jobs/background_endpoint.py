@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from penstock.clock import Clock
-from penstock.errors import Aborted, InvalidRequest, Refused, StoreUnavailable
+from penstock.errors import Aborted, Error, InvalidRequest, Refused, StoreUnavailable
 from penstock.ingress.http.exchange import JSON, Exchange
 from penstock.ingress.inference.api_shapers import DONE
 from penstock.ingress.jobs.job_waits import JobWaits
@@ -63,12 +63,17 @@ class BackgroundEndpoint:
         if not request.prompt.is_stream:
             exchange.answer(200, JSON + headers, msgspec.json.encode(response))
             return
-        async with aclosing(self.follow(request.account, id, -1)) as events:
-            async for piece in events:
-                if exchange.is_started:
-                    exchange.write(piece)
-                else:
-                    exchange.start_stream(headers, piece, is_chunked=exchange.speaks_chunked)
+        try:
+            async with aclosing(self.follow(request.account, id, -1)) as events:
+                async for piece in events:
+                    if exchange.is_started:
+                        exchange.write(piece)
+                    else:
+                        exchange.start_stream(headers, piece, is_chunked=exchange.speaks_chunked)
+        except Error:
+            if not exchange.is_started:
+                raise
+            # Cut without an end mark: the client goes on with `starting_after`.
         exchange.end_stream()
 
     async def follow(self, account: AccountId, id: ResponseId, after: int) -> AsyncGenerator[bytes]:

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from penstock.errors import Forbidden, InvalidRequest
+from penstock.errors import Forbidden, InvalidRequest, NotFound
 from penstock.ingress.pages.file_pages import account_of, key_of
 from penstock.ingress.pages.item_lists import item_list, page_asked, shown_item
 from penstock.ingress.pages.json_pages import json_response
@@ -20,10 +20,10 @@ from penstock.sessions import ConversationBook, StoredConversation
 from penstock.sessions.conversation_book import not_found
 from penstock.sessions.conversation_ids import (
     ConversationId,
+    is_item_id,
     read_conversation_id,
     shown_conversation,
 )
-from penstock.wire.apis.response_items import Item
 from penstock.wire.apis.stored_state import no_state
 from penstock.wire.resources.conversations import (
     AddItems,
@@ -37,8 +37,8 @@ from penstock.wire.resources.conversations import (
 _METADATA_PAIRS_MAX: Final = 16
 _METADATA_NAME_MAX: Final = 64
 _METADATA_VALUE_MAX: Final = 512
-_AT_ONCE_MAX: Final = 16
-_AT_ONCE_PER_ACCOUNT_MAX: Final = 4
+_AT_ONCE_MAX: Final = 8
+_AT_ONCE_PER_ACCOUNT_MAX: Final = 2
 T = TypeVar("T")
 
 
@@ -76,7 +76,7 @@ class ConversationPages:
     async def create(self, request: Request) -> Response:
         account = await self._account(request)
         asked = await self._body(request, CreateConversation)
-        items = self._checked(account, asked.items or [])
+        items = asked.items or []
         made = await self._book.create(account, _metadata(asked.metadata), items)
         return json_response(_shown(made))
 
@@ -98,6 +98,8 @@ class ConversationPages:
     async def list_items(self, request: Request) -> Response:
         account, id = await self._asked(request)
         asked = page_asked(request.query_params)
+        if asked.after is not None and not is_item_id(asked.after):
+            raise InvalidRequest("`after` names no item of this list.", param="after")
         items = await self._book.page(
             account, id, asked.limit + 1, asked.after, is_oldest_first=asked.is_oldest_first
         )
@@ -106,7 +108,7 @@ class ConversationPages:
 
     async def add_items(self, request: Request) -> Response:
         account, id = await self._asked(request)
-        items = self._checked(account, (await self._body(request, AddItems)).items)
+        items = (await self._body(request, AddItems)).items
         headers = CallerHeaders(request.scope["headers"])
         is_repeated = bool(headers.client_retry())
         added = await self._book.add_items(account, id, items, is_repeated=is_repeated)
@@ -114,12 +116,12 @@ class ConversationPages:
 
     async def show_item(self, request: Request) -> Response:
         account, id = await self._asked(request)
-        item = await self._book.item(account, id, request.path_params["item_id"])
+        item = await self._book.item(account, id, _item_id(request))
         return json_response(shown_item(item))
 
     async def delete_item(self, request: Request) -> Response:
         account, id = await self._asked(request)
-        found = await self._book.delete_item(account, id, request.path_params["item_id"])
+        found = await self._book.delete_item(account, id, _item_id(request))
         return json_response(_shown(found))
 
     async def _account(self, request: Request) -> AccountId:
@@ -139,16 +141,29 @@ class ConversationPages:
         return account, id
 
     async def _body(self, request: Request, kind: type[T]) -> T:
+        """Read a body; refuse items that no later request could be served with."""
         key = await key_of(self._reader, request)
+        assert key.account is not None, "checked with the key"
+        secret = self._reader.salt_of(key.account.id)
         async with self._slots.held(key):
             body = await self._slots.gather(request)
-            return decoded(body or b"{}", kind)
+            # A large one in the thread that reads large requests.
+            return await self._reader.read_by_size(
+                len(body), lambda _: self._read(body or b"{}", kind, secret)
+            )
 
-    def _checked(self, account: AccountId, items: list[Item]) -> list[Item]:
-        """Refuse items that no later request could be served with."""
-        if items:
-            check_items(items, self._media_hosts, self._reader.salt_of(account))
-        return items
+    def _read(self, body: bytes, kind: type[T], secret: str) -> T:
+        asked = decoded(body, kind)
+        if isinstance(asked, AddItems | CreateConversation) and asked.items:
+            check_items(asked.items, self._media_hosts, secret)
+        return asked
+
+
+def _item_id(request: Request) -> str:
+    id: str = request.path_params["item_id"]
+    if not is_item_id(id):
+        raise NotFound("There is no such item.")
+    return id
 
 
 def _metadata(given: Metadata | None) -> Metadata:

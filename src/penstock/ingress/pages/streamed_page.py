@@ -8,7 +8,7 @@ from typing import Any, Final
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from penstock.errors import Aborted
+from penstock.errors import Error
 
 HEADERS: Final = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -34,8 +34,8 @@ class StreamedPage(Response):
 
     async def _send(self, first: bytes, send: Send) -> None:
         await send({"type": "http.response.body", "body": first, "more_body": True})
-        # A worker that stops cuts the stream; its client resumes elsewhere.
-        with suppress(Aborted):
+        # A stream that cannot go on here is cut; its client resumes elsewhere.
+        with suppress(Error):
             async for piece in self._events:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
 

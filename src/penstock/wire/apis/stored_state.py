@@ -14,6 +14,7 @@ _PREVIOUS: Final = Field("previous_response_id", msgspec.json.Decoder(str | None
 _CONVERSATION: Final = Field(
     "conversation", msgspec.json.Decoder(str | NamedConversation | None), None
 )
+_ID: Final = b'"id"'
 _ITEM_REFERENCE: Final = b'"item_reference"'
 # An item that has none of these can only be a reference to one that was sent before.
 _ITEM_KEYS: Final = ("type", "role", "content")
@@ -62,6 +63,11 @@ def read_state(fields: Fields) -> StateWish:
 def _conversation(fields: Fields) -> str:
     given = _CONVERSATION.read(fields)
     return given.id if isinstance(given, NamedConversation) else given or ""
+
+
+def may_refer(fields: Fields) -> bool:
+    """Return whether an input may have references: items with an id, or their type."""
+    return "input" in fields and (_ID in bytes(fields["input"]))
 
 
 def refuse_references(items: list[Fields]) -> None:
