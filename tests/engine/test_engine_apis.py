@@ -60,7 +60,11 @@ def of_message(usage: Body) -> tuple[int, int, int]:
 
 def test_responses_are_counted_as_the_engine_counts_them(cell: Cell, client: httpx.Client) -> None:
     url = f"{cell.openai_url}/responses"
-    body = {"model": TEXT_MODEL, "input": LONG, "max_output_tokens": 8, "temperature": 0}
+    # What is not stored is the engine's own response.
+    body = {
+        "model": TEXT_MODEL, "input": LONG, "max_output_tokens": 8, "temperature": 0,
+        "store": False,
+    }  # fmt: skip
     for _ in range(2):
         whole = client.post(url, json=body)
         assert whole.json()["id"] == f"resp_{whole.headers['x-request-id']}"
@@ -105,17 +109,18 @@ def test_messages_are_counted_as_the_engine_counts_them(cell: Cell, client: http
 
 
 def test_openai_sdk_creates_and_streams_responses(sdk: openai.OpenAI) -> None:
-    answer = sdk.responses.create(model=TEXT_MODEL, input=HELLO, max_output_tokens=16)
+    asked: Any = {"model": TEXT_MODEL, "input": HELLO, "max_output_tokens": 16, "store": False}
+    answer = sdk.responses.create(**asked)
     assert answer.output_text
     assert answer.usage is not None
     assert answer.usage.output_tokens <= 16
-    with sdk.responses.stream(model=TEXT_MODEL, input=HELLO, max_output_tokens=16) as stream:
+    with sdk.responses.stream(**asked) as stream:
         text = "".join(e.delta for e in stream if e.type == "response.output_text.delta")
         final = stream.get_final_response()
     assert final.output_text == text != ""
-    with pytest.raises(openai.BadRequestError) as refused:
+    with pytest.raises(openai.NotFoundError) as refused:
         sdk.responses.create(model=TEXT_MODEL, input=HELLO, previous_response_id=answer.id)
-    assert refused.value.code == "stored_state_unavailable"
+    assert refused.value.code == "previous_response_not_found"
 
 
 def test_what_codex_sends_is_taken(cell: Cell, client: httpx.Client) -> None:
@@ -179,7 +184,8 @@ def test_client_that_leaves_is_counted_by_the_events_that_passed(
 ) -> None:
     body = {"model": TEXT_MODEL, "input": HELLO, "max_output_tokens": 2000, "stream": True}
     url = f"{cell.openai_url}/responses"
-    with client.stream("POST", url, json={**body, "ignore_eos": True}) as stream:
+    wanted = {**body, "ignore_eos": True, "store": False}
+    with client.stream("POST", url, json=wanted) as stream:
         lines = stream.iter_lines()
         while "output_text.delta" not in next(lines):
             pass

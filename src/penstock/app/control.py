@@ -41,7 +41,7 @@ class ControlLoops:
         books = session_books(store, rooms.values, config, clock)
         responses = BackgroundResponses(books, clock)
         desk = JobDesk(rooms, config.admission, clock, responses)
-        self._left_over = LeftOverResponses(store, rooms.queue, desk, books.responses, responses)
+        self._left_over = LeftOverResponses(store, desk, books, responses)
         self._flex = FlexUpkeep(rooms, desk)
         self._files = FileRetention(Files(store, self._objects, clock))
         self._sessions = SessionRetention(*session_upkeep(store, rooms.values, config, clock))

@@ -18,6 +18,7 @@ from penstock.cli.postgres import opened
 from penstock.cli.table import Column, Columns
 from penstock.clock import timestamp_of
 from penstock.errors import NotFound
+from penstock.records.job import JobId
 from penstock.sessions import ResponseFacts, ResponseId
 from penstock.sessions.response_ids import read_response_id, shown
 from penstock.turns.forgetting import KeptRooms
@@ -92,7 +93,10 @@ def delete(
 
     async def run(rooms: KeptRooms) -> ResponseFacts:
         found = await _find(rooms, id)
+        # A background response that is not ended must not be run for nothing.
+        await rooms.desk.cancel(found.account, JobId(found.id))
         await rooms.responses.delete(found)
+        await rooms.desk.delete(found.account, JobId(found.id))
         return found
 
     deleted = _ask(context, state, run)

@@ -129,9 +129,7 @@ class JobDesk:
                     # This may be the batch of an earlier, equal submission.
                     opened = await self._batches.open(transaction, batch)
                     submission = msgspec.structs.replace(submission, batch=opened)
-                submitted = await self._submit(transaction, submission, jobs)
-                if beside is not None:
-                    await beside(transaction, submitted)
+                submitted = await self._submit(transaction, submission, jobs, beside)
                 if batch is not None and 0 < submitted.added < len(set(submitted.ids)):
                     # The batch may have ended and been reported: no job may be added to it.
                     raise InvalidRequest("This `Idempotency-Key` was sent with other requests.")
@@ -199,6 +197,15 @@ class JobDesk:
             await self._queue.delete(transaction, old)
         return len(old)
 
+    async def delete(self, account: AccountId, job: JobId) -> None:
+        """Delete a job that has ended, with its objects."""
+        async with self._store.transaction() as transaction:
+            names = await self._queue.objects_of(transaction, account, job)
+        if names is not None:
+            await self._values.delete(names)
+            async with self._store.transaction() as transaction:
+                await self._queue.delete(transaction, [job])
+
     async def forget(self, account: AccountId) -> None:
         """Cancel an account's open jobs, and delete its ended ones with their objects.
 
@@ -239,12 +246,18 @@ class JobDesk:
         return await self._values.get(job.account, job.id, job.payload_object, job.payload)
 
     async def _submit(
-        self, transaction: Transaction, submission: Submission, jobs: Sequence[NewJob]
+        self,
+        transaction: Transaction,
+        submission: Submission,
+        jobs: Sequence[NewJob],
+        beside: Beside | None,
     ) -> Submitted:
         limits = await admission.find_money_limits(transaction, submission.account)
         if limits:
             jobs = [_limited(job, limits, submission.key) for job in jobs]
         submitted = await self._queue.submit(transaction, submission, jobs)
+        if beside is not None:
+            await beside(transaction, submitted)
         if limits:
             held = [
                 held_by(submission.account, submission.key, job.id, job.ticket)

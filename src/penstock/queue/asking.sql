@@ -4,10 +4,6 @@ from jobs where id = %s
 -- name: ended
 from jobs where id = any (%s::uuid[]) and state not in ('queued', 'running')
 
--- name: ended_by
-from jobs where door = %s and finished_at > now() - make_interval(secs => %s)
-order by finished_at desc limit %s
-
 -- name: results_kept
 select id::text, result_object from jobs
 where id = any (%s::uuid[]) and state not in ('queued', 'running')

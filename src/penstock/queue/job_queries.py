@@ -8,7 +8,7 @@ import msgspec
 from penstock.queue.queries import read_queries
 from penstock.queue.rows import JOB_FACTS, JOB_WITH_RESULT, job_from
 from penstock.records.account import AccountId
-from penstock.records.job import BatchId, Door, Job, JobId, JobState
+from penstock.records.job import BatchId, Job, JobId, JobState
 from penstock.records.model import ModelId
 from penstock.store import Transaction
 
@@ -38,11 +38,6 @@ async def find(tx: Transaction, account: AccountId | None, job: JobId) -> Job | 
 
 async def ended(tx: Transaction, jobs: Sequence[JobId]) -> list[Job]:
     rows = await tx.fetch(_WHOLE + _QUERIES["ended"], (list(jobs),))
-    return [job_from(row) for row in rows]
-
-
-async def ended_by(tx: Transaction, door: Door, seconds: float, limit: int) -> list[Job]:
-    rows = await tx.fetch(_WHOLE + _QUERIES["ended_by"], (door.value, seconds, limit))
     return [job_from(row) for row in rows]
 
 

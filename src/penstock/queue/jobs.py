@@ -29,7 +29,6 @@ from penstock.records.account import AccountId
 from penstock.records.job import (
     BatchId,
     ClaimedJob,
-    Door,
     Job,
     JobEnd,
     JobFailure,
@@ -145,9 +144,9 @@ class Queue:
         """Return some jobs past their retention, with the names of each job's objects."""
         return await sweeping.find_old(tx, self.settings)
 
-    async def ended_by(self, tx: Transaction, door: Door, seconds: float, limit: int) -> list[Job]:
-        """Return jobs of a door that ended within that time, with their answers, newest first."""
-        return await job_queries.ended_by(tx, door, seconds, limit)
+    async def objects_of(self, tx: Transaction, account: AccountId, job: JobId) -> list[str] | None:
+        """Return the names of an ended job's objects; None if there is no such job."""
+        return await sweeping.objects_of(tx, account, job)
 
     async def find_ended(self, tx: Transaction, account: AccountId) -> dict[JobId, list[str]]:
         """Return some ended jobs of an account, with the names of each job's objects."""

@@ -89,6 +89,16 @@ async def find_ended(tx: Transaction, account: AccountId, limit: int) -> dict[Jo
     return {JobId(id): [name for name in names if name] for id, *names in rows}
 
 
+async def objects_of(tx: Transaction, account: AccountId, job: JobId) -> list[str] | None:
+    """Return the names of an ended job's objects; None if there is no such job."""
+    row = await tx.fetch_one(
+        "select payload_object, result_object from jobs"
+        " where id = %s and account = %s and finished_at is not null",
+        (job, account),
+    )
+    return None if row is None else [name for name in row if name]
+
+
 async def delete(tx: Transaction, jobs: Collection[JobId], settings: QueueSettings) -> None:
     """Delete ended jobs, then old ended batches that have no jobs left."""
     await tx.execute(

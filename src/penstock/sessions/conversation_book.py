@@ -19,6 +19,11 @@ from penstock.wire.apis.response_items import Item
 SQL: Final = read_queries("penstock.sessions", "conversations.sql")
 # A client that lost an answer asks again within this time.
 _REPEATED_SECONDS: Final = 60.0
+# What a conversation counts for besides its items and metadata.
+_ROW_BYTES: Final = 512
+_PAGE_BYTES: Final = 8 * 2**20
+_QUOTA_SECONDS: Final = 10.0
+_QUOTAS_MAX: Final = 10_000
 
 
 class StoredConversation(msgspec.Struct, frozen=True):
@@ -27,6 +32,8 @@ class StoredConversation(msgspec.Struct, frozen=True):
     id: ConversationId
     metadata: dict[str, str]
     created_at: float
+    items: int = 0
+    bytes: int = 0
 
 
 class NewItems(msgspec.Struct, frozen=True):
@@ -39,7 +46,7 @@ class NewItems(msgspec.Struct, frozen=True):
 
 
 class ConversationBook:
-    """Creates, reads and changes conversations. Stateless."""
+    """Creates, reads and changes conversations."""
 
     def __init__(
         self, store: Store, values: KeptValues, settings: ConversationsSettings, clock: Clock
@@ -48,18 +55,21 @@ class ConversationBook:
         self._values = values
         self._settings = settings
         self._now = clock.now
+        # When each account was asked about last, how many it has and how large they are.
+        self._kept: dict[AccountId, tuple[float, int, int]] = {}
 
     async def create(
         self, account: AccountId, metadata: Mapping[str, str], items: Sequence[Item]
     ) -> StoredConversation:
         """Make a conversation with its first items."""
         id = ConversationId(new_id())
-        new = await self.prepare(account, id, with_added_ids(self._checked(items)))
-        created_at = timestamp_of(id)
+        self._check_count(items)
+        await self._check_quota(account)
+        new = await self.prepare(account, id, with_added_ids(items))
+        created_at, size = timestamp_of(id), _ROW_BYTES + len(_json(metadata))
         async with self._store.transaction() as tx:
-            await self._check_quota(tx, account)
             at = datetime.fromtimestamp(created_at, UTC)
-            await tx.execute(SQL["create"], (id, account, _json(metadata), at))
+            await tx.execute(SQL["create"], (id, account, _json(metadata), at, size))
             await self.insert(tx, id, 0, [new])
         return StoredConversation(id, dict(metadata), created_at)
 
@@ -70,7 +80,7 @@ class ConversationBook:
             if row is None:
                 raise not_found()
             await statement.execute(SQL["use"], (id,))
-        return StoredConversation(id, msgspec.json.decode(row[1]), row[2])
+        return StoredConversation(id, msgspec.json.decode(row[1]), *row[2:])
 
     async def set_metadata(
         self, account: AccountId, id: ConversationId, metadata: Mapping[str, str]
@@ -82,8 +92,15 @@ class ConversationBook:
         return msgspec.structs.replace(found, metadata=dict(metadata))
 
     async def delete(self, account: AccountId, id: ConversationId) -> bool:
-        """Delete a conversation and its items; return whether there was one."""
+        """Delete a conversation and its items; return whether there was one.
+
+        First its objects: if these cannot be deleted now, rows still name them.
+        """
+        async with self._store.statement() as statement:
+            rows = await statement.fetch(SQL["objects_of"], (id, account))
+        await self._values.delete([row[0] for row in rows])
         async with self._store.transaction() as tx:
+            # What was added meanwhile goes with the rows.
             rows = await tx.fetch(SQL["objects_of"], (id, account))
             deleted = await tx.execute(SQL["delete"], (id, account))
         await self._values.delete([row[0] for row in rows])
@@ -98,23 +115,48 @@ class ConversationBook:
         is_repeated: bool,
     ) -> list[Item]:
         """Add items. The second try of a call whose answer got lost gets it, and adds nothing."""
+        self._check_count(items)
+        # Before anything is uploaded.
+        await self.check_room(account, id, len(items))
         call = await self._values.digest(account, msgspec.json.encode(items))
-        new = await self.prepare(account, id, with_added_ids(self._checked(items)))
-        async with self._store.transaction() as tx:
-            count, position, last_call, last_items, is_recent = await self._lock(tx, account, id)
-            if is_repeated and is_recent and last_call == call:
-                rows = await tx.fetch(SQL["items_named"], (id, last_items))
-            else:
-                if count + len(items) > self._settings.items_max:
-                    raise InvalidRequest(
-                        f"A conversation has at most {self._settings.items_max} items."
-                    )
-                await self._check_quota(tx, account)
-                await self.insert(tx, id, position, [new])
-                ids = [item["id"] for item in new.items]
-                await tx.execute(SQL["note_call"], (call, ids, id))
-                rows = await tx.fetch(SQL["items_named"], (id, ids))
+        new = await self.prepare(account, id, with_added_ids(items))
+        try:
+            rows, is_added = await self._add(new, id, call, is_repeated=is_repeated)
+        except NotFound:
+            await self.discard([new])
+            raise
+        if not is_added:
+            await self.discard([new])
         return [await self._item(account, id, row) for row in rows]
+
+    async def _add(
+        self, new: NewItems, id: ConversationId, call: str, *, is_repeated: bool
+    ) -> tuple[list[Row], bool]:
+        async with self._store.transaction() as tx:
+            row = await tx.fetch_one(SQL["lock"], (_REPEATED_SECONDS, id, new.account))
+            if row is None:
+                raise not_found()
+            position, last_call, last_items, is_recent = row
+            if is_repeated and is_recent and last_call == call:
+                return await tx.fetch(SQL["items_named"], (id, last_items)), False
+            await self.insert(tx, id, position, [new])
+            ids = [item["id"] for item in new.items]
+            await tx.execute(SQL["note_call"], (call, ids, id))
+            return await tx.fetch(SQL["items_named"], (id, ids)), True
+
+    async def check_room(self, account: AccountId, id: ConversationId, more: int = 1) -> None:
+        """Refuse to add to a conversation that is full, or of an account that keeps enough."""
+        found = await self.find(account, id)
+        if found.items + more > self._settings.items_max:
+            raise InvalidRequest(
+                f"A conversation has at most {self._settings.items_max} items.",
+                param="conversation",
+            )
+        await self._check_quota(account)
+
+    async def discard(self, groups: Sequence[NewItems]) -> None:
+        """Delete what was uploaded for items of which no row was written."""
+        await self._values.delete([kept.name for new in groups for kept in new.kept if kept.name])
 
     async def page(
         self,
@@ -124,13 +166,27 @@ class ConversationBook:
         after: str | None,
         *,
         is_oldest_first: bool,
-    ) -> list[Item]:
-        """Return some items, in order, that come after the item `after`."""
+    ) -> tuple[list[Item], bool]:
+        """Return some items in order, after the item `after`, and whether there are more.
+
+        Fewer than asked for if they are large.
+        """
         await self.find(account, id)
         query = SQL["page" if is_oldest_first else "page_newest_first"]
         async with self._store.statement() as statement:
-            rows = await statement.fetch(query, (id, after, id, after, limit))
-        return [await self._item(account, id, row) for row in rows]
+            listed = await statement.fetch(query, (id, after, id, after, limit + 1))
+        ids: list[str] = []
+        size = 0
+        for item, item_bytes in listed[:limit]:
+            size += item_bytes
+            if ids and size > _PAGE_BYTES:
+                break
+            ids.append(item)
+        async with self._store.statement() as statement:
+            rows = await statement.fetch(SQL["items_named"], (id, ids))
+        if not is_oldest_first:
+            rows.reverse()
+        return [await self._item(account, id, row) for row in rows], len(listed) > len(ids)
 
     async def item(self, account: AccountId, id: ConversationId, item: str) -> Item:
         """Return one item."""
@@ -157,20 +213,19 @@ class ConversationBook:
         self, account: AccountId, id: ConversationId, bytes_max: int
     ) -> tuple[list[list[Item]], int]:
         """Return all items, those together that were added together, and their size."""
-        await self.find(account, id)
-        async with self._store.statement() as statement:
-            rows = await statement.fetch(SQL["items"], (id,))
-        size = sum(row[4] for row in rows)
-        if size > bytes_max:
+        found = await self.find(account, id)
+        if found.bytes > bytes_max:
             raise InvalidRequest(
                 f"The conversation is larger than {bytes_max} bytes: compact it.",
                 param="conversation",
             )
+        async with self._store.statement() as statement:
+            rows = await statement.fetch(SQL["items"], (id,))
         groups = [
             [await self._item(account, id, row[1:4]) for row in group]
             for _, group in groupby(rows, key=lambda row: row[0])
         ]
-        return groups, size
+        return groups, found.bytes
 
     async def prepare(
         self, account: AccountId, id: ConversationId, items: Sequence[Item]
@@ -205,23 +260,26 @@ class ConversationBook:
         rows = await tx.fetch(SQL["insert_items"], (id, *map(list, zip(*columns, strict=True))))
         await tx.execute(SQL["added"], (count, len(rows), sum(row[0] for row in rows), id))
 
-    def _checked(self, items: Sequence[Item]) -> Sequence[Item]:
+    def _check_count(self, items: Sequence[Item]) -> None:
         if len(items) > self._settings.items_per_call_max:
             raise InvalidRequest(
                 f"A call adds at most {self._settings.items_per_call_max} items.", param="items"
             )
-        return items
 
-    async def _lock(self, tx: Transaction, account: AccountId, id: ConversationId) -> Row:
-        row = await tx.fetch_one(SQL["lock"], (_REPEATED_SECONDS, id, account))
-        if row is None:
-            raise not_found()
-        return row
-
-    async def _check_quota(self, tx: Transaction, account: AccountId) -> None:
-        row = await tx.fetch_one(SQL["kept_bytes"], (account,))
-        assert row is not None, "a sum is one row"
-        if row[0] >= self._settings.bytes_per_account_max:
+    async def _check_quota(self, account: AccountId) -> None:
+        """Refuse to keep more for an account that has enough; asked for every some seconds."""
+        known = self._kept.get(account)
+        if known is None or known[0] + _QUOTA_SECONDS <= self._now():
+            async with self._store.statement() as statement:
+                row = await statement.fetch_one(SQL["kept"], (account,))
+            assert row is not None, "sums are one row"
+            known = (self._now(), row[0], row[1])
+            if len(self._kept) >= _QUOTAS_MAX:
+                self._kept.clear()
+            self._kept[account] = known
+        _, count, size = known
+        settings = self._settings
+        if count >= settings.per_account_max or size >= settings.bytes_per_account_max:
             raise QuotaSpent("The account keeps as much in conversations as it may: delete some.")
 
     async def _item(self, account: AccountId, id: ConversationId, row: Row) -> Item:

@@ -20,6 +20,8 @@ from penstock.store import Store, Transaction
 # A response that runs as a job has its tenure until the job ends, which its own deadline ensures.
 _UNTIL_ENDED_SECONDS: Final = 366 * 86_400.0
 _RENEWALS_PER_TENURE: Final = 3
+# Only tenures that were handed over to a job last longer than this.
+_ORPHAN_SECONDS: Final = 86_400.0
 
 logger = logging.getLogger(__name__)
 
@@ -35,25 +37,33 @@ class ConversationTenures:
         self._seconds = settings.tenure_seconds
         self._held: set[Tenure] = set()
 
-    async def take(
-        self,
-        account: AccountId,
-        id: ConversationId,
-        response: ResponseId,
-        *,
-        until_ended: bool = False,
-    ) -> Tenure:
+    async def take(self, account: AccountId, id: ConversationId, response: ResponseId) -> Tenure:
         """Begin a response; ConversationLocked if another one is being written."""
-        seconds = _UNTIL_ENDED_SECONDS if until_ended else self._seconds
         async with self._store.statement() as statement:
-            row = await statement.fetch_one(SQL["take"], (response, seconds, id, account))
+            row = await statement.fetch_one(SQL["take"], (response, self._seconds, id, account))
         if row is None:
             await self._book.find(account, id)
             raise ConversationLocked(param="conversation", retry_after_seconds=1)
         tenure = Tenure(id, row[0])
-        if not until_ended:
-            self._held.add(tenure)
+        self._held.add(tenure)
         return tenure
+
+    def drop(self, tenure: Tenure) -> None:
+        """Renew a tenure no longer: it ends by itself, unless somebody else ends it."""
+        self._held.discard(tenure)
+
+    async def hand_over(self, tx: Transaction, tenure: Tenure) -> None:
+        """Give a tenure to the job that writes the response, in the transaction that queues it.
+
+        It ends with the job; control ends it if there is no such response any more.
+        """
+        values = (_UNTIL_ENDED_SECONDS, [tenure.conversation], [tenure.epoch])
+        await tx.execute(SQL["renew"], values)
+
+    async def release_orphans(self) -> int:
+        """End tenures of background responses that are not there any more; return how many."""
+        async with self._store.statement() as statement:
+            return await statement.execute(SQL["release_orphans"], (_ORPHAN_SECONDS,))
 
     async def release(self, tenure: Tenure) -> None:
         """End a response that adds nothing. If Postgres is away, the tenure ends by itself."""
@@ -86,12 +96,17 @@ class ConversationTenures:
         """Renew what this process holds, until cancelled."""
         while True:
             await asyncio.sleep(self._seconds / _RENEWALS_PER_TENURE)
-            if not self._held:
-                continue
-            held = list(self._held)
-            ids, epochs = [each.conversation for each in held], [each.epoch for each in held]
             try:
-                async with self._store.statement() as statement:
-                    await statement.execute(SQL["renew"], (self._seconds, ids, epochs))
+                await self._renew()
             except StoreUnavailable:
                 logger.warning("tenures not renewed", extra={"action": "tenures_not_renewed"})
+            except Exception:
+                # Catch everything at the loop's top: the worker has other work too.
+                logger.exception("tenures not renewed", extra={"action": "tenures_not_renewed"})
+
+    async def _renew(self) -> None:
+        held = list(self._held)
+        if held:
+            ids, epochs = [each.conversation for each in held], [each.epoch for each in held]
+            async with self._store.statement() as statement:
+                await statement.execute(SQL["renew"], (self._seconds, ids, epochs))

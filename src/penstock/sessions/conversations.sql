@@ -1,8 +1,9 @@
 -- name: create
-insert into conversations (id, account, metadata, created_at, used_at) values (%s, %s, %s, %s, now())
+insert into conversations (id, account, metadata, created_at, used_at, bytes)
+values (%s, %s, %s, %s, now(), %s)
 
 -- name: find
-select id::text, metadata::text, extract(epoch from created_at)::float8
+select id::text, metadata::text, extract(epoch from created_at)::float8, items, bytes
 from conversations where id = %s and account = %s and used_at > now() - make_interval(secs => %s)
 
 -- name: use
@@ -18,11 +19,11 @@ delete from conversations where id = %s and account = %s
 select item_object from conversation_items i join conversations c on c.id = i.conversation
 where c.id = %s and c.account = %s and item_object <> ''
 
--- name: kept_bytes
-select coalesce(sum(bytes), 0)::bigint from conversations where account = %s
+-- name: kept
+select count(*), coalesce(sum(bytes), 0)::bigint from conversations where account = %s
 
 -- name: lock
-select items, next_position, last_call, last_call_items,
+select next_position, last_call, last_call_items,
     coalesce(last_call_at > now() - make_interval(secs => %s), false)
 from conversations where id = %s and account = %s for update
 
@@ -45,17 +46,17 @@ select id, item, item_object from conversation_items where conversation = %s and
 order by position
 
 -- name: items
-select first_position, id, item, item_object, bytes from conversation_items
+select first_position, id, item, item_object from conversation_items
 where conversation = %s order by position
 
 -- name: page
-select id, item, item_object from conversation_items
+select id, bytes from conversation_items
 where conversation = %s and (%s::text is null or position > (
     select position from conversation_items where conversation = %s and id = %s
 )) order by position limit %s
 
 -- name: page_newest_first
-select id, item, item_object from conversation_items
+select id, bytes from conversation_items
 where conversation = %s and (%s::text is null or position < (
     select position from conversation_items where conversation = %s and id = %s
 )) order by position desc limit %s
@@ -79,6 +80,14 @@ returning epoch
 -- name: renew
 update conversations c set tenure_until = now() + make_interval(secs => %s)
 from unnest(%s::uuid[], %s::bigint[]) as h (id, epoch) where c.id = h.id and c.epoch = h.epoch
+
+-- name: release_orphans
+update conversations c set holder = null, tenure_until = null
+where c.tenure_until > now() + make_interval(secs => %s) and not exists (
+    select from responses r
+    where r.day = (request_time(c.holder) at time zone 'UTC')::date and r.id = c.holder
+        and r.status = 'queued'
+)
 
 -- name: release
 update conversations set holder = null, tenure_until = null where id = %s and epoch = %s

@@ -106,6 +106,10 @@ class ResponseBook:
     def context_bytes_max(self) -> int:
         return self._settings.context_bytes_max
 
+    @property
+    def chain_max(self) -> int:
+        return self._settings.chain_max
+
     async def stores_by_default(self) -> bool:
         """Return whether a request that does not say `store` is stored in this cell."""
         if self._settings.store_default != "cell":
@@ -177,6 +181,12 @@ class ResponseBook:
             rows = await statement.fetch(SQL["statuses"], ([day_of(id) for id in ids], list(ids)))
         return {ResponseId(id): status for id, status in rows}
 
+    async def left_over(self, seconds: float, limit: int) -> list[tuple[ResponseId, AccountId]]:
+        """Return background responses that are so old and whose jobs have ended without them."""
+        async with self._store.statement() as statement:
+            rows = await statement.fetch(SQL["left_over"], (seconds, limit))
+        return [(ResponseId(id), AccountId(account)) for id, account in rows]
+
     async def check_quota(self, account: AccountId, *, is_asked: bool) -> None:
         """Refuse to keep more for an account that has reached its quota.
 
@@ -197,30 +207,36 @@ class ResponseBook:
                 param="store",
             )
 
-    async def find(self, account: AccountId, id: ResponseId) -> StoredResponse:
+    async def discard(self, prepared: PreparedResponse) -> None:
+        """Delete what was uploaded for a response whose row was not written."""
+        names = (prepared.input.name, prepared.response.name)
+        await self._values.delete([name for name in names if name])
+
+    async def find(
+        self, account: AccountId, id: ResponseId, *, at_any_age: bool = False
+    ) -> StoredResponse:
         """Return a response; NotFound alike if it never was, is deleted, old or another's."""
         async with self._store.statement() as statement:
             row = await statement.fetch_one(SQL["find"], (day_of(id), id, account))
-        if row is None or self._is_old(row):
+        if row is None or (self._is_old(row) and not at_any_age):
             raise NotFound("There is no such response.")
         return await self._read(account, row)
+
+    async def sizes(self, account: AccountId, ids: Sequence[ResponseId]) -> dict[ResponseId, int]:
+        """Return how large those of these responses are that are there."""
+        async with self._store.statement() as statement:
+            rows = await statement.fetch(
+                SQL["sizes"], ([day_of(id) for id in ids], list(ids), account)
+            )
+        return {ResponseId(id): size for id, size in rows}
 
     async def find_many(
         self, account: AccountId, ids: Sequence[ResponseId]
     ) -> dict[ResponseId, StoredResponse]:
-        """Return those of these responses that are there; too many or too large are refused."""
-        settings = self._settings
-        if len(ids) > settings.chain_max:
-            raise InvalidRequest(
-                f"The items are of more than {settings.chain_max} responses.", param="input"
-            )
+        """Return those of these responses that are there."""
         async with self._store.statement() as statement:
             rows = await statement.fetch(
                 SQL["find_many"], ([day_of(id) for id in ids], list(ids), account)
-            )
-        if sum(row[10] for row in rows) > settings.context_bytes_max:
-            raise InvalidRequest(
-                f"The responses are larger than {settings.context_bytes_max} bytes.", param="input"
             )
         found = [await self._read(account, row) for row in rows if not self._is_old(row)]
         return {each.id: each for each in found}
@@ -230,12 +246,21 @@ class ResponseBook:
         settings = self._settings
         async with self._store.statement() as statement:
             rows = await statement.fetch(
-                SQL["chain"], (day_of(id), id, account, account, settings.chain_max + 1)
+                SQL["chain"],
+                (
+                    *(day_of(id), id, account, account),
+                    *(settings.context_bytes_max, settings.chain_max + 1),
+                ),
             )
         param = "previous_response_id"
         if len(rows) > settings.chain_max:
             raise InvalidRequest(
                 f"The chain has more than {settings.chain_max} responses: compact it.", param=param
+            )
+        if sum(row[10] for row in rows) > settings.context_bytes_max:
+            raise InvalidRequest(
+                f"The chain is larger than {settings.context_bytes_max} bytes: compact it.",
+                param=param,
             )
         # The first of a chain has none before it.
         if not rows or rows[0][1] is not None or any(map(self._is_old, rows)):
@@ -244,11 +269,6 @@ class ResponseBook:
         if status not in CONTINUED:
             raise InvalidRequest(
                 f"That response is {status}: only a completed or incomplete one can be continued.",
-                param=param,
-            )
-        if sum(row[10] for row in rows) > settings.context_bytes_max:
-            raise InvalidRequest(
-                f"The chain is larger than {settings.context_bytes_max} bytes: compact it.",
                 param=param,
             )
         return [await self._read(account, row) for row in rows]
@@ -296,12 +316,18 @@ class ResponseBook:
 async def delete_response(
     store: Store, values: KeptValues, account: AccountId, id: ResponseId
 ) -> bool:
-    """Delete a response: first its row, so that nobody finds it, then its objects."""
+    """Delete a response; return whether there was one.
+
+    First its objects: if these cannot be deleted now, its row still names them.
+    """
+    where = (day_of(id), id, account)
     async with store.statement() as statement:
-        row = await statement.fetch_one(SQL["delete"], (day_of(id), id, account, _slot_of(id)))
+        row = await statement.fetch_one(SQL["objects"], where)
     if row is None:
         return False
     await values.delete([name for name in row if name])
+    async with store.statement() as statement:
+        await statement.execute(SQL["delete"], (*where, _slot_of(id)))
     return True
 
 

@@ -68,6 +68,8 @@ class ResponseUpkeep:
         before = (now - timedelta(seconds=self._kept_seconds)).date()
         await self._delete_objects(before)
         async with self._store.transaction() as tx:
+            # A backup may hold the table: then all would wait behind this. Later is soon enough.
+            await tx.execute("set local lock_timeout = '500ms'")
             row = await tx.fetch_one(SQL["drop_days"], (before,))
         assert row is not None, "a count is one row"
         return int(row[0])

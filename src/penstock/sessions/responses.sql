@@ -20,13 +20,15 @@ on conflict (account, day, slot) do update set bytes = stored_bytes.bytes + excl
 -- name: delete
 with gone as (
     delete from responses where day = %s and id = %s and account = %s
-    returning account, day, input_object, response_object, ending_object, bytes
-), counted as (
-    insert into stored_bytes (account, day, slot, bytes)
-    select account, day, %s, -bytes from gone
-    on conflict (account, day, slot) do update set bytes = stored_bytes.bytes + excluded.bytes
+    returning account, day, bytes
 )
-select input_object, response_object, ending_object from gone
+insert into stored_bytes (account, day, slot, bytes)
+select account, day, %s, -bytes from gone
+on conflict (account, day, slot) do update set bytes = stored_bytes.bytes + excluded.bytes
+
+-- name: objects
+select input_object, response_object, ending_object from responses
+where day = %s and id = %s and account = %s
 
 -- name: end
 -- Once: a response that has ended stays as it is.
@@ -44,6 +46,13 @@ update responses set status = %s, error = %s
 where day = %s and id = %s and status = 'queued'
 returning conversation::text, tenure_epoch
 
+-- name: left_over
+-- Queued, although the job has ended or is gone.
+select r.id::text, r.account from responses r left join jobs j on j.id = r.id
+where r.is_background and r.status = 'queued' and (j.id is null or j.finished_at is not null)
+    and r.created_at < now() - make_interval(secs => %s)
+order by r.created_at limit %s
+
 -- name: statuses
 select id::text, status from responses
 where (day, id) in (select * from unnest(%s::date[], %s::uuid[]))
@@ -57,6 +66,10 @@ select id::text, previous::text, root::text, depth, status, extract(epoch from c
     is_background, ending, ending_object, error, conversation::text, tenure_epoch
 from responses where day = %s and id = %s and account = %s
 
+-- name: sizes
+select id::text, bytes from responses
+where (day, id) in (select * from unnest(%s::date[], %s::uuid[])) and account = %s
+
 -- name: find_many
 select id::text, previous::text, root::text, depth, status, extract(epoch from created_at)::float8,
     input, input_object, response, response_object, bytes,
@@ -67,14 +80,18 @@ from responses where (day, id) in (select * from unnest(%s::date[], %s::uuid[]))
 with recursive chain as (
     select r.id, r.previous, r.root, r.depth, r.status, r.created_at,
         r.input, r.input_object, r.response, r.response_object, r.bytes,
-        r.is_background, r.ending, r.ending_object, r.error, r.conversation, r.tenure_epoch
+        r.is_background, r.ending, r.ending_object, r.error, r.conversation, r.tenure_epoch,
+        r.bytes as total
     from responses r where r.day = %s and r.id = %s and r.account = %s
     union all
     select r.id, r.previous, r.root, r.depth, r.status, r.created_at,
         r.input, r.input_object, r.response, r.response_object, r.bytes,
-        r.is_background, r.ending, r.ending_object, r.error, r.conversation, r.tenure_epoch
+        r.is_background, r.ending, r.ending_object, r.error, r.conversation, r.tenure_epoch,
+        c.total + r.bytes
     from chain c join responses r on r.id = c.previous
         and r.day = (request_time(c.previous) at time zone 'UTC')::date and r.account = %s
+    -- One that is too large is refused, and need not be read to its end.
+    where c.total <= %s
 )
 select id::text, previous::text, root::text, depth, status, extract(epoch from created_at)::float8,
     input, input_object, response, response_object, bytes,

@@ -27,6 +27,8 @@ class ConversationsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=T
 
     # How long a conversation is kept that nobody reads or writes.
     idle_seconds: Annotated[float, Meta(ge=60, le=315_360_000)] = 2_592_000.0
+    # How many conversations an account may have.
+    per_account_max: Annotated[int, Meta(ge=1, le=10_000_000)] = 100_000
     # How many items a conversation may have.
     items_max: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
     # How many items one call may add; OpenAI's number.

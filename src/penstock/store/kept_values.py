@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from penstock.errors import NotFound
 from penstock.records.account import AccountId
 from penstock.store.sealing import ContentSeal
 
@@ -75,6 +76,8 @@ class KeptValues:
     async def get(self, account: AccountId, owner: str, name: str, inline: bytes) -> bytes:
         """Return a value from object storage, or the inline one if it has no name."""
         if name:
+            if not name.startswith(f"{_bound_to(account, owner)}/"):
+                raise NotFound("An object of another owner.")
             return await self._objects.get(name)
         seal = await self._objects.seal_of(account)
         return seal.unseal(_bound_to(account, owner), inline)

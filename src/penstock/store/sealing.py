@@ -41,6 +41,10 @@ _PARAM: Final = "store.cell_key_file"
 logger = logging.getLogger(__name__)
 
 
+class ContentUnreadable(StoreUnavailable):
+    """What was kept cannot be decrypted: its key is gone, or is another one."""
+
+
 class ContentSeal:
     """Encrypts and decrypts one account's content. Without a key it passes content through."""
 
@@ -165,11 +169,11 @@ class Sealing:
             row = await tx.fetch_one(_FIND, (account,))
             if row is None:
                 made = _wrap(self._cell_key, account, secrets.token_bytes(KEY_BYTES))
-                await tx.execute(_ADD, (account, made))
+                await tx.execute(_ADD, (account, made, account))
                 # Another process may have been first.
                 row = await tx.fetch_one(_FIND, (account,))
         if row is None:
-            raise StoreUnavailable("The account's data key was deleted at this moment.")
+            raise StoreUnavailable("The account has no data key: it is blocked, or was forgotten.")
         return _unwrap(self._cell_key, account, bytes(row[0]))
 
 
@@ -210,7 +214,11 @@ def new_cell_key() -> str:
 
 _OPEN: Final = ContentSeal(None)
 _FIND: Final = "select wrapped from account_keys where account = %s"
-_ADD: Final = "insert into account_keys (account, wrapped) values (%s, %s) on conflict do nothing"
+# Not for a blocked account: one that was forgotten must keep nothing more.
+_ADD: Final = """
+    insert into account_keys (account, wrapped) select %s, %s
+    where not exists (select from accounts where id = %s and is_blocked) on conflict do nothing
+"""
 
 
 def _wrap(cell_key: bytes, account: AccountId, data_key: bytes) -> bytes:
@@ -233,4 +241,4 @@ def _naming_failure(owner: str) -> Iterator[None]:
             "kept content does not open",
             extra={"action": "content_does_not_open", "owner": owner},
         )
-        raise StoreUnavailable("What was kept cannot be decrypted now.") from None
+        raise ContentUnreadable("What was kept cannot be decrypted now.") from None

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from penstock.clock import Clock
-from penstock.errors import EngineFailed, NotFound
+from penstock.errors import EngineFailed, InternalError, NotFound, Refused
 from penstock.jobs.submission import JobDesk, new_job
 from penstock.queue import Submitted, outbox
 from penstock.queue.after_job_end import FinishedJob
@@ -23,8 +23,12 @@ from penstock.sessions.conversation_book import NewItems
 from penstock.sessions.response_ids import shown
 from penstock.sessions.tenure import Tenure
 from penstock.store import Transaction
+from penstock.store.sealing import ContentUnreadable
 from penstock.wire.apis.chat_to_response import ResponseComposer
 
+_UNREADABLE: Final = JobFailure(
+    InternalError.code, "What was stored of this response cannot be read."
+)
 _NO_ENDINGS: Final[Mapping[JobId, "PreparedEnding"]] = {}
 
 
@@ -72,16 +76,26 @@ class BackgroundResponses:
         async def insert(tx: Transaction, submitted: Submitted) -> None:
             if job.id in submitted.new:
                 await self._books.responses.insert(tx, prepared)
+                if new.tenure is not None:
+                    await self._books.tenures.hand_over(tx, new.tenure)
 
-        submitted = await desk.submit(submission, [job], beside=insert)
+        try:
+            submitted = await desk.submit(submission, [job], beside=insert)
+        except Refused:
+            await self._books.responses.discard(prepared)
+            raise
+        if job.id not in submitted.new:
+            await self._books.responses.discard(prepared)
+        elif new.tenure is not None:
+            self._books.tenures.drop(new.tenure)
         return ResponseId(submitted.ids[0])
 
     async def prepare(self, job: ClaimedJob | Job, result: bytes) -> PreparedEnding | None:
-        """Compose the response of an answered job; None if the response was deleted meanwhile."""
+        """Compose the response of an answered job; None if it is gone or cannot be read."""
         id, books = ResponseId(job.id), self._books
         try:
-            stored = await books.responses.find(job.account, id)
-        except NotFound:
+            stored = await books.responses.find(job.account, id, at_any_age=True)
+        except (NotFound, ContentUnreadable):
             return None
         response = {**stored.response, "status": "in_progress", "error": None}
         composer = ResponseComposer(response, self._now)
@@ -117,9 +131,10 @@ class BackgroundResponses:
     async def end(self, tx: Transaction, job: ResponseJob, prepared: PreparedEnding | None) -> None:
         """End one response; nothing happens if it has ended already, or is deleted."""
         id = ResponseId(job.id)
-        if job.state is JobState.SUCCEEDED:
-            if prepared is not None:
-                await self._complete(tx, prepared)
+        if job.state is JobState.SUCCEEDED and prepared is not None:
+            await self._complete(tx, prepared)
+        elif job.state is JobState.SUCCEEDED:
+            await self._end_early(tx, job.account, id, "failed", _UNREADABLE)
         elif job.state is JobState.CANCELLED:
             await self._end_early(tx, job.account, id, "cancelled", None)
         else:

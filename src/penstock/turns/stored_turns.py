@@ -27,8 +27,9 @@ from penstock.sessions import (
     StoredResponse,
     Tenure,
 )
-from penstock.sessions.conversation_book import not_found
+from penstock.sessions.conversation_book import NewItems, not_found
 from penstock.sessions.conversation_ids import ConversationId, read_conversation_id
+from penstock.sessions.response_book import PreparedResponse
 from penstock.sessions.response_ids import read_response_id, shown, with_ids
 from penstock.store import Store
 from penstock.turns.references import resolved
@@ -134,10 +135,20 @@ class StoredTurns:
             response["store"] = False
             self._note_unstored()
             await self._release(turn.tenure)
+        except BaseException:
+            # Cancelled: it may be stored, or may be tried again.
+            if turn.tenure is not None:
+                self._books.tenures.drop(turn.tenure)
+            raise
 
     async def give_up(self, turn: StoredTurn) -> None:
         """End a turn of which nothing is stored."""
         await self._release(turn.tenure)
+
+    def drop(self, turn: StoredTurn) -> None:
+        """Let go of a turn of which nobody knows whether it is stored."""
+        if turn.tenure is not None:
+            self._books.tenures.drop(turn.tenure)
 
     async def _reserve(
         self, account: AccountId, wish: StateWish, response: ResponseId
@@ -147,7 +158,8 @@ class StoredTurns:
         if not wish.conversation:
             return None
         id = _conversation_id(wish)
-        return await self._books.tenures.take(account, id, response, until_ended=wish.is_background)
+        await self._books.conversations.check_room(account, id)
+        return await self._books.tenures.take(account, id, response)
 
     async def _load(self, opened: OpenedRequest, wish: StateWish, *, keeps: bool) -> StoredTurn:
         account = opened.grant.account
@@ -211,10 +223,21 @@ class StoredTurns:
             await books.conversations.prepare(new.account, id, items)
             for items in (new.input, new.response["output"])
         ]
+        try:
+            await self._write_both(prepared, tenure, groups)
+        except ConversationLocked:
+            await books.conversations.discard(groups)
+            await books.responses.discard(prepared)
+            raise
+
+    async def _write_both(
+        self, prepared: PreparedResponse, tenure: Tenure, groups: list[NewItems]
+    ) -> None:
+        """Write a response and its conversation's items in one transaction, or nothing."""
+        account = prepared.new.account
         async with self._store.transaction() as tx:
-            await books.responses.insert(tx, prepared)
-            if not await books.tenures.append(tx, tenure, new.account, groups):
-                # Nothing of this transaction may stand.
+            await self._books.responses.insert(tx, prepared)
+            if not await self._books.tenures.append(tx, tenure, account, groups):
                 raise ConversationLocked
 
     async def _release(self, tenure: Tenure | None) -> None:

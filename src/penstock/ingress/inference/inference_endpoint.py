@@ -309,8 +309,11 @@ class InferenceEndpoint(WorkerConnections):
             # The error came after a complete answer: nothing may be written behind that.
             return
         if exchange.is_started:
-            assert call.writer is not None, "only a writer begins a stream"
-            call.writer.fail(error, request_id)
+            if call.writer is not None:
+                call.writer.fail(error, request_id)
+            else:
+                # The events of a background response, which its client can read again.
+                exchange.end_stream()
             return
         lines = b"".join(b"%s: %s\r\n" % pair for pair in error_response.headers(error))
         caller_id = exchange.caller.caller_request_id()

@@ -31,7 +31,9 @@ class StoredWay:
     ) -> tuple[StoredTurn, InferenceRequest]:
         """Return the turn, and the chat request that it became."""
         if opened.state is not None and opened.state.is_background:
+            # Refused before anything is reserved.
             self._reader.require_queue(opened.model, "background")
+            headers.idempotency_key()
         turn = await self._turns.begin(request_id, opened)
         chat, tier = turn.opened, Tier.FLEX if turn.is_background else Tier.NOW
         # A short request may go on from a long chain.
@@ -66,4 +68,11 @@ class StoredWay:
                     await self._turns.end(turn, request, composer.response)
             raise
         composer.complete()
-        await self._turns.end(turn, request, composer.response)
+        try:
+            await self._turns.end(turn, request, composer.response)
+        except asyncio.CancelledError:
+            # The caller left at the very end: its response is complete, and billed.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_STORE_SECONDS):
+                    await self._turns.end(turn, request, composer.response)
+            raise

@@ -5,7 +5,7 @@ job ends the response. So any gateway serves any reader, and one that was cut of
 """
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Final
 
 import msgspec
@@ -20,7 +20,8 @@ from penstock.jobs.submission import JobDesk
 from penstock.records.account import AccountId
 from penstock.records.job import Door, JobId, JobState, Submission
 from penstock.records.request import InferenceRequest
-from penstock.sessions import ResponseBook, ResponseId, StoredResponse
+from penstock.sessions import ResponseBook, ResponseId
+from penstock.sessions.response_book import QUEUED
 from penstock.sessions.response_ids import shown
 from penstock.turns import BackgroundResponses, StoredTurn, StoredTurns
 from penstock.turns.stored_turns import new_response_of
@@ -30,6 +31,8 @@ from penstock.wire.apis.response_object import Response, new_response
 _KEEPALIVE: Final = b": keepalive\n\n"
 # How soon a reader notices that this worker stops.
 _LOOK_SECONDS: Final = 1.0
+# What every reader gets at once.
+_QUEUED_EVENTS: Final = 2
 
 
 class BackgroundRooms(msgspec.Struct, frozen=True):
@@ -59,45 +62,67 @@ class BackgroundEndpoint:
         self, turn: StoredTurn, request: InferenceRequest, exchange: Exchange, headers: bytes
     ) -> None:
         """Queue a response, and answer with it or with its events."""
-        id, response = await self._queued(turn, request, exchange.caller.idempotency_key())
+        key = exchange.caller.idempotency_key()
         if not request.prompt.is_stream:
+            _, response = await self._queued(turn, request, key)
             exchange.answer(200, JSON + headers, msgspec.json.encode(response))
             return
-        try:
-            async with aclosing(self.follow(request.account, id, -1)) as events:
-                async for piece in events:
-                    if exchange.is_started:
+        # The reader's place first: nobody could read what is queued without one.
+        with self._waits.place(request.account):
+            id, response = await self._queued(turn, request, key)
+            first = b"".join(response_events(response)[:_QUEUED_EVENTS])
+            exchange.start_stream(headers, first, is_chunked=exchange.speaks_chunked)
+            # Cut without an end mark if it cannot go on: the client resumes with `starting_after`.
+            with suppress(Error):
+                events = self._follow(request.account, id, _QUEUED_EVENTS - 1)
+                async with aclosing(events):
+                    async for piece in events:
                         exchange.write(piece)
-                    else:
-                        exchange.start_stream(headers, piece, is_chunked=exchange.speaks_chunked)
-        except Error:
-            if not exchange.is_started:
-                raise
-            # Cut without an end mark: the client goes on with `starting_after`.
         exchange.end_stream()
 
     async def follow(self, account: AccountId, id: ResponseId, after: int) -> AsyncGenerator[bytes]:
         """Yield the events after number `after`, and comments between them, until the last one."""
         with self._waits.place(account):
-            stored = await self._book.find(account, id)
-            silent = 0.0
-            while True:
-                events = response_events(stored.response)
-                if events[after + 1 :]:
-                    yield b"".join(events[after + 1 :])
-                    after, silent = len(events) - 1, 0.0
-                if stored.has_ended:
-                    yield DONE
-                    return
-                while not stored.has_ended:
-                    if self._is_ending:
-                        raise Aborted
-                    is_ended = await self._waits.wait(JobId(id), _LOOK_SECONDS) is not None
-                    silent += _LOOK_SECONDS
-                    if is_ended or silent >= self._settings.keepalive_seconds:
-                        yield _KEEPALIVE
-                        silent = 0.0
-                        stored = await self._found_again(account, id, stored)
+            async with aclosing(self._follow(account, id, after)) as events:
+                async for piece in events:
+                    yield piece
+
+    async def _follow(
+        self, account: AccountId, id: ResponseId, after: int
+    ) -> AsyncGenerator[bytes]:
+        while True:
+            # Nothing is kept while it waits: a response may be large, and many may read it.
+            pieces, has_ended = await self._events_after(account, id, after)
+            if pieces:
+                after += len(pieces)
+                yield b"".join(pieces)
+            if has_ended:
+                yield DONE
+                return
+            async for comment in self._until_changed(id):
+                yield comment
+
+    async def _events_after(
+        self, account: AccountId, id: ResponseId, after: int
+    ) -> tuple[list[bytes], bool]:
+        stored = await self._book.find(account, id)
+        return response_events(stored.response)[after + 1 :], stored.has_ended
+
+    async def _until_changed(self, id: ResponseId) -> AsyncGenerator[bytes]:
+        """Yield comments, now and then, until the response is no longer queued."""
+        silent = 0.0
+        while True:
+            if self._is_ending:
+                raise Aborted
+            is_ended = await self._waits.wait(JobId(id), _LOOK_SECONDS) is not None
+            silent += _LOOK_SECONDS
+            if is_ended or silent >= self._settings.keepalive_seconds:
+                yield _KEEPALIVE
+                silent = 0.0
+                # The reader goes on waiting while Postgres is away.
+                with suppress(StoreUnavailable):
+                    if (await self._book.statuses([id])).get(id) != QUEUED:
+                        return
 
     async def find(self, account: AccountId, id: ResponseId) -> Response:
         """Return a response as it stands; `in_progress` if its job runs."""
@@ -123,6 +148,9 @@ class BackgroundEndpoint:
         if not stored.has_ended:
             await self._desk.cancel(account, JobId(id))
         await self._book.delete(account, id)
+        if stored.is_background:
+            # It has the prompt and the answer too.
+            await self._desk.delete(account, JobId(id))
 
     def end_all(self) -> None:
         """Cut all readers: a stopping worker waits for its answers, and these may take hours."""
@@ -159,24 +187,15 @@ class BackgroundEndpoint:
             await self._turns.give_up(turn)
             raise
         except BaseException:
-            # It may or may not have reached Postgres. Without a key nobody can come back for it.
+            # It may or may not have reached Postgres. Without a key nobody can come back for it;
+            # with one its conversation stays its own, or is free when the tenure ends by itself.
             if idempotency_key is None:
                 self._waits.give_up(request.account, JobId(request.id))
-            await self._turns.give_up(turn)
+                await self._turns.give_up(turn)
+            else:
+                self._turns.drop(turn)
             raise
         if id == new.id:
             return id, response
         await self._turns.give_up(turn)
         return id, await self.find(request.account, id)
-
-    async def _found_again(
-        self, account: AccountId, id: ResponseId, stored: StoredResponse
-    ) -> StoredResponse:
-        try:
-            statuses = await self._book.statuses([id])
-            if statuses.get(id) == stored.status:
-                return stored
-            return await self._book.find(account, id)
-        except StoreUnavailable:
-            # The reader goes on waiting.
-            return stored

@@ -1,5 +1,7 @@
 """`/v1/conversations`: conversations that callers keep here. Each account sees its own only."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
 from starlette.requests import Request
@@ -74,19 +76,19 @@ class ConversationPages:
         ]
 
     async def create(self, request: Request) -> Response:
-        account = await self._account(request)
-        asked = await self._body(request, CreateConversation)
-        items = asked.items or []
-        made = await self._book.create(account, _metadata(asked.metadata), items)
-        return json_response(_shown(made))
+        account = await self._account(request, writes=True)
+        async with self._body(request, CreateConversation) as asked:
+            metadata, items = _metadata(asked.metadata), asked.items or []
+            return json_response(_shown(await self._book.create(account, metadata, items)))
 
     async def show(self, request: Request) -> Response:
         account, id = await self._asked(request)
         return json_response(_shown(await self._book.find(account, id)))
 
     async def update(self, request: Request) -> Response:
-        account, id = await self._asked(request)
-        metadata = _metadata((await self._body(request, UpdateConversation)).metadata)
+        account, id = await self._asked(request, writes=True)
+        async with self._body(request, UpdateConversation) as asked:
+            metadata = _metadata(asked.metadata)
         return json_response(_shown(await self._book.set_metadata(account, id, metadata)))
 
     async def delete(self, request: Request) -> Response:
@@ -100,18 +102,16 @@ class ConversationPages:
         asked = page_asked(request.query_params)
         if asked.after is not None and not is_item_id(asked.after):
             raise InvalidRequest("`after` names no item of this list.", param="after")
-        items = await self._book.page(
-            account, id, asked.limit + 1, asked.after, is_oldest_first=asked.is_oldest_first
+        items, has_more = await self._book.page(
+            account, id, asked.limit, asked.after, is_oldest_first=asked.is_oldest_first
         )
-        has_more = len(items) > asked.limit
-        return json_response(item_list(items[: asked.limit], has_more=has_more))
+        return json_response(item_list(items, has_more=has_more))
 
     async def add_items(self, request: Request) -> Response:
-        account, id = await self._asked(request)
-        items = (await self._body(request, AddItems)).items
-        headers = CallerHeaders(request.scope["headers"])
-        is_repeated = bool(headers.client_retry())
-        added = await self._book.add_items(account, id, items, is_repeated=is_repeated)
+        account, id = await self._asked(request, writes=True)
+        is_repeated = bool(CallerHeaders(request.scope["headers"]).client_retry())
+        async with self._body(request, AddItems) as asked:
+            added = await self._book.add_items(account, id, asked.items, is_repeated=is_repeated)
         return json_response(item_list(added, has_more=False))
 
     async def show_item(self, request: Request) -> Response:
@@ -124,31 +124,34 @@ class ConversationPages:
         found = await self._book.delete_item(account, id, _item_id(request))
         return json_response(_shown(found))
 
-    async def _account(self, request: Request) -> AccountId:
+    async def _account(self, request: Request, *, writes: bool) -> AccountId:
         account = await account_of(self._reader, request)
         if request.path_params.get("account_id", account.id) != account.id:
             raise Forbidden("The account in the path is not this key's account.")
-        if not self._policy.may_store(account):
+        if writes and not self._policy.may_store(account):
             raise no_state("conversation")
         return account.id
 
-    async def _asked(self, request: Request) -> tuple[AccountId, ConversationId]:
+    async def _asked(
+        self, request: Request, *, writes: bool = False
+    ) -> tuple[AccountId, ConversationId]:
         """Return whose conversation is asked for; an id that cannot be ours is unknown alike."""
-        account = await self._account(request)
+        account = await self._account(request, writes=writes)
         id = read_conversation_id(request.path_params["id"])
         if id is None:
             raise not_found()
         return account, id
 
-    async def _body(self, request: Request, kind: type[T]) -> T:
-        """Read a body; refuse items that no later request could be served with."""
+    @asynccontextmanager
+    async def _body(self, request: Request, kind: type[T]) -> AsyncIterator[T]:
+        """Read a body, and hold its slot; refuse items that no request could be served with."""
         key = await key_of(self._reader, request)
         assert key.account is not None, "checked with the key"
         secret = self._reader.salt_of(key.account.id)
         async with self._slots.held(key):
             body = await self._slots.gather(request)
             # A large one in the thread that reads large requests.
-            return await self._reader.read_by_size(
+            yield await self._reader.read_by_size(
                 len(body), lambda _: self._read(body or b"{}", kind, secret)
             )
 

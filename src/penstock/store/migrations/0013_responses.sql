@@ -35,6 +35,7 @@ create table responses (
     primary key (day, id)
 ) partition by range (day);
 create index responses_of_account on responses (account, day, id);
+create index responses_queued on responses (created_at) where is_background and status = 'queued';
 
 create function make_responses_day(wanted date) returns void
 language plpgsql as $$
