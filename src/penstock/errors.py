@@ -38,6 +38,7 @@ Error
 │   ├── JobExpired            504  the job was not begun before its deadline
 │   ├── JournalFull           503  usage could not be recorded, so nothing is begun
 │   └── StoreUnavailable      503  Postgres does not answer and the answer is not cached
+│       └── ContentUnreadable     503  what was kept cannot be decrypted
 ├── Interrupted         our side; work began, usage is recorded, not safe to repeat blindly
 │   ├── EngineLost            502  the engine went away in the middle
 │   ├── EngineFailed          502  the engine answered with an error of its own
@@ -49,8 +50,7 @@ Error
 │   └── LeaseLost                 the job was given to another keeper, or has ended
 └── MigrationChanged    a schema migration was changed after it was applied
 
-`status` is the one on /v1. The Workers AI surface has its own numbers for some of them;
-`ingress/error_response.py` is the only place that maps errors to HTTP.
+`status` is the one on /v1; `ingress/error_response.py` alone maps errors to HTTP.
 """
 
 from typing import ClassVar
@@ -67,12 +67,9 @@ class Error(Exception):
     retryable: ClassVar[bool] = False
 
     def __init__(
-        self,
-        message: str | None = None,
-        *,
-        param: str | None = None,
+        self, message: str | None = None, *, param: str | None = None,
         retry_after_seconds: int | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(message or (self.__doc__ or self.code).strip().splitlines()[0])
         self.param = param
         self.retry_after_seconds = retry_after_seconds
@@ -252,16 +249,14 @@ class QueueFull(Refused):
 
 
 class OverLimit(Refused):
-    """A limit is reached.
-
-    Coming again helps where the wait is short: a minute's window, or a lease that comes back.
-    """
+    """A limit is reached."""
 
     code = "over_limit"
     status = 429
 
     @property
     def is_retryable(self) -> bool:
+        # A minute's window, or a lease that comes back.
         return (self.retry_after_seconds or _LONG_WAIT_SECONDS) < _LONG_WAIT_SECONDS
 
 
@@ -333,6 +328,12 @@ class StoreUnavailable(Unavailable):
     """The database does not answer, so this key cannot be checked now."""
 
     code = "store_unavailable"
+
+
+class ContentUnreadable(StoreUnavailable):
+    """What was kept cannot be decrypted: its key is gone, or is another one."""
+
+    code = "content_unreadable"
 
 
 class Interrupted(Error):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.clock import Clock, SystemClock
-from penstock.errors import InvalidRequest, StoreUnavailable
+from penstock.errors import ContentUnreadable, InvalidRequest, StoreUnavailable
 from penstock.records.account import AccountId
 from penstock.store.pool import Store, Transaction
 from penstock.store.sealed_value import (
@@ -39,10 +39,6 @@ _NONCE_BYTES: Final = 12
 _PARAM: Final = "store.cell_key_file"
 
 logger = logging.getLogger(__name__)
-
-
-class ContentUnreadable(StoreUnavailable):
-    """What was kept cannot be decrypted: its key is gone, or is another one."""
 
 
 class ContentSeal:

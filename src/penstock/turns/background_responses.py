@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from penstock.clock import Clock
-from penstock.errors import EngineFailed, InternalError, NotFound, Refused
+from penstock.errors import ContentUnreadable, EngineFailed, InternalError, NotFound, Refused
 from penstock.jobs.submission import JobDesk, new_job
 from penstock.queue import Submitted, outbox
 from penstock.queue.after_job_end import FinishedJob
@@ -23,7 +23,6 @@ from penstock.sessions.conversation_book import NewItems
 from penstock.sessions.response_ids import shown
 from penstock.sessions.tenure import Tenure
 from penstock.store import Transaction
-from penstock.store.sealing import ContentUnreadable
 from penstock.wire.apis.chat_to_response import ResponseComposer
 
 _UNREADABLE: Final = JobFailure(

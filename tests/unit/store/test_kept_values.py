@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from penstock.errors import StoreUnavailable
+from penstock.errors import NotFound, StoreUnavailable
 from penstock.records.account import AccountId
 from penstock.records.job import JobId
 from penstock.serving.settings import ServingSettings
@@ -71,11 +71,16 @@ async def test_a_value_from_before_there_was_a_key_is_found() -> None:
 async def test_large_values_are_written_read_and_deleted_by_name() -> None:
     shelf = Shelf()
     values = KeptValues(shelf, ServingSettings())
-    await values.put([KeptValue(name="a", upload=b"1"), KeptValue(name="b", upload=b"2")])
-    assert await values.get(ACCOUNT, JOB, "b", b"") == b"2"
+    name = f"{ACCOUNT}/{JOB}/b"
+    await values.put([KeptValue(name="a", upload=b"1"), KeptValue(name=name, upload=b"2")])
+    assert await values.get(ACCOUNT, JOB, name, b"") == b"2"
+    # A row of somebody else that names it does not get it.
+    for owner in ((AccountId("other"), JOB), (ACCOUNT, JobId("another"))):
+        with pytest.raises(NotFound):
+            await values.get(*owner, name, b"")
     await values.delete(["a"])
     await values.delete([])
-    assert shelf.values == {"b": b"2"}
+    assert shelf.values == {name: b"2"}
 
 
 async def test_some_are_written_at_a_time() -> None:
