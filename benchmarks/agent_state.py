@@ -151,7 +151,8 @@ async def _measure_chain(
         assert len(await book.chain(account, last)) == _CHAIN
 
     async def theirs() -> None:
-        found = await bare.execute(SQL["chain"], (day_of(last), last, account, account, 1001))
+        values = (day_of(last), last, account, account, 2**25, 1001)
+        found = await bare.execute(SQL["chain"], values)
         assert len(await found.fetchall()) == _CHAIN
 
     return await _ratio(ours, theirs, rounds)
