@@ -30,8 +30,8 @@ class Size(msgspec.Struct, frozen=True):
     quiet_seconds_max: float
 
 
-_LONG = Size(600, 60, 2.0, 10.0, 180.0)
-_SHORT = Size(200, 20, 2.0, 10.0, 90.0)
+_LONG = Size(600, 60, 2.0, 10.0, 600.0)
+_SHORT = Size(200, 20, 2.0, 10.0, 300.0)
 _ACCOUNTS = 8
 _SLOTS = 4
 
