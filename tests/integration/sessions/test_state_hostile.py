@@ -184,7 +184,9 @@ def test_reader_without_a_place_queues_nothing(cells: CellFactory) -> None:
         body = {**ask(), "background": True, "stream": True}
         url = cell.gateway.url + V1
         with httpx.stream("POST", url, json=body, headers=cell.authorization()) as first:
-            next(first.iter_lines())
+            # Kept: without it the connection is closed, and the place is free.
+            lines = first.iter_lines()
+            assert next(lines)
             refused = cell.post(V1, body)
             assert refused.status_code == 429
             with psycopg.connect(cell.dsn) as connection:
