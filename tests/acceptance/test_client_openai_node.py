@@ -103,6 +103,6 @@ def test_responses_are_answered_and_streamed_with_usage(scripted_cell: ClientCel
     assert streamed["types"][-1] == "response.completed"
 
 
-def test_stored_responses_are_refused_until_there_are_sessions(scripted_cell: ClientCell) -> None:
+def test_response_that_was_never_stored_cannot_be_continued(scripted_cell: ClientCell) -> None:
     told = play("storedResponse", scripted_cell, model=GPT_OSS)
-    assert (told["name"], told["code"]) == ("BadRequestError", "stored_state_unavailable")
+    assert (told["name"], told["code"]) == ("NotFoundError", "previous_response_not_found")
