@@ -267,7 +267,7 @@ class ConversationBook:
             )
 
     async def _check_quota(self, account: AccountId) -> None:
-        """Refuse to keep more for an account that has enough; asked for every some seconds."""
+        """Refuse to keep more for an account at its quota; the sum is read every 10 seconds."""
         known = self._kept.get(account)
         if known is None or known[0] + _QUOTA_SECONDS <= self._now():
             async with self._store.statement() as statement:

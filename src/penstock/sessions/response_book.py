@@ -35,7 +35,7 @@ _SLOTS: Final = 16
 
 
 class NewResponse(msgspec.Struct, frozen=True):
-    """A response that has ended, with the items that its request sent."""
+    """A response to be stored, with the items that its request sent: ended, or queued as a job."""
 
     id: ResponseId
     account: AccountId

@@ -16,6 +16,7 @@ from penstock.intake.opened_request import ComposedRequest
 from penstock.records.price import Price
 from penstock.records.request import Api, InferenceRequest
 from penstock.serving.shaping import Shaper, Steps
+from penstock.sessions.response_ids import ResponseId, shown
 from penstock.wire.apis.chat_to_response import ResponseComposer
 from penstock.wire.apis.compaction import compacted
 from penstock.wire.apis.response_object import new_response
@@ -61,7 +62,7 @@ def composed_shaper(
     request: InferenceRequest, asked: ComposedRequest, clock: Clock
 ) -> ComposedShaper:
     """Return the shaper for a request that was made of the Responses request `asked`."""
-    id = f"resp_{request.id.replace('-', '')}"
+    id = shown(ResponseId(request.id))
     response = new_response(id, int(request.terms.asked_at), request.model.id, asked.echo)
     composer = ResponseComposer(response, clock.now)
     if asked.kept is not None:

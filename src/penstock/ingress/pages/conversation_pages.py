@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from penstock.errors import Forbidden, InvalidRequest, NotFound
+from penstock.errors import InvalidRequest, NotFound
 from penstock.ingress.pages.file_pages import account_of, key_of
 from penstock.ingress.pages.item_lists import item_list, page_asked, shown_item
 from penstock.ingress.pages.json_pages import json_response
@@ -126,8 +126,6 @@ class ConversationPages:
 
     async def _account(self, request: Request, *, writes: bool) -> AccountId:
         account = await account_of(self._reader, request)
-        if request.path_params.get("account_id", account.id) != account.id:
-            raise Forbidden("The account in the path is not this key's account.")
         if writes and not self._policy.may_store(account):
             raise no_state("conversation")
         return account.id

@@ -126,9 +126,11 @@ async def key_of(reader: RequestReader, request: Request) -> Key:
 
 
 async def account_of(reader: RequestReader, request: Request) -> Account:
-    """Return the account of the caller's key."""
+    """Return the account of the caller's key; it must be the path's, if that names one."""
     key = await key_of(reader, request)
     assert key.account is not None, "checked with the key"
+    if request.path_params.get("account_id", key.account.id) != key.account.id:
+        raise Forbidden("The account in the path is not this key's account.")
     return key.account
 
 

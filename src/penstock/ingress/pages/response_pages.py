@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from penstock.errors import Forbidden, InvalidRequest, NotFound
+from penstock.errors import InvalidRequest, NotFound
 from penstock.ingress.jobs.background_endpoint import BackgroundEndpoint
 from penstock.ingress.pages.file_pages import account_of
 from penstock.ingress.pages.item_lists import item_list, page_asked
@@ -82,8 +82,6 @@ class ResponsePages:
     async def _asked(self, request: Request) -> tuple[AccountId, ResponseId]:
         """Return whose response is asked for; an id that cannot be ours is as unknown as others."""
         account = (await account_of(self._reader, request)).id
-        if request.path_params.get("account_id", account) != account:
-            raise Forbidden("The account in the path is not this key's account.")
         id = read_response_id(request.path_params["id"])
         if id is None:
             raise NotFound("There is no such response.")
