@@ -1,7 +1,7 @@
 """Reads large bodies in a thread of their own, so that no other request waits for them.
 
 Decoding 32 MB takes tens of milliseconds, and a hundred if its texts are full of escapes. That must
-not block the event loop, so a body above `INLINE_BYTES_MAX` is read here. There is one thread,
+not block the event loop, so a body above a size is read here. There is one thread,
 because Python runs one at a time anyway.
 """
 
@@ -14,6 +14,8 @@ from penstock.errors import Error
 
 # Bodies up to this size, whatever they contain, block the event loop for less than 50 ms.
 INLINE_BYTES_MAX: Final = 320 * 1024
+# The same for items of the Responses API, which may have to be rendered as chat.
+INLINE_ITEMS_BYTES_MAX: Final = 128 * 1024
 
 T = TypeVar("T")
 

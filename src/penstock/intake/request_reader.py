@@ -88,9 +88,14 @@ class RequestReader:
         self._storage = storage or StoragePolicy()
         self._prompts = PromptReader()
 
-    async def read_by_size(self, body_bytes: int, read: "Callable[[RequestReader], T]") -> T:
+    async def read_by_size(
+        self,
+        body_bytes: int,
+        read: "Callable[[RequestReader], T]",
+        inline_bytes_max: int = INLINE_BYTES_MAX,
+    ) -> T:
         """Call `read` at once for a short body, and in the thread for a large one."""
-        if self._large_bodies is None or body_bytes <= INLINE_BYTES_MAX:
+        if self._large_bodies is None or body_bytes <= inline_bytes_max:
             return read(self)
         return await self._large_bodies.run(partial(read, self._in_thread))
 

@@ -5,6 +5,7 @@ from typing import Final
 from urllib.parse import parse_qsl, unquote
 
 from penstock.errors import InvalidRequest, MalformedModel, NotFound
+from penstock.intake.large_reading import INLINE_BYTES_MAX, INLINE_ITEMS_BYTES_MAX
 from penstock.records.request import Api
 
 _OPENAI_CHAT: Final = b"/v1/chat/completions"
@@ -70,6 +71,9 @@ class RequestRoute:
         self.model = model
         self.query = query
         self.wanted = wanted
+        may_have_items = self.is_run or api is Api.RESPONSES
+        # Larger bodies are read in a thread.
+        self.inline_bytes_max = INLINE_ITEMS_BYTES_MAX if may_have_items else INLINE_BYTES_MAX
 
 
 _OPENAI_ROUTE: Final = RequestRoute(Surface.OPENAI)

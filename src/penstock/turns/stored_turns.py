@@ -99,7 +99,9 @@ class StoredTurns:
         wish = opened.state
         assert wish is not None, "a request without state is not a turn"
         await self._reader.read_by_size(
-            opened.body_bytes, lambda _: _check_input(opened.fields, wish)
+            opened.body_bytes,
+            lambda _: _check_input(opened.fields, wish),
+            opened.route.inline_bytes_max,
         )
         is_answer = opened.route.wanted is Wanted.ANSWER
         keeps = is_answer and self._policy.stores(wish)
@@ -167,7 +169,9 @@ class StoredTurns:
         items = None
         if wish.needs == "input" or may_refer(opened.fields):
             items = await self._reader.read_by_size(
-                opened.body_bytes, lambda _: input_items(opened.fields)
+                opened.body_bytes,
+                lambda _: input_items(opened.fields),
+                opened.route.inline_bytes_max,
             )
             items = await resolved(self._books.responses, account, items)
         return await self._as_turn(opened, items, before, keeps=keeps)
@@ -198,6 +202,7 @@ class StoredTurns:
         return await self._reader.read_by_size(
             opened.body_bytes + before.bytes,
             lambda _: self._rewritten(opened, items, before, keeps=keeps),
+            opened.route.inline_bytes_max,
         )
 
     def _rewritten(

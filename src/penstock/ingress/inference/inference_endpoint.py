@@ -26,7 +26,6 @@ from penstock.ingress.inference.usage_cost import UsageCost
 from penstock.ingress.inference.ways import FlexCaller, Ways
 from penstock.ingress.settings import IngressSettings
 from penstock.intake.caller_headers import CallerHeaders
-from penstock.intake.large_reading import INLINE_BYTES_MAX
 from penstock.intake.opened_request import Delivery, OpenedRequest
 from penstock.intake.request_reader import RequestReader
 from penstock.intake.routes import RequestRoute, Surface, find_route, is_messages, surface_of
@@ -105,7 +104,7 @@ class InferenceEndpoint(WorkerConnections):
             headers = exchange.caller
             key = self._reader.find_key(headers) or await self._reader.authenticate(headers)
             call.key = key
-            if exchange.body_bytes > INLINE_BYTES_MAX:
+            if exchange.body_bytes > route.inline_bytes_max:
                 opened, request = await self._read_large(call, route, headers, key)
             else:
                 body = exchange.take_body()
@@ -188,7 +187,9 @@ class InferenceEndpoint(WorkerConnections):
     ) -> tuple[OpenedRequest, InferenceRequest | None]:
         body_bytes, parts = call.exchange.body_bytes, call.exchange.take_parts()
         return await self._reader.read_by_size(
-            body_bytes, lambda reader: _read(reader, call.id, route, headers, key, _joined(parts))
+            body_bytes,
+            lambda reader: _read(reader, call.id, route, headers, key, _joined(parts)),
+            route.inline_bytes_max,
         )
 
     def _count_refused(self, call: InferenceCall, error: Error) -> None:

@@ -40,7 +40,9 @@ class StoredWay:
         size = len(chat.fields["messages"])
         try:
             request = await self._reader.read_by_size(
-                size, lambda reader: reader.read_prompt(request_id, headers, chat, tier)
+                size,
+                lambda reader: reader.read_prompt(request_id, headers, chat, tier),
+                opened.route.inline_bytes_max,
             )
         except BaseException:
             await self._turns.give_up(turn)

@@ -14,6 +14,7 @@ from penstock.ingress.pages.item_lists import item_list, page_asked, shown_item
 from penstock.ingress.pages.json_pages import json_response
 from penstock.ingress.pages.page_body import BodySlots, decoded
 from penstock.intake.caller_headers import CallerHeaders
+from penstock.intake.large_reading import INLINE_ITEMS_BYTES_MAX
 from penstock.intake.request_reader import RequestReader
 from penstock.intake.rewriting import check_items
 from penstock.intake.storage_policy import StoragePolicy
@@ -150,7 +151,9 @@ class ConversationPages:
             body = await self._slots.gather(request)
             # A large one in the thread that reads large requests.
             yield await self._reader.read_by_size(
-                len(body), lambda _: self._read(body or b"{}", kind, secret)
+                len(body),
+                lambda _: self._read(body or b"{}", kind, secret),
+                INLINE_ITEMS_BYTES_MAX,
             )
 
     def _read(self, body: bytes, kind: type[T], secret: str) -> T:

@@ -59,11 +59,15 @@ class TokenPages:
         async with self._slots.held(key):
             body = await self._slots.gather(request)
             opened = await self._reader.read_by_size(
-                len(body), lambda reader: reader.open(route, headers, key, body)
+                len(body),
+                lambda reader: reader.open(route, headers, key, body),
+                route.inline_bytes_max,
             )
             if opened.state is not None:
                 opened = (await self._turns.begin(request_id, opened)).opened
             asked = await self._reader.read_by_size(
-                len(body), lambda reader: reader.read_prompt(request_id, headers, opened)
+                len(body),
+                lambda reader: reader.read_prompt(request_id, headers, opened),
+                route.inline_bytes_max,
             )
             return asked, await self._counter.count(asked)
