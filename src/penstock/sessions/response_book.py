@@ -14,7 +14,14 @@ from penstock.sessions.conversation_ids import ConversationId
 from penstock.sessions.response_ids import ResponseId, day_of
 from penstock.sessions.settings import ResponsesSettings
 from penstock.sessions.tenure import Tenure
-from penstock.store import KeptValue, KeptValues, Store, Transaction, read_queries
+from penstock.store import (
+    KeptValue,
+    KeptValues,
+    RecentValues,
+    Store,
+    Transaction,
+    read_queries,
+)
 from penstock.store.pool import Row
 from penstock.wire.apis.response_items import Item
 from penstock.wire.apis.response_object import Response
@@ -96,6 +103,7 @@ class ResponseBook:
     ) -> None:
         self._store = store
         self._values = values
+        self._recent = RecentValues(values, settings.cache_bytes_max)
         self._settings = settings
         self._now = clock.now
         self._days: set[date] = set()
@@ -251,6 +259,7 @@ class ResponseBook:
                     *(day_of(id), id, account, account),
                     *(settings.context_bytes_max, settings.chain_max + 1),
                 ),
+                binary=True,
             )
         param = "previous_response_id"
         if len(rows) > settings.chain_max:
@@ -280,12 +289,12 @@ class ResponseBook:
 
     async def _read(self, account: AccountId, row: Row) -> StoredResponse:
         id = ResponseId(row[0])
-        input = await self._values.get(account, _input_of(id), row[7], bytes(row[6]))
-        response = await self._values.get(account, _response_of(id), row[9], bytes(row[8]))
+        input = await self._recent.get(account, _input_of(id), row[7], bytes(row[6]))
+        response = await self._recent.get(account, _response_of(id), row[9], bytes(row[8]))
         whole: Response = msgspec.json.decode(response)
         if row[11]:
             whole["status"], whole["error"] = row[4], row[14]
-            ending = await self._values.get(account, _ending_of(id), row[13], bytes(row[12]))
+            ending = await self._recent.get(account, _ending_of(id), row[13], bytes(row[12]))
             whole.update(msgspec.json.decode(ending) if ending else {})
         return StoredResponse(
             id=id,

@@ -18,6 +18,8 @@ class ResponsesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     chain_max: Annotated[int, Meta(ge=1, le=10_000)] = 1000
     # How large the items of a chain may be together.
     context_bytes_max: Annotated[int, Meta(ge=1024, le=2**30)] = 32 * 2**20
+    # How much of what was read lately each worker keeps in memory, decrypted.
+    cache_bytes_max: Annotated[int, Meta(ge=0, le=2**33)] = 32 * 2**20
     # How much an account may keep.
     bytes_per_account_max: Annotated[int, Meta(ge=0, le=2**50)] = 100 * 2**30
 

@@ -9,6 +9,7 @@ from penstock.store.migrate import migrate, pending
 from penstock.store.objects import Objects
 from penstock.store.pool import Store, Transaction
 from penstock.store.queries import read_queries
+from penstock.store.recent_values import RecentValues
 from penstock.store.sealing import ContentSeal, Sealing
 from penstock.store.settings import StoreSettings
 
@@ -18,6 +19,7 @@ __all__ = [
     "KeptValue",
     "KeptValues",
     "Objects",
+    "RecentValues",
     "Sealing",
     "Store",
     "StoreSettings",

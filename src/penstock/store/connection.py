@@ -6,6 +6,7 @@ is a bug and propagates as psycopg raised it.
 
 import asyncio
 import os
+import select
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,14 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from penstock import errors
 
 Connection = psycopg.AsyncConnection[tuple[Any, ...]]
+
+
+class PooledConnection(Connection):
+    """A connection that knows when it answered last."""
+
+    # As the event loop tells the time.
+    answered_at = float("-inf")
+
 
 # They detect a host that vanished silently within about 20 s. The dsn's own parameters win.
 _DEFAULTS: dict[str, Any] = {
@@ -64,6 +73,13 @@ def severed_after(connection: Connection, seconds: float) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+
+
+def has_unread(connection: Connection) -> bool:
+    """Return whether the server has sent something unasked, as it does when it closes."""
+    poll = select.poll()
+    poll.register(connection.pgconn.socket, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _sever(connection: Connection) -> None:

@@ -9,6 +9,7 @@ was moved to another row or object does not open either.
 
 import hashlib
 import secrets
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -22,10 +23,24 @@ _HEAD_BYTES: Final = len(MAGIC) + _SALT_BYTES
 _FRAME_BYTES: Final = 64 * 1024
 _TAG_BYTES: Final = 16
 _SEALED_FRAME_BYTES: Final = _FRAME_BYTES + _TAG_BYTES
+_ONE_FRAME_BYTES_MAX: Final = _HEAD_BYTES + _SEALED_FRAME_BYTES
 
 
 class DoesNotOpen(Exception):
     """The value was sealed with another key or for another owner, or it was changed."""
+
+
+def unseal_value(key: bytes | None, owner: str, kept: bytes) -> bytes:
+    """Decrypt a whole value.
+
+    Nearly all have one frame, which opens here in a third of the time that an `Unsealer` takes: a
+    chain of a hundred responses has two hundred values.
+    """
+    if key is None or len(kept) > _ONE_FRAME_BYTES_MAX or not kept.startswith(MAGIC):
+        unsealer = Unsealer(key, owner)
+        return unsealer.add(kept) + unsealer.end()
+    own = _cipher_of(key, kept[len(MAGIC) : _HEAD_BYTES])
+    return decrypt(own, _ONLY_FRAME, kept[_HEAD_BYTES:], owner.encode())
 
 
 class Sealer:
@@ -117,8 +132,7 @@ class _Frames:
     """Seals or opens the frames of one value, in order."""
 
     def __init__(self, key: bytes, salt: bytes, owner: str) -> None:
-        own_key = hashlib.blake2b(salt, key=key, digest_size=KEY_BYTES, person=b"penstock value")
-        self._cipher = cipher(own_key.digest())
+        self._cipher = _cipher_of(key, salt)
         self._owner = owner.encode()
         self._count = 0
 
@@ -129,25 +143,45 @@ class _Frames:
         return decrypt(self._cipher, self._nonce(is_last=is_last), frame, self._owner)
 
     def _nonce(self, *, is_last: bool) -> bytes:
-        nonce = self._count.to_bytes(11, "big") + bytes([is_last])
+        nonce = _nonce(self._count, is_last=is_last)
         self._count += 1
         return nonce
 
 
+def _nonce(number: int, *, is_last: bool) -> bytes:
+    return number.to_bytes(11, "big") + bytes([is_last])
+
+
+_ONLY_FRAME: Final = _nonce(0, is_last=True)
+
+
+def _cipher_of(key: bytes, salt: bytes) -> "AESGCM":
+    """Return the cipher that only the value with this salt uses."""
+    own_key = hashlib.blake2b(salt, key=key, digest_size=KEY_BYTES, person=b"penstock value")
+    return cipher(own_key.digest())
+
+
 def cipher(key: bytes) -> "AESGCM":
     """Return AES-256-GCM with this key."""
-    # Imported with the first value: a worker that keeps no content does not need the megabytes.
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - see above
-
-    return AESGCM(key)
+    return _library()[0](key)
 
 
 def decrypt(cipher: "AESGCM", nonce: bytes, sealed: bytes, owner: bytes) -> bytes:
     """Return the content; DoesNotOpen if the tag does not fit."""
-    from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - see `cipher`
-
     try:
         return cipher.decrypt(nonce, sealed, owner)
-    except (InvalidTag, ValueError):
+    except (_library()[1], ValueError):
         # ValueError: too short to have a tag.
         raise DoesNotOpen from None
+
+
+@cache
+def _library() -> "tuple[type[AESGCM], type[Exception]]":
+    """Return AES-GCM, and what it raises for a wrong tag.
+
+    Imported with the first value: a worker that keeps no content does not need the megabytes.
+    """
+    from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - see above
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - see above
+
+    return AESGCM, InvalidTag

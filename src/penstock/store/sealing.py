@@ -13,8 +13,8 @@ import logging
 import secrets
 import stat
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +29,7 @@ from penstock.store.sealed_value import (
     Unsealer,
     cipher,
     decrypt,
+    unseal_value,
 )
 from penstock.store.settings import StoreSettings
 
@@ -56,9 +57,10 @@ class ContentSeal:
 
     def unseal(self, owner: str, kept: bytes) -> bytes:
         """Decrypt a value, or return one that was kept without a key as it is."""
-        unsealer = Unsealer(self._key, owner)
-        with _naming_failure(owner):
-            return unsealer.add(kept) + unsealer.end()
+        try:
+            return unseal_value(self._key, owner, kept)
+        except DoesNotOpen:
+            raise _unreadable(owner) from None
 
     async def seal_chunks(self, owner: str, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Encrypt a stream."""
@@ -75,12 +77,14 @@ class ContentSeal:
     async def unseal_chunks(self, owner: str, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Decrypt a stream. What is yielded is authentic; a cut stream raises at its end."""
         unsealer = Unsealer(self._key, owner)
-        with _naming_failure(owner):
+        try:
             async for piece in pieces:
                 if content := unsealer.add(piece):
                     yield content
             if content := unsealer.end():
                 yield content
+        except DoesNotOpen:
+            raise _unreadable(owner) from None
 
     def digest(self, content: bytes) -> str:
         """Return a digest of content for a name. With a key, nobody can test a guess by it."""
@@ -224,17 +228,15 @@ def _wrap(cell_key: bytes, account: AccountId, data_key: bytes) -> bytes:
 
 def _unwrap(cell_key: bytes, account: AccountId, wrapped: bytes) -> bytes:
     nonce, sealed = wrapped[:_NONCE_BYTES], wrapped[_NONCE_BYTES:]
-    with _naming_failure(f"account {account}"):
-        return decrypt(cipher(cell_key), nonce, sealed, account.encode())
-
-
-@contextmanager
-def _naming_failure(owner: str) -> Iterator[None]:
     try:
-        yield
+        return decrypt(cipher(cell_key), nonce, sealed, account.encode())
     except DoesNotOpen:
-        logger.error(  # noqa: TRY400 - the traceback says nothing more
-            "kept content does not open",
-            extra={"action": "content_does_not_open", "owner": owner},
-        )
-        raise ContentUnreadable("What was kept cannot be decrypted now.") from None
+        raise _unreadable(f"account {account}") from None
+
+
+def _unreadable(owner: str) -> ContentUnreadable:
+    """Log what does not open, and return the error that callers get."""
+    logger.error(
+        "kept content does not open", extra={"action": "content_does_not_open", "owner": owner}
+    )
+    return ContentUnreadable("What was kept cannot be decrypted now.")

@@ -35,7 +35,8 @@ def store_many(cell: Cell, count: int) -> None:
 
 
 def test_memory_is_flat_over_many_stored_responses(cells: CellFactory, full: bool) -> None:
-    with cells.open(STORING) as cell:
+    # Small, so that it is full before the first measurement.
+    with cells.open({**STORING, "responses.cache_bytes_max": 2**19}) as cell:
         cell.set_up(CHAT)
         count = 20_000 if full else 1_200
         store_many(cell, 800)

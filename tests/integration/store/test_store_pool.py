@@ -137,12 +137,29 @@ async def test_a_hanging_idle_connection_is_replaced(dsn: str) -> None:
         row = await transaction.fetch_one("select pg_backend_pid()")
     assert row is not None
     os.kill(row[0], signal.SIGSTOP)
+    # One that answered just now would be used without asking.
+    await asyncio.sleep(0.6)
     try:
         async with asyncio.timeout(3):
             await _wait_until_it_answers(store)
     finally:
         os.kill(row[0], signal.SIGCONT)
     await store.close()
+
+
+async def test_a_connection_that_closes_just_after_its_answer_is_replaced(dsn: str) -> None:
+    store, other = Store(StoreSettings(dsn=dsn)), Store(StoreSettings(dsn=dsn))
+    await store.open()
+    await other.open()
+    for _ in range(5):
+        async with store.statement() as statement:
+            row = await statement.fetch_one("select pg_backend_pid()")
+        assert row is not None
+        async with other.statement() as statement:
+            await statement.execute("select pg_terminate_backend(%s, 1000)", row)
+        assert await _count_accounts(store) == 0
+    await store.close()
+    await other.close()
 
 
 async def test_no_more_may_wait_for_a_connection_than_the_limit(dsn: str) -> None:

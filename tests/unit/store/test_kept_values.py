@@ -1,9 +1,7 @@
 """What is too large for a row goes elsewhere, under a name that tells what it is."""
 
-import asyncio
-from collections.abc import Sequence
-
 import pytest
+from tests.unit.store.object_shelf import ACCOUNT, KEY, Shelf
 
 from penstock.errors import NotFound, StoreUnavailable
 from penstock.records.account import AccountId
@@ -12,37 +10,7 @@ from penstock.serving.settings import ServingSettings
 from penstock.store import ContentSeal
 from penstock.store.kept_values import KeptValue, KeptValues
 
-ACCOUNT, JOB = AccountId("acme"), JobId("job")
-KEY = bytes(32)
-
-
-class Shelf:
-    """Objects in memory, one of which may be out of reach."""
-
-    def __init__(self, broken: str = "") -> None:
-        self.values: dict[str, bytes] = {}
-        self.most_at_once = 0
-        self._at_once = 0
-        self._broken = broken
-
-    async def put(self, name: str, data: bytes) -> None:
-        self._at_once += 1
-        self.most_at_once = max(self.most_at_once, self._at_once)
-        await asyncio.sleep(0)
-        self._at_once -= 1
-        if name == self._broken:
-            raise StoreUnavailable
-        self.values[name] = data
-
-    async def get(self, name: str) -> bytes:
-        return self.values[name]
-
-    async def seal_of(self, account: AccountId) -> ContentSeal:
-        return ContentSeal(KEY)
-
-    async def delete(self, names: Sequence[str]) -> None:
-        for name in names:
-            del self.values[name]
+JOB = JobId("job")
 
 
 async def test_only_what_is_above_the_size_is_an_object() -> None:
