@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.integration.hostile.hostile_shot import Shot, read_answer
 
 _MB = 2**20
 _SLACK_SECONDS = 6.0
+_FIN_WAIT_1 = "04"
 
 
 @pytest.fixture(scope="module")
@@ -99,12 +101,24 @@ def test_a_pipelined_flood_that_is_never_read(
                         moved_at, taken = time.monotonic(), taken + len(piece) * 500
             except ConnectionError:
                 pass
+            # All that was unread is gone, from the kernel too.
+            assert unsent_by_closed(hostile.cell.gateway.port) == 0
         return taken, time.monotonic() - moved_at
 
     taken, seconds = hostile.traffic.run(pour())
     assert taken < 16 * _MB
     assert seconds < STALL_SECONDS + _SLACK_SECONDS
     assert hostile.vitals().rss - before < 48 * _MB
+
+
+def unsent_by_closed(port: int) -> int:
+    """How many bytes the kernel holds for clients of connections that the gateway has closed."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(
+        int(row[4].partition(":")[0], 16)
+        for row in rows
+        if row[1].endswith(f":{port:04X}") and row[3] == _FIN_WAIT_1
+    )
 
 
 _UNREAD = {

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from penstock.errors import BodyTooSlow, Error
 from penstock.ingress.http.client_deadline import BODY, HEAD, SERVING, ClientDeadline
 from penstock.ingress.http.exchange import Exchange
-from penstock.ingress.http.lingering import Lingering
+from penstock.ingress.http.lingering import Lingering, reset
 
 if TYPE_CHECKING:
     from penstock.ingress.http.body_budget import HeldBody
@@ -134,7 +134,7 @@ class BoundedConnection(HttpToolsProtocol):
             return
         deadline = self._deadline
         if deadline.is_unread:
-            self.transport.abort()
+            reset(self.transport)
         elif deadline.phase == HEAD and not deadline.head_bytes:
             self._close()  # idle, or it never sent anything
         elif deadline.phase == HEAD:
