@@ -17,7 +17,7 @@ from penstock.clock import SystemClock
 from penstock.fleet.roster import RosterMirror
 from penstock.fleet.settings import FleetSettings
 from penstock.records.replica import Replica
-from penstock.store import Store, StoreSettings
+from penstock.store import Sealing, Store, StoreSettings
 from penstock.store.embedded import EmbeddedPostgres
 
 TEXT_MODEL = "@local/huggingfacetb/smollm2-135m-instruct"
@@ -53,10 +53,14 @@ class Cell(msgspec.Struct, frozen=True):
         return asyncio.run(self._replicas())
 
     async def _replicas(self) -> tuple[Replica, ...]:
-        store = Store(StoreSettings(dsn=EmbeddedPostgres(Path(self.state) / "postgres").dsn))
+        state = Path(self.state)
+        dsn = EmbeddedPostgres(state / "postgres").dsn
+        settings = StoreSettings(dsn=dsn, cell_key_file=str(state / "cell.key"))
+        store = Store(settings)
         await store.open()
         try:
-            roster = RosterMirror(store, SystemClock(), FleetSettings())
+            sealing = Sealing(store, settings)
+            roster = RosterMirror(store, SystemClock(), FleetSettings(), sealing)
             await roster.load()
             return roster.all()
         finally:
@@ -64,6 +68,15 @@ class Cell(msgspec.Struct, frozen=True):
 
     def engine(self, model: str) -> Replica:
         return next(replica for replica in self.replicas() if replica.model == model)
+
+    def ask_engine(self, model: str, path: str, body: object) -> httpx.Response:
+        """Ask the engine itself, with its own key."""
+        engine = self.engine(model)
+        return httpx.post(engine.url + path, json=body, headers=key_header(engine), timeout=120)
+
+
+def key_header(engine: Replica) -> dict[str, str]:
+    return {"authorization": f"Bearer {engine.engine_key}"}
 
 
 @contextlib.contextmanager

@@ -84,6 +84,9 @@ block_tokens = {BLOCK_TOKENS}
 folder = "{signals}"
 [catalogue]
 folder = "{catalogue}"
+[fleet]
+# The second gateway and the tests ask engines without the cell's key.
+engine_keys = false
 [[fleet.replicas]]
 model = "{TEXT_MODEL}"
 count = {_REPLICAS}

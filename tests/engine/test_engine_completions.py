@@ -24,13 +24,20 @@ def test_a_real_completion_is_streamed_as_the_engine_says_it(
     body = {**ASKED, "stream": True}
     if options is not None:
         body["stream_options"] = options
-    own = httpx.post(f"{cell.engine(TEXT_MODEL).url}/v1/completions", json=body, timeout=120).text
+    own = cell.ask_engine(TEXT_MODEL, "/v1/completions", body).text
     with cell.client() as client:
         # The first stream of a replica teaches the gateway its fingerprint.
         for _ in range(2):
             ours = client.post(f"{cell.openai_url}/completions", json=body)
     assert _VARYING.sub("", ours.text) == _VARYING.sub("", own)
     assert ours.text.endswith("data: [DONE]\n\n")
+
+
+def test_a_real_engine_refuses_calls_without_its_key(cell: Cell) -> None:
+    url = f"{cell.engine(TEXT_MODEL).url}/v1/completions"
+    for headers in ({}, {"authorization": "Bearer another"}):
+        assert httpx.post(url, json=ASKED, headers=headers, timeout=60).status_code == 401
+    assert cell.ask_engine(TEXT_MODEL, "/v1/completions", ASKED).status_code == 200
 
 
 @pytest.mark.timeout(600)

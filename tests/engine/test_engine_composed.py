@@ -36,9 +36,11 @@ def client(cell: Cell, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ope
     folder = tmp_path_factory.mktemp("composed")
     (folder / "models").mkdir()
     _write_entry(folder / "models")
-    (folder / "penstock.toml").write_text('[catalogue]\nfolder = "models"\n')
+    engine = cell.engine(TEXT_MODEL)
+    keys = f'[engine]\napi_keys = {{ "{engine.url}" = "{engine.engine_key}" }}\n'
+    (folder / "penstock.toml").write_text(f'[catalogue]\nfolder = "models"\n{keys}')
     with (
-        running_up(folder, "--attach", cell.engine(TEXT_MODEL).url) as attached,
+        running_up(folder, "--attach", engine.url) as attached,
         openai.OpenAI(base_url=attached.openai_url, api_key=attached.key, max_retries=0) as made,
     ):
         yield made

@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-import httpx
 import openai
 import pytest
 from tests.engine.real_cell import VECTORS_MODEL, Cell
@@ -24,9 +23,7 @@ def _post(cell: Cell, url: str, body: Body) -> Body:
 
 def test_real_vectors_are_the_engines_own_on_every_surface(cell: Cell) -> None:
     body = {"model": VECTORS_MODEL, "input": TEXTS}
-    own = httpx.post(
-        f"{cell.engine(VECTORS_MODEL).url}/v1/embeddings", json=body, timeout=120
-    ).json()
+    own = cell.ask_engine(VECTORS_MODEL, "/v1/embeddings", body).json()
     expected = [row["embedding"] for row in own["data"]]
     assert [len(vector) for vector in expected] == [NUMBERS] * len(TEXTS)
     workers = f"{cell.workers_url}/accounts/{cell.account}/ai"

@@ -77,15 +77,16 @@ def priced(cell: Cell, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pri
     (folder / "catalogue" / "priced.toml").write_text(_ENTRY)
     places = {"catalogue.folder": folder / "catalogue", "metering.journal_folder": folder / "j"}
     settings = {"store.dsn": dsn, **{name: str(path) for name, path in places.items()}}
-    with RecordedEngine(cell.engine(TEXT_MODEL).url) as engine:
-        key = asyncio.run(_prepare(dsn, engine.url))
+    behind = cell.engine(TEXT_MODEL)
+    with RecordedEngine(behind.url) as engine:
+        key = asyncio.run(_prepare(dsn, engine.url, behind.engine_key))
         with GatewayProcess(folder, settings) as process:
             gateway = PricedGateway(dsn, key, process, engine)
             with gateway.client:
                 yield gateway
 
 
-async def _prepare(dsn: str, engine_url: str) -> str:
+async def _prepare(dsn: str, engine_url: str, engine_key: str) -> str:
     await migrate(dsn)
     store = Store(StoreSettings(dsn=dsn))
     await store.open()
@@ -98,6 +99,7 @@ async def _prepare(dsn: str, engine_url: str) -> str:
             url=engine_url,
             state=ReplicaState.READY,
             served_name=TEXT_MODEL,
+            engine_key=engine_key,
         )
         await RosterTable(store).enroll(replica, keeper="test")
     finally:

@@ -65,10 +65,10 @@ class GatewayRooms:
         self.log_writer = log_writer
         self.catalogue = load_catalogue(config.catalogue)
         self.store = Store(config.store)
-        sealing = Sealing(self.store, config.store, clock)
-        self.objects = Objects(config.store, sealing)
+        self.sealing = Sealing(self.store, config.store, clock)
+        self.objects = Objects(config.store, self.sealing)
         # Nothing is stored that cannot be encrypted.
-        self.storage = StoragePolicy(is_on=sealing.is_on)
+        self.storage = StoragePolicy(is_on=self.sealing.is_on)
         self.keys = KeyMirror(self.store, clock, config.policy)
         self.wheel = TimerWheel(clock)
         self._build_routing()
@@ -79,7 +79,7 @@ class GatewayRooms:
     def _build_routing(self) -> None:
         """Build what knows the replicas and picks one for each request."""
         config, clock = self.config, self.clock
-        self.roster = RosterMirror(self.store, clock, config.fleet)
+        self.roster = RosterMirror(self.store, clock, config.fleet, self.sealing)
         self.table = open_table(config.signals, clock.monotonic())
         self.identity = worker_identity(self.table)
         self.router = Router(self.roster, config.routing, self.table, self.identity.host)

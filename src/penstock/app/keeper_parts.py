@@ -12,7 +12,6 @@ from penstock.clock import Clock
 from penstock.config import Config
 from penstock.errors import StoreUnavailable
 from penstock.fleet.health import EngineProbe
-from penstock.fleet.progress import OnProgress
 from penstock.fleet.reconcile import Announce, Keeper
 from penstock.fleet.roster import RosterMirror
 from penstock.policy import cell_mark, read_cell_secret, signal_key
@@ -24,22 +23,20 @@ from penstock.signals import (
     Reach,
     keeper_identity,
 )
-from penstock.store import Objects, Store
+from penstock.store import Objects, Sealing, Store
 
 _HOSTS_SECONDS: Final = 1.0
 
 logger = logging.getLogger(__name__)
 
 
-def keeper(
-    config: Config, store: Store, clock: Clock, on_progress: OnProgress | None = None
-) -> Keeper:
+def keeper(config: Config, store: Store, clock: Clock, sealing: Sealing | None = None) -> Keeper:
     """Build the keeper of one engine host; raises for a wrong wanted replica or recipe."""
     probe = EngineProbe(
         config.fleet, api_keys=config.engine.api_keys, ca_file=config.engine.ca_file
     )
     catalogue = load_catalogue(config.catalogue)
-    return Keeper(config.fleet, catalogue, store, clock, probe=probe, on_progress=on_progress)
+    return Keeper(config.fleet, catalogue, store, clock, probe=probe, sealing=sealing)
 
 
 def station(config: Config, store: Store, objects: Objects, kept: Keeper, clock: Clock) -> Station:

@@ -6,7 +6,15 @@ silently. This room holds the recipes that start engines, but starts no engine.
 
 from penstock.catalogue.entry_error import CatalogueError
 from penstock.catalogue.models import Catalogue, load_catalogue
-from penstock.catalogue.recipes import fill
+from penstock.catalogue.recipes import LaunchValues, fill, takes_key
 from penstock.catalogue.settings import CatalogueSettings
 
-__all__ = ["Catalogue", "CatalogueError", "CatalogueSettings", "fill", "load_catalogue"]
+__all__ = [
+    "Catalogue",
+    "CatalogueError",
+    "CatalogueSettings",
+    "LaunchValues",
+    "fill",
+    "load_catalogue",
+    "takes_key",
+]

@@ -14,7 +14,7 @@ from penstock.catalogue.advice import check_prices, explain
 from penstock.catalogue.dollar_prices import convert_dollars
 from penstock.catalogue.entry_error import CatalogueError
 from penstock.catalogue.names import DEFAULT_NAME, fault_in
-from penstock.catalogue.recipes import fill
+from penstock.catalogue.recipes import SAMPLE_VALUES, fill
 from penstock.records.dialect import DIALECTS
 from penstock.records.model import Model, Recipe
 
@@ -111,7 +111,7 @@ def _check_recipe(recipe: Recipe) -> None:
             key="recipe.command",
         )
     # Filling with dummy values raises CatalogueError if the recipe has an unknown placeholder.
-    fill(recipe, port=1, engine_home="/")
+    fill(recipe, SAMPLE_VALUES)
 
 
 def _check_output_tokens(model: Model) -> None:

@@ -1,24 +1,57 @@
 """Fills a recipe's placeholders: returns the command line and environment that start one engine.
 
-Pure. A placeholder is a word in braces, `{port}` or `{engine_home}`. JSON in an argument is left
-unchanged, because a quote follows its braces.
+Pure. A placeholder is a word in braces, such as `{port}`. JSON in an argument is left unchanged,
+because a quote follows its braces.
 """
 
 import re
 from collections.abc import Mapping
 
+import msgspec
+
 from penstock.catalogue.close_names import closest
 from penstock.catalogue.entry_error import CatalogueError
 from penstock.records.model import Recipe
 
-PLACEHOLDERS = ("port", "engine_home")
+PLACEHOLDERS = ("port", "address", "gpus", "gpu_count", "engine_home", "engine_key")
+# What to do about a placeholder without a value.
+_ADVICE = {
+    "engine_home": "Install the CPU engine with deploy/cpu-engine/setup and name its folder",
+    "gpus": "Say how many GPUs one replica needs: gpus = 1",
+}
+# In a cell whose engines have no keys; vLLM takes an empty key for none.
+_MAY_BE_EMPTY = frozenset({"engine_key"})
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-def fill(recipe: Recipe, *, port: int, engine_home: str) -> tuple[list[str], dict[str, str]]:
-    """Return argv and the recipe's own environment variables for an engine on `port`."""
-    values = {"port": str(port), "engine_home": engine_home}
+class LaunchValues(msgspec.Struct, frozen=True):
+    """What fills the placeholders for one engine."""
+
+    port: int
+    # Where it listens.
+    address: str = "127.0.0.1"
+    engine_home: str = ""
+    # The ids of its GPUs.
+    gpus: tuple[str, ...] = ()
+    # The secret that its callers must send; "" = none.
+    engine_key: str = ""
+
+
+# Fills a recipe of any kind, to check it.
+SAMPLE_VALUES = LaunchValues(1, engine_home="/", gpus=("0",), engine_key="key")
+
+
+def fill(recipe: Recipe, launch: LaunchValues) -> tuple[list[str], dict[str, str]]:
+    """Return argv and the recipe's own environment variables for one engine."""
+    values = {
+        "port": str(launch.port),
+        "address": launch.address,
+        "gpus": ",".join(launch.gpus),
+        "gpu_count": str(len(launch.gpus)),
+        "engine_home": launch.engine_home,
+        "engine_key": launch.engine_key,
+    }
     argv = [
         _fill_text(text, values, key=f"recipe.command[{index}]")
         for index, text in enumerate(recipe.command)
@@ -30,6 +63,12 @@ def fill(recipe: Recipe, *, port: int, engine_home: str) -> tuple[list[str], dic
     return argv, environment
 
 
+def takes_key(recipe: Recipe) -> bool:
+    """Return whether the recipe gives the engine a key, so that callers must send it."""
+    texts = (*recipe.command, *recipe.environment.values())
+    return any("{engine_key}" in text for text in texts)
+
+
 def _fill_text(text: str, values: Mapping[str, str], *, key: str) -> str:
     # A single pass, so that braces inside a filled-in value are not replaced.
     return _PLACEHOLDER.sub(lambda found: _value_of(found[1], values, key=key), text)
@@ -37,12 +76,12 @@ def _fill_text(text: str, values: Mapping[str, str], *, key: str) -> str:
 
 def _value_of(name: str, values: Mapping[str, str], *, key: str) -> str:
     value = values.get(name)
-    if value:
+    if value or (value is not None and name in _MAY_BE_EMPTY):
         return value
     if value is not None:
         raise CatalogueError(
             f"needs {{{name}}}, which is not set",
-            advice="Install the CPU engine with deploy/cpu-engine/setup and name its folder",
+            advice=_ADVICE.get(name, "Set it"),
             key=key,
         )
     known = ", ".join(f"{{{placeholder}}}" for placeholder in PLACEHOLDERS)

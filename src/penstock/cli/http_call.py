@@ -41,6 +41,10 @@ class HttpCaller:
         self._ca_file = ca_file
         self._seconds = seconds
 
+    def without_keys(self) -> "HttpCaller":
+        """Return a caller that sends no key."""
+        return HttpCaller(ca_file=self._ca_file, seconds=self._seconds)
+
     def get(self, url: str, path: str) -> HttpAnswer:
         return self._call("GET", url, path, None, {})
 

@@ -66,8 +66,9 @@ async def _keep(
     signals = StopSignals()
     clock = SystemClock()
     store = Store(config.store)
-    objects = Objects(config.store, Sealing(store, config.store, clock))
-    kept = keeper_parts.keeper(config, store, clock, on_progress)
+    sealing = Sealing(store, config.store, clock)
+    objects = Objects(config.store, sealing)
+    kept = keeper_parts.keeper(config, store, clock, sealing)
     station = (
         keeper_parts.station(config, store, objects, kept, clock) if config.puller.enabled else None
     )
@@ -76,7 +77,9 @@ async def _keep(
     await objects.open()
     try:
         async with asyncio.TaskGroup() as group:
-            keeping = kept.run(stop_replicas=stop_replicas, announce=announce)
+            keeping = kept.run(
+                stop_replicas=stop_replicas, announce=announce, on_progress=on_progress
+            )
             running = group.create_task(keeping)
             pulling = group.create_task(_pull(station))
             showing = group.create_task(

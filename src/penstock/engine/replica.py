@@ -26,7 +26,7 @@ from penstock.engine.sink import Sink
 from penstock.errors import Error, ReplicaUnreachable
 from penstock.records.dialect import VLLM, health_path
 from penstock.records.engine_load import EngineLoad
-from penstock.records.replica import Replica
+from penstock.records.replica import Replica, key_for
 from penstock.records.request import Api, InferenceRequest
 from penstock.records.tally import Tally
 from penstock.wire.engine_usage import read_token_count
@@ -61,7 +61,7 @@ class ReplicaClient:
         self._fingerprint = Fingerprint()
         self._served_name = Raw(msgspec.json.encode(replica.served_name))
         self._pool = ConnectionPool(replica.url, settings, clock)
-        key = settings.api_keys.get(replica.url) or settings.api_keys.get("*", "")
+        key = key_for(replica, settings.api_keys)
         credentials = f"authorization: Bearer {key}\r\n" if key else ""
         self._headers = (
             f" HTTP/1.1\r\nhost: {self._pool.host_header}\r\n{credentials}"

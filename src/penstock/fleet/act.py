@@ -74,11 +74,12 @@ class Actor:
             generation=action.generation,
             host=host,
             has_priority=want.has_priority,
+            gpus=tuple(gpu.id for gpu in action.gpus),
         )
         entry = WatchedReplica(replica, want.name, want.provider, self._clock.monotonic())
         self._known.replicas[replica.id] = entry
         try:
-            await self._providers[want.provider].start(replica.id, want)
+            await self._providers[want.provider].start(replica.id, want, action.gpus)
         except (OSError, Error) as failure:
             # The next look observes this replica as ended, and counts its failure for the back-off.
             entry.detail = f"could not be started: {failure}"

@@ -77,7 +77,7 @@ class EngineLoads:
     async def _read(self, entry: WatchedReplica) -> None:
         page: bytes | None = None
         try:
-            page = await self._probe.metrics(entry.replica.url, self._timeout)
+            page = await self._probe.metrics(entry.replica, self._timeout)
             has_answered = True
         except ReplicaUnreachable:
             has_answered = False

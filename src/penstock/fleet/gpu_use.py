@@ -8,10 +8,12 @@ import importlib
 import logging
 from typing import Any, Final
 
+from penstock.records.host import Gpu
 from penstock.telemetry.keeper_metrics import GpuUse
 
 # nvidia-ml-py; optional, because it is useful only where there is a driver.
 _LIBRARY: Final = "pynvml"
+_MB: Final = 2**20
 
 _log = logging.getLogger(__name__)
 
@@ -22,14 +24,18 @@ class Gpus:
     def __init__(self, library: str = _LIBRARY) -> None:
         self._nvml: Any = None
         self._devices: list[Any] = []
+        self.is_installed = False
+        self.driver = ""
         try:
             nvml = importlib.import_module(library)
         except ImportError:
             return
+        self.is_installed = True
         try:
             nvml.nvmlInit()
             count = nvml.nvmlDeviceGetCount()
             self._devices = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
+            self.driver = _text(nvml.nvmlSystemGetDriverVersion())
         except nvml.NVMLError as failure:
             # The library is installed, but there is no driver.
             _log.info("no gpu is seen", extra={"action": "no_gpu", "reason": str(failure)})
@@ -47,3 +53,24 @@ class Gpus:
                 continue
             found.append(GpuUse(str(index), use, int(memory.used), int(memory.total)))
         return tuple(found)
+
+    def list(self) -> tuple[Gpu, ...]:
+        """Return each GPU that answers, with what programs hold of its memory."""
+        found = []
+        for index, device in enumerate(self._devices):
+            try:
+                uuid, name = (
+                    self._nvml.nvmlDeviceGetUUID(device),
+                    self._nvml.nvmlDeviceGetName(device),
+                )
+                memory = self._nvml.nvmlDeviceGetMemoryInfo(device)
+            except self._nvml.NVMLError:
+                continue
+            total, used = int(memory.total) // _MB, int(memory.used) // _MB
+            found.append(Gpu(index, _text(uuid), _text(name), total, used))
+        return tuple(found)
+
+
+def _text(value: str | bytes) -> str:
+    # Bytes in older releases of the library.
+    return value.decode() if isinstance(value, bytes) else value

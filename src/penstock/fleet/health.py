@@ -15,7 +15,8 @@ import msgspec
 from penstock.errors import ReplicaUnreachable
 from penstock.fleet.engine_metrics import read_metrics
 from penstock.fleet.settings import FleetSettings
-from penstock.records.dialect import VLLM, health_path
+from penstock.records.dialect import health_path
+from penstock.records.replica import Replica, key_for
 
 _HEADERS_MAX = 100
 _FAILURES = (OSError, TimeoutError, ValueError, EOFError, asyncio.LimitOverrunError)
@@ -37,7 +38,7 @@ class _ModelList(msgspec.Struct):
 
 
 class EngineProbe:
-    """Queries engines by base URL. `api_keys` maps base URLs to keys, "*" for all others."""
+    """Queries engines. A replica's own key comes first; `api_keys` has others by base URL."""
 
     def __init__(
         self,
@@ -52,16 +53,16 @@ class EngineProbe:
         self._ca_file = ca_file
         self._tls: ssl.SSLContext | None = None
 
-    async def is_healthy(self, url: str, dialect: str = VLLM) -> bool:
+    async def is_healthy(self, replica: Replica) -> bool:
         """Return whether the dialect's health path answers 200 in time."""
         try:
-            return (await self._get(url, health_path(dialect))).status == 200
+            return (await self._get(replica, health_path(replica.dialect))).status == 200
         except ReplicaUnreachable:
             return False
 
-    async def served_names(self, url: str) -> tuple[str, ...]:
+    async def served_names(self, replica: Replica) -> tuple[str, ...]:
         """Return the model names that the engine serves, in the engine's order."""
-        answer = await self._get(url, "/v1/models")
+        answer, url = await self._get(replica, "/v1/models"), replica.url
         if answer.status != 200:
             raise ReplicaUnreachable(f"{url}/v1/models answers {answer.status}.")
         try:
@@ -70,35 +71,37 @@ class EngineProbe:
             raise ReplicaUnreachable(f"{url}/v1/models is not a list of models.") from None
         return tuple(entry.id for entry in models.data)
 
-    async def running(self, url: str) -> int | None:
+    async def running(self, replica: Replica) -> int | None:
         """Return the number of requests in the engine; None if it does not report it."""
         try:
-            page = await self.metrics(url, self._timeout)
+            page = await self.metrics(replica, self._timeout)
         except ReplicaUnreachable:
             return None
         return None if page is None else read_metrics(page).inside
 
-    async def metrics(self, url: str, timeout_seconds: float) -> bytes | None:
+    async def metrics(self, replica: Replica, timeout_seconds: float) -> bytes | None:
         """Return the metrics page; None if there is none. Raises if the engine does not answer."""
-        answer = await self._get(url, "/metrics", timeout_seconds)
+        answer = await self._get(replica, "/metrics", timeout_seconds)
         return answer.body if answer.status == 200 else None
 
-    async def _get(self, url: str, path: str, timeout_seconds: float | None = None) -> ProbeAnswer:
+    async def _get(
+        self, replica: Replica, path: str, timeout_seconds: float | None = None
+    ) -> ProbeAnswer:
         try:
             async with asyncio.timeout(timeout_seconds or self._timeout):
-                return await self._exchange(url, path)
+                return await self._exchange(replica, path)
         except _FAILURES as failure:
             reason = str(failure) or type(failure).__name__
-            raise ReplicaUnreachable(f"{url}{path}: {reason}") from None
+            raise ReplicaUnreachable(f"{replica.url}{path}: {reason}") from None
 
-    async def _exchange(self, url: str, path: str) -> ProbeAnswer:
-        parts = urlsplit(url)
+    async def _exchange(self, replica: Replica, path: str) -> ProbeAnswer:
+        parts = urlsplit(replica.url)
         is_tls = parts.scheme == "https"
         reader, writer = await asyncio.open_connection(
             parts.hostname, parts.port or (443 if is_tls else 80), ssl=self._context(is_tls)
         )
         try:
-            key = self._api_keys.get(url) or self._api_keys.get("*", "")
+            key = key_for(replica, self._api_keys)
             credentials = f"authorization: Bearer {key}\r\n" if key else ""
             writer.write(
                 f"GET {parts.path.rstrip('/')}{path} HTTP/1.1\r\n"

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
+from penstock.records.host import Gpu
 from penstock.records.model import ModelId
 from penstock.records.replica import ReplicaId, ReplicaState
 
@@ -20,6 +21,8 @@ class Want(msgspec.Struct, frozen=True):
     dialect: str = "vllm"
     slots_live: int = 256
     has_priority: bool = False
+    # How many GPUs each of them gets.
+    gpus: int = 0
     # None for attached servers, which may become ready at any time.
     start_seconds_max: float | None = None
 
@@ -34,6 +37,7 @@ class IntentLimits(msgspec.Struct, frozen=True):
     unhealthy_seconds: float = 60.0
     drain_seconds: float = 600.0
     drain_settle_seconds: float = 3.0
+    gpu_foreign_mb: int = 1024
 
 
 class Intent(msgspec.Struct, frozen=True):
@@ -76,6 +80,8 @@ class Observed(msgspec.Struct, frozen=True):
     is_superseded: bool = False
     # The replica is being ended because it failed, so its end counts for the back-off.
     is_failed: bool = False
+    # The ids of the GPUs that it holds until it has ended.
+    gpus: tuple[str, ...] = ()
     detail: str = ""
 
 
@@ -92,3 +98,5 @@ class FleetObservation(msgspec.Struct, frozen=True):
     replicas: tuple[Observed, ...] = ()
     unknown: frozenset[str] = frozenset()
     failures: dict[str, Failures] = {}
+    # The GPUs of this host.
+    gpus: tuple[Gpu, ...] = ()

@@ -1,11 +1,17 @@
 """A keeper's memory: its replicas, ended ones not yet written to the roster, and failures."""
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from penstock.fleet.intent import Failures, Observed, Phase
 from penstock.fleet.replica_files import Mark
 from penstock.fleet.states import check_move
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
+
+if TYPE_CHECKING:
+    from penstock.records.host import Gpu
+    from penstock.records.model import ModelId
 
 
 class WatchedReplica(msgspec.Struct):
@@ -60,6 +66,7 @@ class WatchedReplica(msgspec.Struct):
             written_at=self.written_at if self.is_written else None,
             is_superseded=self.is_superseded,
             is_failed=self.is_failed,
+            gpus=self.replica.gpus,
             detail=self.detail,
         )
 
@@ -73,6 +80,9 @@ class Known:
         self.ended: dict[ReplicaId, WatchedReplica] = {}
         self.failures: dict[str, Failures] = {}
         self.drains: set[ReplicaId] = set()
+        # Why wanted replicas are not started, by model.
+        self.waiting: dict[ModelId, str] = {}
+        self.gpus: tuple[Gpu, ...] = ()
 
     def forget(self, replica: ReplicaId) -> None:
         known = self.replicas.pop(replica)

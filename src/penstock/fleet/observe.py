@@ -6,7 +6,7 @@ keeper does not know is adopted under the next generation, so that its previous 
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -18,6 +18,7 @@ from penstock.fleet.known import Known, WatchedReplica
 from penstock.fleet.providers import Provider, SeenProcess
 from penstock.fleet.replica_files import Mark, StateFolder
 from penstock.fleet.settings import FleetSettings
+from penstock.records.host import Gpu
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
 
 _log = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ class Observer:
         for name, list_ in seen.items():
             for one in list_:
                 if one.id not in known.replicas and one.id not in known.ended:
-                    known.replicas[one.id] = await self._adopt(one, name, host)
+                    known.replicas[one.id] = await self._adopt(one, name, host, known.gpus)
         by_id = {one.id: one for list_ in seen.values() for one in list_}
         phases = {
             replica: by_id[replica].phase if replica in by_id else Phase.ENDED
@@ -65,6 +66,7 @@ class Observer:
             replicas=tuple(pictures),
             unknown=self._unknown,
             failures=dict(known.failures),
+            gpus=known.gpus,
         )
 
     async def _ask_providers(self) -> dict[str, tuple[SeenProcess, ...]]:
@@ -78,7 +80,9 @@ class Observer:
         self._unknown = frozenset(self._providers) - frozenset(seen)
         return seen
 
-    async def _adopt(self, seen: SeenProcess, provider: str, host: str) -> WatchedReplica:
+    async def _adopt(
+        self, seen: SeenProcess, provider: str, host: str, all_gpus: Sequence[Gpu]
+    ) -> WatchedReplica:
         mark = await asyncio.to_thread(self._folder.read_mark, seen.id)
         mark = mark or Mark(ReplicaState.STARTING, seen.generation, self._clock.now())
         want = self._wants.get(seen.want)
@@ -93,6 +97,8 @@ class Observer:
             generation=mark.generation + 1,
             host=host,
             has_priority=want is not None and want.has_priority,
+            gpus=seen.gpus or _any_of(all_gpus, want),
+            engine_key=seen.engine_key,
         )
         # The file has wall time; a clock that was set back must not give a negative age.
         age = max(0.0, self._clock.now() - mark.changed_at)
@@ -117,10 +123,12 @@ class Observer:
                 if phase is Phase.ENDED:
                     entry.is_healthy = False
                     continue
-                url = by_id[replica].url
-                if entry.replica.url != url:
-                    entry.replica = msgspec.structs.replace(entry.replica, url=url)
-                if not by_id[replica].is_reachable:
+                seen = by_id[replica]
+                # The provider chose these when it started the replica.
+                entry.replica = msgspec.structs.replace(
+                    entry.replica, url=seen.url, engine_key=seen.engine_key
+                )
+                if not seen.is_reachable:
                     self._note(entry, is_well=False)
                 elif self._is_due(entry):
                     group.create_task(self._ask(entry))
@@ -132,12 +140,11 @@ class Observer:
         return waited >= self._settings.health_interval_seconds
 
     async def _ask(self, entry: WatchedReplica) -> None:
-        url = entry.replica.url
-        is_well = await self._probe.is_healthy(url, entry.replica.dialect)
+        is_well = await self._probe.is_healthy(entry.replica)
         if is_well and entry.replica.state is ReplicaState.STARTING:
             is_well = await self._learn_name(entry)
         if entry.replica.state is ReplicaState.DRAINING:
-            entry.running = await self._probe.running(url) if is_well else None
+            entry.running = await self._probe.running(entry.replica) if is_well else None
         self._note(entry, is_well=is_well)
 
     def _note(self, entry: WatchedReplica, *, is_well: bool) -> None:
@@ -155,7 +162,7 @@ class Observer:
         name = expected if entry.provider == "process" else ""
         if not name:
             try:
-                names = await self._probe.served_names(entry.replica.url)
+                names = await self._probe.served_names(entry.replica)
             except ReplicaUnreachable as failure:
                 entry.detail = failure.message
                 return False
@@ -175,6 +182,11 @@ class Observer:
                 entry.detail += f": {line}" if line else ""
         # An unknown provider has no phases; the planner ignores its replicas, so any value works.
         return entry.observed(phase or Phase.ALIVE)
+
+
+def _any_of(gpus: Sequence[Gpu], want: Want | None) -> tuple[str, ...]:
+    """Return all GPUs for a replica of an earlier release, which does not say which ones it has."""
+    return tuple(gpu.id for gpu in gpus) if want is not None and want.gpus else ()
 
 
 def _best_name(names: tuple[str, ...], expected: str, model: str) -> str:

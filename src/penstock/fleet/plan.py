@@ -2,13 +2,16 @@
 
 Guarantees: no more engines than wanted, counting draining ones, because they hold their GPUs until
 they end; no action for a provider that could not be queried, because unknown does not mean empty;
-no start before its back-off has passed. `act.py` executes the actions.
+no start before its back-off has passed, or without GPUs that nobody holds. `act.py` executes the
+actions.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from penstock.fleet.assign import NoRoom, assign
 from penstock.fleet.intent import (
     Failures,
     FleetObservation,
@@ -18,6 +21,8 @@ from penstock.fleet.intent import (
     Phase,
     Want,
 )
+from penstock.records.host import Gpu
+from penstock.records.model import ModelId
 from penstock.records.replica import ReplicaId, ReplicaState
 
 
@@ -27,6 +32,8 @@ class StartReplica(msgspec.Struct, frozen=True):
     replica: ReplicaId
     generation: int
     want: Want
+    # The GPUs that it gets.
+    gpus: tuple[Gpu, ...] = ()
 
 
 class MarkReady(msgspec.Struct, frozen=True):
@@ -85,6 +92,23 @@ def plan(
     if not intent.is_stopping:
         actions += _starts(intent, observation, now, ids)
     return actions
+
+
+def reasons_to_wait(
+    intent: Intent, observation: FleetObservation, actions: Iterable[Action]
+) -> dict[ModelId, str]:
+    """Return why replicas are missing for which `plan` found no GPUs, by their model."""
+    starts = [action for action in actions if isinstance(action, StartReplica)]
+    held = _held(observation).union(gpu.id for start in starts for gpu in start.gpus)
+    present = Counter(replica.want for replica in observation.replicas)
+    present.update(start.want.name for start in starts)
+    reasons: dict[ModelId, str] = {}
+    for want in intent.wants:
+        if present[want.name] < want.count and not intent.is_stopping:
+            gpus = assign(observation.gpus, held, want.gpus, intent.limits.gpu_foreign_mb)
+            if isinstance(gpus, NoRoom):
+                reasons[want.model] = gpus.reason
+    return reasons
 
 
 def pause_seconds(failures: int, limits: IntentLimits) -> float:
@@ -203,6 +227,7 @@ def _starts(
     intent: Intent, observation: FleetObservation, now: float, ids: Iterator[ReplicaId]
 ) -> list[Action]:
     starts: list[Action] = []
+    held = _held(observation)
     for want in intent.wants:
         if want.provider in observation.unknown:
             continue
@@ -214,5 +239,20 @@ def _starts(
         # A replica that has just ended is forgotten in this plan and replaced in a later one, which
         # takes its failure into account.
         present = sum(1 for replica in observation.replicas if replica.want == want.name)
-        starts += [StartReplica(next(ids), 1, want) for _ in range(want.count - present)]
+        for _ in range(want.count - present):
+            gpus = assign(observation.gpus, held, want.gpus, intent.limits.gpu_foreign_mb)
+            if isinstance(gpus, NoRoom):
+                break
+            held.update(gpu.id for gpu in gpus)
+            starts.append(StartReplica(next(ids), 1, want, gpus))
     return starts
+
+
+def _held(observation: FleetObservation) -> set[str]:
+    """Return the GPUs that may be in use: those of draining and of unknown replicas are."""
+    return {
+        gpu
+        for replica in observation.replicas
+        if replica.phase is not Phase.ENDED
+        for gpu in replica.gpus
+    }

@@ -1,4 +1,4 @@
-"""Marks replicas of lost keepers as gone, and deletes the rows of replicas long gone.
+"""Marks replicas of lost keepers as gone, and deletes the rows of replicas and hosts long gone.
 
 The leading control process runs it. After every failure to reach Postgres it waits one full
 interval before it marks any replica, so that each live keeper can write its heartbeat first.
@@ -24,6 +24,7 @@ _DELETE = """
     delete from replicas
     where state = 'gone' and changed_at < now() - make_interval(secs => %s)
 """
+_DELETE_HOSTS = "delete from hosts where heartbeat_at < now() - make_interval(secs => %s)"
 
 
 class Reaper:
@@ -55,6 +56,7 @@ class Reaper:
                 ids = [row[0] for row in rows]
                 count = await give_up(tx, ids, "its keeper has not been heard of")
                 await tx.execute(_DELETE, (self._keep_seconds,))
+                await tx.execute(_DELETE_HOSTS, (self._silent_seconds + self._keep_seconds,))
         except StoreUnavailable:
             self._connected_at = None
             return 0

@@ -17,12 +17,16 @@ from penstock.catalogue import Catalogue
 from penstock.clock import Clock, new_id
 from penstock.errors import GenerationStale, NotFound, StoreUnavailable, Superseded
 from penstock.fleet.act import Actor
+from penstock.fleet.engine_keys import EngineKeys
 from penstock.fleet.engine_load import EngineLoads
+from penstock.fleet.gpus import HostGpus
 from penstock.fleet.health import EngineProbe
+from penstock.fleet.host_report import HostReporter
+from penstock.fleet.hosts import HostReports
 from penstock.fleet.intent import Intent
 from penstock.fleet.known import Known, WatchedReplica
 from penstock.fleet.observe import Observer
-from penstock.fleet.plan import StopReplica, plan
+from penstock.fleet.plan import StopReplica, plan, reasons_to_wait
 from penstock.fleet.progress import OnProgress, ReplicaProgress
 from penstock.fleet.providers import Provider, attach, process
 from penstock.fleet.publish import Publisher
@@ -31,9 +35,11 @@ from penstock.fleet.roster import RosterTable
 from penstock.fleet.settings import FleetSettings
 from penstock.fleet.waiting import wait_for_event
 from penstock.fleet.wants import limits_of, recipes_of, wants_of
+from penstock.records.model import ModelId
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
 from penstock.records.signal import EngineClaim
 from penstock.store.pool import Store
+from penstock.store.sealing import Sealing
 
 # Sends the engine claims of the keeper with this id to gateways until it is cancelled.
 Announce = Callable[[str, Callable[[float], Sequence[EngineClaim]]], Awaitable[None]]
@@ -54,19 +60,24 @@ class Keeper:
         clock: Clock,
         *,
         probe: EngineProbe | None = None,
-        on_progress: OnProgress | None = None,
+        sealing: Sealing | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._on_progress = on_progress
+        self._on_progress: OnProgress | None = None
         self._wants = wants_of(settings, catalogue)
         self._limits = limits_of(settings)
         self._folder = StateFolder(Path(settings.state_folder))
-        self._table = RosterTable(store)
+        self._table = RosterTable(store, sealing)
         self._known = Known(settings.unwritten_max)
+        self._keys = EngineKeys(store, settings)
+        self._gpus = HostGpus(settings.gpus)
+        self._reporter = HostReporter(HostReports(store), self._known, self._gpus, settings, clock)
         recipes = recipes_of(settings, catalogue)
         providers: dict[str, Provider] = {
-            process.NAME: process.ProcessProvider(settings, self._folder, recipes, clock),
+            process.NAME: process.ProcessProvider(
+                settings, self._folder, recipes, self._keys, clock
+            ),
             attach.NAME: attach.AttachProvider(self._folder),
         }
         probe = probe or EngineProbe(settings)
@@ -85,16 +96,24 @@ class Keeper:
         self._is_ending = False
         self.failures = 0
 
-    async def run(self, *, stop_replicas: bool = False, announce: Announce | None = None) -> None:
+    async def run(
+        self,
+        *,
+        stop_replicas: bool = False,
+        announce: Announce | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
         """Run until `stop` is called. Replicas keep running, unless `stop_replicas` is set."""
+        self._on_progress = on_progress
         self._host = self._host or socket.gethostname()
         keeper = await self._open()
+        await self._keys.open()
         publisher = Publisher(self._table, self._known, self._clock, keeper)
         try:
             async with asyncio.TaskGroup() as group:
                 loops = [
                     group.create_task(self._beat()),
-                    group.create_task(self._write_roster(publisher)),
+                    group.create_task(self._write_roster(publisher, keeper)),
                 ]
                 if announce is not None:
                     loops.append(group.create_task(self._loads.run()))
@@ -139,6 +158,7 @@ class Keeper:
     async def step(self) -> None:
         """Observe, plan and act once."""
         states = {id_: entry.replica.state for id_, entry in self._known.replicas.items()}
+        self._known.gpus = await asyncio.to_thread(self._gpus.read)
         observation = await self._observer.observe(self._known, self._host)
         self._has_looked.set()
         intent = Intent(
@@ -148,7 +168,9 @@ class Keeper:
             is_stopping=self._is_ending,
         )
         seen = dict(self._known.replicas)
-        for action in plan(intent, observation, self._clock.monotonic(), self._ids):
+        actions = plan(intent, observation, self._clock.monotonic(), self._ids)
+        self._note_waiting(reasons_to_wait(intent, observation, actions))
+        for action in actions:
             if not isinstance(action, StopReplica):
                 self._has_changed.set()
             try:
@@ -157,6 +179,17 @@ class Keeper:
                 extra = {"action": "action_refused", "replica": action.replica}
                 _log.info("action refused", extra=extra)
         await self._report(seen | self._known.replicas, states)
+
+    def _note_waiting(self, waiting: dict[ModelId, str]) -> None:
+        """Keep why wanted replicas are not started, and log it when it changes."""
+        before, self._known.waiting = self._known.waiting, waiting
+        if waiting == before:
+            return
+        self._has_changed.set()
+        for model, reason in waiting.items():
+            if before.get(model) != reason:
+                extra = {"action": "replica_waits", "model": model, "reason": reason}
+                _log.warning("replica waits for GPUs", extra=extra)
 
     async def _open(self) -> str:
         """Lock the state folder, waiting up to `lock_wait_seconds` for a keeper that is ending."""
@@ -210,7 +243,7 @@ class Keeper:
             self.failures += 1
             _log.exception("engine loads not announced", extra={"action": "announce_failed"})
 
-    async def _write_roster(self, publisher: Publisher) -> None:
+    async def _write_roster(self, publisher: Publisher, keeper: str) -> None:
         # Before the first observation nothing is known, and publishing would give up all its rows.
         await self._has_looked.wait()
         is_away = False
@@ -218,6 +251,7 @@ class Keeper:
             self._has_changed.clear()
             try:
                 await publisher.publish()
+                await self._reporter.report(keeper, self._host)
             except StoreUnavailable:
                 if not is_away:
                     _log.warning("roster not writable", extra={"action": "roster_unwritable"})

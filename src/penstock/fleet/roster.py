@@ -9,11 +9,12 @@ import logging
 from collections.abc import Iterable
 
 from penstock.clock import Clock
-from penstock.errors import GenerationStale, StoreUnavailable
+from penstock.errors import ContentUnreadable, GenerationStale, StoreUnavailable
 from penstock.fleet.settings import FleetSettings
 from penstock.records.model import ModelId
 from penstock.records.replica import Replica, ReplicaId, ReplicaStart, ReplicaState
-from penstock.store.pool import Store, Transaction
+from penstock.store.pool import Row, Store, Transaction
+from penstock.store.sealing import Sealing
 
 _log = logging.getLogger(__name__)
 
@@ -21,12 +22,13 @@ _BUMP = "update roster_revision set revision = revision + 1 returning revision"
 _REVISION = "select revision from roster_revision"
 _ENROLL = """
     insert into replicas (id, model, url, served_name, dialect, state, slots_live, generation, host,
-                          keeper, detail, revision)
-    values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+                          keeper, detail, gpus, engine_key, revision)
+    values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
     on conflict (id) do update set
         url = excluded.url, served_name = excluded.served_name, dialect = excluded.dialect,
         state = excluded.state, slots_live = excluded.slots_live, generation = excluded.generation,
         host = excluded.host, keeper = excluded.keeper, detail = excluded.detail,
+        gpus = excluded.gpus, engine_key = excluded.engine_key,
         revision = excluded.revision, heartbeat_at = now(), changed_at = now()
     where replicas.state <> 'gone'
       and (replicas.generation < excluded.generation
@@ -34,7 +36,7 @@ _ENROLL = """
 """
 _CHANGE = """
     update replicas set state = %s, url = %s, served_name = %s, slots_live = %s, detail = %s,
-                        revision = %s, heartbeat_at = now(), changed_at = now()
+                        engine_key = %s, revision = %s, heartbeat_at = now(), changed_at = now()
     where id = %s and generation = %s and (state <> 'gone' or state = %s)
 """
 _BEAT = """
@@ -54,7 +56,7 @@ _GIVE_UP = """
 """
 _COLUMNS = (
     "id, model, url, state, served_name, dialect, slots_live, generation, host,"
-    " extract(epoch from changed_at), revision"
+    " extract(epoch from changed_at), engine_key, revision"
 )
 _READ_ALL = f"select {_COLUMNS} from replicas where state <> 'gone'"  # noqa: S608 - constants only
 _READ_NEWER = f"select {_COLUMNS} from replicas where revision > %s"  # noqa: S608 - constants only
@@ -63,31 +65,41 @@ _READ_NEWER = f"select {_COLUMNS} from replicas where revision > %s"  # noqa: S6
 class RosterTable:
     """The only writer of `replicas` besides the reaper. Every write is idempotent."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, sealing: Sealing | None = None) -> None:
+        """Without `sealing`, engines' keys are written in clear."""
         self._store = store
+        self._sealing = sealing
 
     async def enroll(self, replica: Replica, *, keeper: str, detail: str = "") -> None:
         """List a new replica, or take over an existing one with a higher generation."""
+        key = await self._sealed_key(replica)
         async with self._store.transaction() as tx:
             revision = await bump(tx)
             row = (
                 replica.id, replica.model, replica.url, replica.served_name, replica.dialect,
                 replica.state, replica.slots_live, replica.generation, replica.host, keeper, detail,
-                revision,
+                list(replica.gpus), key, revision,
             )  # fmt: skip
             if await tx.execute(_ENROLL, row) == 0:
                 raise GenerationStale(f"{replica.id} is gone, or has a newer generation.")
 
     async def change(self, replica: Replica, *, detail: str = "") -> None:
         """Write a replica's new state. Refused unless the row has the same generation."""
+        key = await self._sealed_key(replica)
         async with self._store.transaction() as tx:
             revision = await bump(tx)
             values = (
                 replica.state, replica.url, replica.served_name, replica.slots_live, detail,
-                revision, replica.id, replica.generation, replica.state,
+                key, revision, replica.id, replica.generation, replica.state,
             )  # fmt: skip
             if await tx.execute(_CHANGE, values) == 0:
                 raise GenerationStale(f"{replica.id} has no generation {replica.generation} now.")
+
+    async def _sealed_key(self, replica: Replica) -> bytes:
+        key = replica.engine_key.encode()
+        if self._sealing is None:
+            return key
+        return (await self._sealing.of_cell()).seal(_owner(replica.id), key)
 
     async def beat(self, replicas: Iterable[Replica]) -> frozenset[ReplicaId]:
         """Write the replicas' heartbeats. Return those that are gone or have a new generation."""
@@ -123,9 +135,13 @@ async def give_up(tx: Transaction, ids: list[ReplicaId], detail: str) -> int:
 class RosterMirror:
     """A gateway's mirror of the roster. `ready` costs one dictionary lookup."""
 
-    def __init__(self, store: Store, clock: Clock, settings: FleetSettings) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, settings: FleetSettings, sealing: Sealing | None = None
+    ) -> None:
+        """Without `sealing`, engines' keys are not known here."""
         self._store = store
         self._clock = clock
+        self._sealing = sealing
         self._poll_seconds = settings.roster_poll_seconds
         self._replicas: dict[ReplicaId, Replica] = {}
         self._ready: dict[ModelId, tuple[Replica, ...]] = {}
@@ -178,7 +194,8 @@ class RosterMirror:
             counter = await tx.fetch_one(_REVISION)
             rows = await tx.fetch(_READ_ALL)
         assert counter is not None, "the migration writes this row"
-        self._apply({row[0]: _replica(row) for row in rows}, int(counter[0]))
+        replicas = [await self._read(row) for row in rows]
+        self._apply({replica.id: replica for replica in replicas}, int(counter[0]))
 
     async def poll(self) -> None:
         """Read the rows that changed since the last read."""
@@ -190,7 +207,7 @@ class RosterMirror:
             rows = await tx.fetch(_READ_NEWER, (self._revision,))
         replicas = dict(self._replicas)
         for row in rows:
-            replica = _replica(row)
+            replica = await self._read(row)
             if replica.state is ReplicaState.GONE:
                 replicas.pop(replica.id, None)
             else:
@@ -211,6 +228,19 @@ class RosterMirror:
                 self._is_behind = True
                 _log.exception("roster loop failed", extra={"action": "roster_loop_failed"})
             await asyncio.sleep(self._poll_seconds)
+
+    async def _read(self, row: Row) -> Replica:
+        return _replica(row, await self._unsealed(row[0], bytes(row[10])))
+
+    async def _unsealed(self, replica: str, key: bytes) -> str:
+        """Return an engine's key; "" where it cannot be read: then the engine refuses calls."""
+        if not key or self._sealing is None:
+            return ""
+        seal = await self._sealing.of_cell()
+        try:
+            return seal.unseal(_owner(replica), key).decode()
+        except ContentUnreadable:
+            return ""
 
     def _apply(self, replicas: dict[ReplicaId, Replica], revision: int) -> None:
         self._revision = revision
@@ -233,17 +263,21 @@ class RosterMirror:
         self.version += 1
 
 
-def _replica(row: tuple[object, ...]) -> Replica:
-    id_, model, url, state, served_name, dialect, slots_live, generation, host, changed_at, _ = row
+def _owner(replica: str) -> str:
+    return f"engine-key/{replica}"
+
+
+def _replica(row: Row, engine_key: str) -> Replica:
     return Replica(
-        id=ReplicaId(str(id_)),
-        model=ModelId(str(model)),
-        url=str(url),
-        state=ReplicaState(str(state)),
-        served_name=str(served_name),
-        dialect=str(dialect),
-        slots_live=int(str(slots_live)),
-        generation=int(str(generation)),
-        host=str(host),
-        changed_at=float(str(changed_at)),
+        id=ReplicaId(row[0]),
+        model=ModelId(row[1]),
+        url=row[2],
+        state=ReplicaState(row[3]),
+        served_name=row[4],
+        dialect=row[5],
+        slots_live=row[6],
+        generation=row[7],
+        host=row[8],
+        engine_key=engine_key,
+        changed_at=float(row[9]),
     )

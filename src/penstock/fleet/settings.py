@@ -49,6 +49,16 @@ class FleetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     state_folder: str = "penstock-state/fleet"
     # The name of this host in the roster; empty = ask the machine.
     host: str = ""
+    # Whether launched engines get a key that callers must send, by `{engine_key}` in their recipes.
+    # "cell" = true in a cell that was made with such keys, false in one that is older.
+    engine_keys: bool | Literal["cell"] = "cell"
+    # Labels of this host, by which deployments choose hosts, such as `gpu = "h200"`.
+    labels: dict[str, str] = {}
+    # This host's GPUs: how many, or a list of their ids, which may leave out those that other
+    # programs use; "auto" = ask NVIDIA's library.
+    gpus: Annotated[int, Meta(ge=0, le=64)] | tuple[str, ...] | Literal["auto"] = "auto"
+    # A GPU on which programs that are not ours hold more megabytes than this is left alone.
+    gpu_foreign_mb: Annotated[int, Meta(ge=0, le=1_000_000)] = 1024
     # The folder that `{engine_home}` stands for in recipes; empty is right for recipes without it.
     engine_home: str = ""
     # The address at which gateways reach the engines that this keeper launches.

@@ -1,6 +1,6 @@
 """Builds the planner's wants from settings and catalogue. Wrong entries are refused at startup."""
 
-from penstock.catalogue import Catalogue, fill
+from penstock.catalogue import Catalogue, LaunchValues, fill
 from penstock.fleet.intent import IntentLimits, Want
 from penstock.fleet.settings import FleetSettings, WantedReplicas
 from penstock.records.model import Model, ModelId, Recipe
@@ -25,9 +25,20 @@ def recipes_of(settings: FleetSettings, catalogue: Catalogue) -> dict[ModelId, R
     for entry in settings.replicas:
         if entry.provider == "process":
             model = catalogue.find(entry.model)
-            fill(model.recipe, port=settings.port_first, engine_home=settings.engine_home)
+            fill(model.recipe, _sample(model.recipe, settings))
             recipes[model.id] = model.recipe
     return recipes
+
+
+def _sample(recipe: Recipe, settings: FleetSettings) -> LaunchValues:
+    """Return what would fill a recipe here, so that a wrong one is found before it is started."""
+    return LaunchValues(
+        port=settings.port_first,
+        address=settings.replica_address,
+        engine_home=settings.engine_home,
+        gpus=tuple(str(number) for number in range(recipe.gpus)),
+        engine_key="key",
+    )
 
 
 def limits_of(settings: FleetSettings) -> IntentLimits:
@@ -39,6 +50,7 @@ def limits_of(settings: FleetSettings) -> IntentLimits:
         unhealthy_seconds=settings.unhealthy_seconds,
         drain_seconds=settings.drain_seconds,
         drain_settle_seconds=settings.drain_settle_seconds,
+        gpu_foreign_mb=settings.gpu_foreign_mb,
     )
 
 
@@ -57,5 +69,6 @@ def _want(entry: WantedReplicas, model: Model, *, count: int | None = None) -> W
         dialect=entry.dialect or recipe.dialect,
         slots_live=entry.slots_live or recipe.slots_live,
         has_priority=recipe.has_priority if is_launched else entry.has_priority,
+        gpus=recipe.gpus if is_launched else 0,
         start_seconds_max=float(recipe.start_seconds_max) if is_launched else None,
     )

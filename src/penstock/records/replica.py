@@ -1,5 +1,6 @@
 """A replica: one engine instance, on 1 to 16 GPUs, and its place in the roster."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import NewType
 
@@ -33,6 +34,10 @@ class Replica(msgspec.Struct, frozen=True):
     host: str = ""
     # Whether the engine queues by priority. Only the keeper sets this, and only jobs need it.
     has_priority: bool = False
+    # The ids of the GPUs that it holds. Only its keeper sets this.
+    gpus: tuple[str, ...] = ()
+    # What the engine wants from its callers; "" = nothing, or what `engine.api_keys` has.
+    engine_key: str = ""
     # Unix time at which the roster's row last changed; 0 for a replica that is not from the roster.
     changed_at: float = 0.0
 
@@ -43,3 +48,8 @@ class ReplicaStart(msgspec.Struct, frozen=True):
     elapsed_seconds: float
     # None before this process has seen one.
     last_seconds: float | None = None
+
+
+def key_for(replica: Replica, api_keys: Mapping[str, str]) -> str:
+    """Return what a replica wants: its own key, or that of its URL, or that of "*", or ""."""
+    return replica.engine_key or api_keys.get(replica.url) or api_keys.get("*", "")

@@ -104,6 +104,7 @@ class Sealing:
         self._monotonic = (clock or SystemClock()).monotonic
         self._cell_key: bytes | None = None
         self._is_checked = False
+        self._cell_seal: ContentSeal | None = None
         self._known: OrderedDict[AccountId, tuple[float, ContentSeal]] = OrderedDict()
 
     @property
@@ -125,6 +126,16 @@ class Sealing:
         if len(self._known) > _KNOWN_MAX:
             self._known.popitem(last=False)
         return seal
+
+    async def of_cell(self) -> ContentSeal:
+        """Return the seal of what belongs to the cell itself, such as its engines' keys."""
+        if not self._path:
+            return _OPEN
+        if self._cell_seal is None:
+            key = await self._checked_key()
+            own = hashlib.blake2b(key=key, digest_size=KEY_BYTES, person=b"penstock engines")
+            self._cell_seal = ContentSeal(own.digest())
+        return self._cell_seal
 
     async def open(self) -> None:
         """Check the cell's key; where Postgres does not answer now, the first use checks it."""
@@ -154,7 +165,8 @@ class Sealing:
             )
         self._is_checked = True
 
-    async def _data_key(self, account: AccountId) -> bytes:
+    async def _checked_key(self) -> bytes:
+        """Return the cell's key; StoreUnavailable if it is not that of this cell."""
         try:
             await self.check()
         except InvalidRequest as wrong:
@@ -165,16 +177,20 @@ class Sealing:
             )
             raise StoreUnavailable("Content cannot be kept or read here now.") from None
         assert self._cell_key is not None, "checked"
+        return self._cell_key
+
+    async def _data_key(self, account: AccountId) -> bytes:
+        cell_key = await self._checked_key()
         async with self._store.transaction() as tx:
             row = await tx.fetch_one(_FIND, (account,))
             if row is None:
-                made = _wrap(self._cell_key, account, secrets.token_bytes(KEY_BYTES))
+                made = _wrap(cell_key, account, secrets.token_bytes(KEY_BYTES))
                 await tx.execute(_ADD, (account, made, account))
                 # Another process may have been first.
                 row = await tx.fetch_one(_FIND, (account,))
         if row is None:
             raise StoreUnavailable("The account has no data key: it is blocked, or was forgotten.")
-        return _unwrap(self._cell_key, account, bytes(row[0]))
+        return _unwrap(cell_key, account, bytes(row[0]))
 
 
 async def forget_data_key(tx: Transaction, account: AccountId) -> bool:

@@ -5,7 +5,6 @@ Run as a program (DSN, FOLDER) it is a keeper that a test can kill.
 
 import asyncio
 import itertools
-import json
 import os
 import signal
 import subprocess
@@ -18,13 +17,21 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.integration.fleet.engine_replicas import replica_at
+from tests.integration.fleet.watched_keeper import (
+    WatchedKeeper,
+    is_up,
+    quick_settings,
+    running,
+    state_folder,
+    states_in,
+    until,
+)
 
 from penstock.catalogue import Catalogue
 from penstock.clock import SystemClock
 from penstock.errors import NotFound, Superseded
 from penstock.fleet.health import EngineProbe
-from penstock.fleet.processes import is_running, signal_group, signal_process
-from penstock.fleet.progress import ReplicaProgress
 from penstock.fleet.reconcile import Keeper
 from penstock.fleet.roster import RosterMirror
 from penstock.fleet.settings import FleetSettings, WantedReplicas
@@ -46,93 +53,31 @@ _CATALOGUE = Catalogue(
 )
 _ONE = (WantedReplicas(_M),)
 _GONE = ReplicaState.GONE
+# This file, as a program.
+_MODULE = "tests.integration.fleet.test_fleet_keeper"
 
 
 def _settings(folder: Path, **changes: Any) -> FleetSettings:
-    quick: dict[str, Any] = {
-        "replicas": _ONE,
-        "state_folder": str(folder),
-        "port_first": 24000,
-        "port_last": 24999,
-        "heartbeat_seconds": 0.1,
-        "health_interval_seconds": 0.1,
-        "restart_first_seconds": 0.5,
-        "drain_settle_seconds": 0.3,
-        "stop_grace_seconds": 5.0,
-        "lock_wait_seconds": 5.0,
-        "roster_poll_seconds": 0.1,
-        "orphan_seconds": 60.0,
-    }
-    return FleetSettings(**{**quick, **changes})
+    return quick_settings(folder, **{"replicas": _ONE, **changes})
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A state folder. What still runs when the test is over is ended, by pid and start time."""
-    yield tmp_path
-    for state in _states(tmp_path):
-        signal_process(state["supervisor_pid"], state["supervisor_started"], signal.SIGKILL)
-        if is_running(state["engine_pid"], state["engine_started"]):
-            signal_group(state["engine_pid"], signal.SIGKILL)
-
-
-def _states(folder: Path) -> list[dict[str, Any]]:
-    """Every launched replica there has been, oldest first."""
-    paths = sorted(folder.glob("*/*/state.json"), key=lambda path: path.parent.name)
-    found = [json.loads(path.read_bytes()) for path in paths]
-    return [state for state in found if state["engine_pid"]]
-
-
-def _is_up(state: dict[str, Any]) -> bool:
-    return is_running(state["engine_pid"], state["engine_started"])
-
-
-class Watched:
-    """A keeper that runs, the mirror of a gateway, and all that was said on the way."""
-
-    def __init__(self, store: Store, settings: FleetSettings) -> None:
-        self.progress: list[ReplicaProgress] = []
-        self.keeper = Keeper(settings, _CATALOGUE, store, SystemClock(), on_progress=self.hear)
-        self.mirror = RosterMirror(store, SystemClock(), settings)
-
-    def hear(self, progress: ReplicaProgress) -> None:
-        self.progress.append(progress)
-
-    async def ready(self, count: int = 1, other_than: str = "") -> Replica:
-        def is_so() -> bool:
-            listed = self.mirror.ready(_M)
-            return len(listed) == count and all(one.id != other_than for one in listed)
-
-        await _until(is_so)
-        return self.mirror.ready(_M)[0]
+    with state_folder(tmp_path) as made:
+        yield made
 
 
 @asynccontextmanager
 async def _running(
     store: Store, settings: FleetSettings, *, stop_replicas: bool = False
-) -> AsyncIterator[Watched]:
-    watched = Watched(store, settings)
-    async with asyncio.TaskGroup() as group:
-        follower = group.create_task(watched.mirror.run())
-        keeping = group.create_task(watched.keeper.run(stop_replicas=stop_replicas))
-        try:
-            yield watched
-        finally:
-            watched.keeper.stop()
-            await keeping
-            follower.cancel()
-    assert watched.keeper.failures == 0
-
-
-async def _until(claim: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not claim():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        await asyncio.sleep(0.02)
+) -> AsyncIterator[WatchedKeeper]:
+    watched = WatchedKeeper(store, settings, _CATALOGUE)
+    async with running(watched, stop_replicas=stop_replicas):
+        yield watched
 
 
 async def _answers(url: str) -> bool:
-    return await EngineProbe(FleetSettings()).is_healthy(url)
+    return await EngineProbe(FleetSettings()).is_healthy(replica_at(url))
 
 
 async def _rows(store: Store) -> list[tuple[str, str, str]]:
@@ -155,15 +100,15 @@ async def test_a_launched_replica_becomes_ready_and_stays_when_its_keeper_stops(
         replica = await watched.ready()
         assert (replica.served_name, replica.slots_live, replica.generation) == ("m", 256, 1)
         assert await _answers(replica.url)
-    [state] = _states(folder)
-    assert _is_up(state)
+    [state] = states_in(folder)
+    assert is_up(state)
     assert await _rows(store) == [(replica.id, "ready", "")]
 
 
 async def test_a_slow_start_is_told_line_by_line(store: Store, folder: Path) -> None:
     settings = _settings(folder, replicas=(WantedReplicas("@cf/test/slow"),))
     async with _running(store, settings) as watched:
-        await _until(lambda: any(p.state is ReplicaState.READY for p in watched.progress))
+        await until(lambda: any(p.state is ReplicaState.READY for p in watched.progress))
     *starting, last = watched.progress
     assert {p.state for p in starting} == {ReplicaState.STARTING}
     assert "Loading weights" in {p.line for p in starting}
@@ -179,15 +124,15 @@ async def test_a_killed_engine_is_replaced_under_a_new_id_after_its_back_off(
     async with _running(store, _settings(folder)) as watched:
         old = await watched.ready()
         killed_at = time.monotonic()
-        os.kill(_states(folder)[0]["engine_pid"], signal.SIGKILL)
-        await _until(lambda: not watched.mirror.ready(_M), 2)
+        os.kill(states_in(folder)[0]["engine_pid"], signal.SIGKILL)
+        await until(lambda: not watched.mirror.ready(_M), 2)
         new = await watched.ready(other_than=old.id)
         assert time.monotonic() - killed_at >= 0.5
         assert new.id > old.id
         await _row_is(store, old.id, "gone")
         details = {row[0]: row[2] for row in await _rows(store)}
         assert details[old.id] == "killed by SIGKILL"
-        assert [_is_up(state) for state in _states(folder)] == [False, True]
+        assert [is_up(state) for state in states_in(folder)] == [False, True]
 
 
 async def test_an_engine_that_cannot_start_is_tried_again_with_growing_pauses(
@@ -196,7 +141,7 @@ async def test_an_engine_that_cannot_start_is_tried_again_with_growing_pauses(
     wanted = (WantedReplicas("@cf/test/broken"),)
     settings = _settings(folder, replicas=wanted, restart_first_seconds=0.2, ended_kept=2)
     async with _running(store, settings) as watched:
-        await _until(lambda: len([p for p in watched.progress if p.state is _GONE]) >= 4)
+        await until(lambda: len([p for p in watched.progress if p.state is _GONE]) >= 4)
         gone = [p for p in watched.progress if p.state is _GONE]
         assert gone[0].detail.startswith("exit code 127: The engine could not be started")
         assert len({p.replica for p in gone}) == len(gone)
@@ -218,17 +163,17 @@ async def test_a_replica_outlives_a_killed_keeper_and_the_next_one_adopts_it(
         await asyncio.sleep(0.05)
         await mirror.poll()
     [old] = mirror.ready(_M)
-    [before] = _states(folder)
+    [before] = states_in(folder)
     process.kill()
     process.wait()
     await asyncio.sleep(0.5)
     assert await _answers(old.url)
     async with _running(store, _settings(folder)) as watched:
-        await _until(lambda: [r.generation for r in watched.mirror.ready(_M)] == [2])
+        await until(lambda: [r.generation for r in watched.mirror.ready(_M)] == [2])
         [adopted] = watched.mirror.ready(_M)
         assert (adopted.id, adopted.url) == (old.id, old.url)
         assert [(p.replica, p.state) for p in watched.progress] == [(old.id, "ready")]
-        assert _states(folder) == [before]
+        assert states_in(folder) == [before]
         await asyncio.sleep(0.5)
         assert [row[1] for row in await _rows(store)] == ["ready"]
 
@@ -241,7 +186,7 @@ async def test_without_any_keeper_the_replica_ends_itself_and_the_next_keeper_sa
         old = await watched.ready()
         await asyncio.sleep(1.5)
         assert watched.mirror.ready(_M)[0].id == old.id, "its keeper lives"
-    await _until(lambda: not _is_up(_states(folder)[0]))
+    await until(lambda: not is_up(states_in(folder)[0]))
     async with _running(store, settings) as watched:
         await watched.ready(other_than=old.id)
         await _row_is(store, old.id, "gone")
@@ -252,12 +197,12 @@ async def test_an_engine_whose_supervisor_was_killed_is_ended_and_replaced(
 ) -> None:
     async with _running(store, _settings(folder)) as watched:
         old = await watched.ready()
-    [state] = _states(folder)
+    [state] = states_in(folder)
     os.kill(state["supervisor_pid"], signal.SIGKILL)
     async with _running(store, _settings(folder)) as watched:
         await watched.ready(other_than=old.id)
         await _row_is(store, old.id, "gone")
-        assert not _is_up(state)
+        assert not is_up(state)
 
 
 async def test_an_attached_server_is_listed_watched_and_never_stopped(
@@ -270,10 +215,10 @@ async def test_an_attached_server_is_listed_watched_and_never_stopped(
             first = await watched.ready()
             assert (first.served_name, first.slots_live) == ("served-by-others", 7)
         async with _running(store, settings, stop_replicas=True) as watched:
-            await _until(lambda: [r.generation for r in watched.mirror.ready(_M)] == [2])
+            await until(lambda: [r.generation for r in watched.mirror.ready(_M)] == [2])
             assert watched.mirror.ready(_M)[0].id == first.id
             engine.control(healthy=False)
-            await _until(lambda: not watched.mirror.ready(_M))
+            await until(lambda: not watched.mirror.ready(_M))
             engine.control()
             second = await watched.ready(other_than=first.id)
         await _row_is(store, second.id, "gone")
@@ -295,7 +240,7 @@ async def test_a_drained_replica_finishes_its_stream_before_it_ends(
                 lines = answer.aiter_lines()
                 await anext(lines)
                 watched.keeper.drain(old.id)
-                await _until(lambda: not watched.mirror.ready(_M), 2)
+                await until(lambda: not watched.mirror.ready(_M), 2)
                 rest = [line async for line in lines if line]
         assert rest[-1] == "data: [DONE]"
         await watched.ready(other_than=old.id)
@@ -308,7 +253,7 @@ async def test_a_keeper_told_to_stop_its_replicas_leaves_none(store: Store, fold
     settings = _settings(folder, replicas=wanted)
     async with _running(store, settings, stop_replicas=True) as watched:
         await watched.ready(2)
-    assert [_is_up(state) for state in _states(folder)] == [False, False]
+    assert [is_up(state) for state in states_in(folder)] == [False, False]
     assert [row[1] for row in await _rows(store)] == ["gone", "gone"]
 
 
@@ -330,7 +275,7 @@ async def test_a_ghost_that_was_given_up_is_ended_and_replaced(store: Store, fol
             )
             await tx.execute("update roster_revision set revision = revision + 1")
         await watched.ready(other_than=old.id)
-        assert [_is_up(state) for state in _states(folder)] == [False, True]
+        assert [is_up(state) for state in states_in(folder)] == [False, True]
         assert [row[1] for row in await _rows(store)] == ["gone", "ready"]
 
 
@@ -345,9 +290,9 @@ async def test_an_outage_of_postgres_costs_no_replica_and_is_caught_up_with(
         old = await watched.ready()
         await asyncio.to_thread(own_postgres.stop)
         await asyncio.sleep(1.0)
-        assert _is_up(_states(folder)[0])
-        os.kill(_states(folder)[0]["engine_pid"], signal.SIGKILL)
-        await _until(lambda: ReplicaState.READY in {r.state for r in _others(watched, old.id)})
+        assert is_up(states_in(folder)[0])
+        os.kill(states_in(folder)[0]["engine_pid"], signal.SIGKILL)
+        await until(lambda: ReplicaState.READY in {r.state for r in _others(watched, old.id)})
         assert watched.mirror.ready(_M) == (old,), "a gateway keeps what it knew"
         await asyncio.to_thread(own_postgres.start)
         new = await watched.ready(other_than=old.id)
@@ -356,7 +301,7 @@ async def test_an_outage_of_postgres_costs_no_replica_and_is_caught_up_with(
     await store.close()
 
 
-def _others(watched: Watched, old: str) -> list[Replica]:
+def _others(watched: WatchedKeeper, old: str) -> list[Replica]:
     return [replica for replica in watched.keeper.replicas() if replica.id != old]
 
 
@@ -366,7 +311,8 @@ def killable() -> Iterator[Callable[[str, Path], subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start(dsn: str, folder: Path) -> subprocess.Popen[bytes]:
-        started.append(subprocess.Popen([sys.executable, __file__, dsn, str(folder)]))
+        command = [sys.executable, "-m", _MODULE, dsn, str(folder)]
+        started.append(subprocess.Popen(command, cwd=Path(__file__).parents[3]))
         return started[-1]
 
     yield start

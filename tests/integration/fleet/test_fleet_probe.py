@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.integration.fleet.engine_replicas import replica_at
 
 from penstock.errors import ReplicaUnreachable
 from penstock.fleet.health import EngineProbe
@@ -39,10 +40,10 @@ async def test_a_probe_sends_the_key_of_its_url_and_no_other() -> None:
     async with _server(_MODELS) as (port, asked):
         url = f"http://127.0.0.1:{port}/engine"
         keyed = EngineProbe(FleetSettings(), api_keys={url: "sk-one", "*": "sk-rest"})
-        assert await keyed.served_names(url) == ("kimi", "lora")
+        assert await keyed.served_names(replica_at(url)) == ("kimi", "lora")
         assert asked[-1].startswith(b"GET /engine/v1/models HTTP/1.1\r\n")
         assert b"\r\nauthorization: Bearer sk-one\r\n" in asked[-1]
-        assert await EngineProbe(FleetSettings()).is_healthy(url)
+        assert await EngineProbe(FleetSettings()).is_healthy(replica_at(url))
         assert b"authorization" not in asked[-1]
 
 
@@ -53,7 +54,7 @@ async def test_a_probe_sends_the_key_of_its_url_and_no_other() -> None:
 async def test_a_server_that_names_no_models_is_unreachable(answer: bytes) -> None:
     async with _server(answer) as (port, _):
         with pytest.raises(ReplicaUnreachable):
-            await EngineProbe(FleetSettings()).served_names(f"http://127.0.0.1:{port}")
+            await EngineProbe(FleetSettings()).served_names(replica_at(f"http://127.0.0.1:{port}"))
 
 
 async def test_a_probe_gives_up_on_a_server_that_hangs() -> None:
@@ -61,10 +62,10 @@ async def test_a_probe_gives_up_on_a_server_that_hangs() -> None:
         engine.control(health_delay=30)
         probe = EngineProbe(FleetSettings(health_timeout_seconds=0.2))
         began = time.monotonic()
-        assert not await probe.is_healthy(engine.url)
+        assert not await probe.is_healthy(replica_at(engine.url))
         assert time.monotonic() - began < 2
-        assert not await probe.is_healthy("http://127.0.0.1:1")
-        assert await probe.running("http://127.0.0.1:1") is None
+        assert not await probe.is_healthy(replica_at("http://127.0.0.1:1"))
+        assert await probe.running(replica_at("http://127.0.0.1:1")) is None
 
 
 @pytest.fixture
@@ -87,5 +88,5 @@ async def test_https_is_spoken_to_servers_whose_authority_is_known(certificate: 
     async with _server(_MODELS, tls) as (port, _):
         url = f"https://127.0.0.1:{port}"
         trusting = EngineProbe(FleetSettings(), ca_file=str(certificate))
-        assert await trusting.served_names(url) == ("kimi", "lora")
-        assert not await EngineProbe(FleetSettings()).is_healthy(url)
+        assert await trusting.served_names(replica_at(url)) == ("kimi", "lora")
+        assert not await EngineProbe(FleetSettings()).is_healthy(replica_at(url))

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.integration.fleet.engine_replicas import replica_at
 
 from penstock.clock import SystemClock, new_id
 from penstock.errors import NoReplica
+from penstock.fleet.engine_keys import EngineKeys
 from penstock.fleet.health import EngineProbe
 from penstock.fleet.intent import Phase, Want
 from penstock.fleet.processes import is_running, signal_group, signal_process
@@ -24,6 +26,7 @@ from penstock.fleet.replica_files import ReplicaFile, StateFolder
 from penstock.fleet.settings import FleetSettings
 from penstock.records.model import ModelId, Recipe
 from penstock.records.replica import ReplicaId
+from penstock.store import Store, StoreSettings
 
 _ENGINE = (sys.executable, "-m", "penstock.testing.scripted_engine", "--port", "{port}")
 _WANT = Want("w", "process", ModelId("m"), 1)
@@ -56,8 +59,10 @@ class Bench:
             "port_last": 23999,
         }
         recipe = Recipe(command or (*_ENGINE, "--model", "m"), environment or {})
-        made = FleetSettings(**{**plain, **settings})  # type: ignore[arg-type]
-        return ProcessProvider(made, self.folder, {ModelId("m"): recipe}, SystemClock())
+        made = FleetSettings(**{**plain, "engine_keys": True, **settings})  # type: ignore[arg-type]
+        # Asked only if the cell is to decide.
+        keys = EngineKeys(Store(StoreSettings(dsn="host=127.0.0.1")), made)
+        return ProcessProvider(made, self.folder, {ModelId("m"): recipe}, keys, SystemClock())
 
     def file(self, replica: ReplicaId) -> ReplicaFile:
         found = self.folder.read(replica)
@@ -110,7 +115,7 @@ async def _started(provider: ProcessProvider) -> ReplicaId:
 async def _healthy(url: str) -> None:
     probe = EngineProbe(FleetSettings())
     deadline = time.monotonic() + 20
-    while not await probe.is_healthy(url):
+    while not await probe.is_healthy(replica_at(url)):
         assert time.monotonic() < deadline, "the engine did not come up"
         await asyncio.sleep(0.05)
 
@@ -121,8 +126,8 @@ async def test_a_started_engine_serves_and_ends_when_told(bench: Bench) -> None:
     seen = await _only(provider)
     assert (seen.id, seen.phase, seen.want) == (replica, Phase.ALIVE, "w")
     await _healthy(seen.url)
-    assert await EngineProbe(FleetSettings()).served_names(seen.url) == ("m",)
-    assert await EngineProbe(FleetSettings()).running(seen.url) == 0
+    assert await EngineProbe(FleetSettings()).served_names(replica_at(seen.url)) == ("m",)
+    assert await EngineProbe(FleetSettings()).running(replica_at(seen.url)) == 0
     await provider.stop(replica)
     await _ended(provider)
     file = bench.file(replica)

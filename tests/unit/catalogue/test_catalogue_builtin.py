@@ -2,7 +2,14 @@
 
 import pytest
 
-from penstock.catalogue import Catalogue, CatalogueSettings, fill, load_catalogue
+from penstock.catalogue import (
+    Catalogue,
+    CatalogueSettings,
+    LaunchValues,
+    fill,
+    load_catalogue,
+    takes_key,
+)
 from penstock.catalogue.models import BUILTIN_FOLDER
 from penstock.records.model import Capability, Family, Model
 from penstock.records.price import Prices
@@ -69,8 +76,10 @@ def test_engine_runs_as_many_requests_as_a_replica_counts_free(model: Model) -> 
     assert int(option(model, "--max-num-seqs")) == model.recipe.slots_live
 
 
-def test_engine_is_reachable_only_from_its_own_host(model: Model) -> None:
-    assert option(model, "--host") == "127.0.0.1"
+def test_engine_listens_where_its_keeper_says_and_wants_a_key(model: Model) -> None:
+    assert option(model, "--host") == "{address}"
+    assert model.recipe.environment["VLLM_API_KEY"] == "{engine_key}"
+    assert takes_key(model.recipe)
 
 
 def test_model_that_takes_tools_has_a_parser_for_them(model: Model) -> None:
@@ -94,7 +103,7 @@ def test_engine_reports_nothing_to_its_makers(model: Model) -> None:
 
 
 def test_every_recipe_can_be_filled(model: Model) -> None:
-    argv, environment = fill(model.recipe, port=8123, engine_home="/srv/engine")
+    argv, environment = fill(model.recipe, LaunchValues(8123, engine_home="/srv/engine"))
     assert argv[argv.index("--port") + 1] == "8123"
     assert not any("{engine_home}" in text for text in [*argv, *environment.values()])
 
@@ -127,7 +136,7 @@ def test_only_llama_speaks_the_native_family() -> None:
 @pytest.mark.parametrize("alias", CPU_MODELS)
 def test_cpu_model_starts_from_the_engine_home_without_a_gpu(alias: str) -> None:
     model = CATALOGUE.find(alias)
-    argv, environment = fill(model.recipe, port=8123, engine_home="/srv/engine")
+    argv, environment = fill(model.recipe, LaunchValues(8123, engine_home="/srv/engine"))
     assert argv[:3] == ["/srv/engine/venv/bin/vllm", "serve", f"/srv/engine/models/{alias}"]
     assert environment["LD_PRELOAD"] == "/srv/engine/venv/lib/libiomp5.so"
     assert environment["VLLM_TARGET_DEVICE"] == "cpu"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.catalogue import CatalogueSettings, fill, load_catalogue
+from penstock.catalogue import CatalogueSettings, LaunchValues, fill, load_catalogue
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.http_call import HttpCaller
 from penstock.cli.up.any_model import is_hugging_face_id, write_any_model
@@ -42,14 +42,15 @@ def test_other_names_are_none(name: str) -> None:
 def test_entry_is_a_plain_vllm_with_what_penstock_promises(
     folder: Path, program: str, first: str
 ) -> None:
-    write_any_model(folder, NAME, program)
+    write_any_model(folder, NAME, program, gpus=1)
     model = load_catalogue(CatalogueSettings(folder=str(folder))).find(NAME)
-    argv, environment = fill(model.recipe, port=4321, engine_home="/home")
+    argv, environment = fill(model.recipe, LaunchValues(4321, engine_home="/home"))
     assert argv[:3] == [first, "serve", NAME]
     assert argv[argv.index("--port") + 1] == "4321"
     assert "--enable-prompt-tokens-details" in argv
     assert model.recipe.has_priority
     assert ("LD_PRELOAD" in environment) is (program != "vllm")
+    assert model.recipe.gpus == (1 if program == "vllm" else 0)
 
 
 def test_any_model_is_run_where_vllm_is_installed(folder: Path) -> None:
@@ -63,6 +64,17 @@ def test_any_model_is_run_where_vllm_is_installed(folder: Path) -> None:
     again = ModelChooser(load(None, {}).config, folder, HttpCaller()).choose((NAME.lower(),), ())
     assert again.models == wanted.models
     assert again.notes == ()
+
+
+def test_a_host_with_a_gpu_uses_it_and_no_more_than_it_has(folder: Path) -> None:
+    program = folder.parent / "bin" / "vllm"
+    program.parent.mkdir()
+    program.touch(mode=0o755)
+    config = load(None, {"PENSTOCK_FLEET_GPUS": "1"}).config
+    (model,) = ModelChooser(config, folder, HttpCaller()).choose((NAME,), ()).models
+    assert model.recipe.gpus == 1
+    with pytest.raises(CommandFailed, match="needs 9 GPUs, and this host has 1"):
+        ModelChooser(config, folder, HttpCaller()).choose((NAME, "kimi-k2.5"), ())
 
 
 @pytest.mark.parametrize(

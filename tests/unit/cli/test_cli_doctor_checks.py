@@ -10,7 +10,14 @@ from tests.unit.cli.conftest import Penstock
 from penstock.cli.doctor import engines, postgres
 from penstock.cli.doctor.check import Check, CheckVerdict
 from penstock.cli.doctor.host import check_descriptors, check_disk
+from penstock.cli.doctor.hosts import check_hosts
+from penstock.cli.http_call import HttpCaller
+from penstock.fleet.hosts import SeenHost
 from penstock.ingress.settings import IngressSettings
+from penstock.records.host import Gpu, HostReport
+from penstock.records.model import ModelId
+from penstock.records.replica import Replica, ReplicaId, ReplicaState
+from penstock.testing import ScriptedEngine
 
 
 @pytest.mark.parametrize(
@@ -46,6 +53,42 @@ def test_arguments_are_read_off_the_command_line(
 ) -> None:
     engine = engines.FoundEngine(url="http://h:1", model="m", argv=argv)
     assert [check.verdict for check in engines._arguments(engine)] == verdicts
+
+
+def test_each_host_is_told_with_its_gpus_and_with_what_waits_there() -> None:
+    gpus = tuple(Gpu(index, f"GPU-{index}", "NVIDIA H200") for index in range(8))
+    reason = "needs 8 GPUs; of 8 here 2 are held by replicas"
+    full = HostReport("a", "10.0.0.1", gpus=gpus, waiting={ModelId("kimi"): reason})
+    hosts = [
+        SeenHost(full, 1.0),
+        SeenHost(HostReport("b", "10.0.0.2"), 1.0),
+        SeenHost(HostReport("c", "10.0.0.3", gpus=gpus[:1]), 95.0),
+    ]
+    replica = Replica(
+        ReplicaId("r"), ModelId("m"), "http://10.0.0.1:1", ReplicaState.READY, "m", host="a"
+    )
+    told = [(c.verdict, c.name, c.finding) for c in check_hosts(hosts, [replica])]
+    assert told == [
+        (CheckVerdict.OK, "host a", "8 GPUs (NVIDIA H200), 1 replica"),
+        (CheckVerdict.WARN, "host a", f"kimi waits: it {reason}"),
+        (CheckVerdict.OK, "host b", "no GPU, no replica"),
+        (CheckVerdict.WARN, "host c", "its keeper was heard 95 s ago"),
+    ]
+
+
+@pytest.mark.parametrize("key", ["", "secret"])
+def test_an_engine_that_other_hosts_reach_must_want_a_key(key: str) -> None:
+    # Not 127.0.0.1, which is what counts for this host's own.
+    with ScriptedEngine(model="m", host="127.0.0.2", api_key=key or "") as engine:
+        url = f"http://127.0.0.2:{engine.port}"
+        caller = HttpCaller(api_keys={url: key})
+        found = engines.FoundEngine(url=url, model="m", served_name="m")
+        checks = {check.name: check for check in engines.check_engine(caller, found)}
+        door = checks[f"engine {url} key"]
+        assert door.verdict is (CheckVerdict.OK if key else CheckVerdict.WARN)
+        assert ("{engine_key}" in door.advice) is not bool(key)
+        own = engines.FoundEngine(url=f"http://localhost:{engine.port}", model="m")
+        assert engines._open_door(caller, own) == []
 
 
 def test_too_few_descriptors_for_the_connections_allowed_warn() -> None:

@@ -82,7 +82,9 @@ def test_compose_s_engine_has_the_arguments_of_the_recipe() -> None:
     assert [word for word in words if not word.startswith(places)] == [
         word for word in given["command"] if not word.startswith(places)
     ]
-    assert entry.recipe.environment.items() <= given["environment"].items()
+    # Its key is the operator's own there, if it has one: nobody fills a placeholder.
+    environment = {k: v for k, v in entry.recipe.environment.items() if "{" not in v}
+    assert environment.items() <= given["environment"].items()
 
 
 def _joined(words: tuple[str, ...] | list[str]) -> list[str]:

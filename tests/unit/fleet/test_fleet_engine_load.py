@@ -23,8 +23,9 @@ class Pages(EngineProbe):
         self.pages: dict[str, bytes | None] = {}
         self.asked: list[str] = []
 
-    async def metrics(self, url: str, timeout_seconds: float) -> bytes | None:
+    async def metrics(self, replica: Replica, timeout_seconds: float) -> bytes | None:
         assert timeout_seconds == 1.0
+        url = replica.url
         self.asked.append(url)
         if url not in self.pages:
             raise ReplicaUnreachable

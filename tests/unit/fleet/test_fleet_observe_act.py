@@ -15,6 +15,7 @@ from penstock.fleet.plan import DrainReplica, Forget, MarkReady, StartReplica, S
 from penstock.fleet.providers import SeenProcess
 from penstock.fleet.replica_files import Mark, ReplicaFile, StateFolder
 from penstock.fleet.settings import FleetSettings
+from penstock.records.host import Gpu
 from penstock.records.model import ModelId
 from penstock.records.replica import ReplicaId, ReplicaState
 from penstock.testing import ManualClock
@@ -34,10 +35,19 @@ class ShelfProvider:
         self._check()
         return tuple(self.shelf)
 
-    async def start(self, replica: ReplicaId, want: Want) -> None:
+    async def start(self, replica: ReplicaId, want: Want, gpus: tuple[Gpu, ...] = ()) -> None:
         self._check()
         self.shelf.append(
-            SeenProcess(replica, want.name, want.model, 1, want.url, Phase.ENDED, "exit 1")
+            SeenProcess(
+                replica,
+                want.name,
+                want.model,
+                1,
+                want.url,
+                Phase.ENDED,
+                "exit 1",
+                gpus=tuple(gpu.id for gpu in gpus),
+            )
         )
 
     async def stop(self, replica: ReplicaId) -> None:

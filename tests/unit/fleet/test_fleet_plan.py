@@ -23,7 +23,9 @@ from penstock.fleet.plan import (
     StopReplica,
     pause_seconds,
     plan,
+    reasons_to_wait,
 )
+from penstock.records.host import Gpu
 from penstock.records.model import ModelId
 from penstock.records.replica import ReplicaId, ReplicaState
 
@@ -208,3 +210,32 @@ def test_a_stopping_keeper_starts_nothing_and_lets_all_go() -> None:
 
 def test_a_draining_replica_is_not_replaced_while_it_holds_its_gpus() -> None:
     assert _plan(_one(state=ReplicaState.DRAINING, running=3, since=NOW - 1)) == []
+
+
+def test_replicas_get_gpus_of_their_own() -> None:
+    want = Want("w", "process", ModelId("m"), 2, gpus=2)
+    seen = FleetObservation(gpus=_gpus(5))
+    actions = plan(Intent((want,), LIMITS), seen, NOW, _ids())
+    given = [[gpu.index for gpu in a.gpus] for a in actions if isinstance(a, StartReplica)]
+    assert given == [[0, 1], [2, 3]]
+
+
+def test_a_draining_replica_holds_its_gpus_and_the_next_one_says_that_it_waits() -> None:
+    draining = _one(want="old", state=ReplicaState.DRAINING, running=1, gpus=("gpu-0",))
+    want = Want("w", "process", ModelId("m"), 1, gpus=2)
+    intent = Intent((want,), LIMITS)
+    seen = FleetObservation((draining,), gpus=_gpus(2))
+    actions = plan(intent, seen, NOW, _ids())
+    assert actions == []
+    assert reasons_to_wait(intent, seen, actions) == {
+        "m": "needs 2 GPUs; of 2 here 1 are held by replicas"
+    }
+    ended = msgspec.structs.replace(draining, phase=Phase.ENDED)
+    seen = FleetObservation((ended,), gpus=_gpus(2))
+    actions = plan(intent, seen, NOW, _ids())
+    assert [type(action) for action in actions] == [Forget, StartReplica]
+    assert reasons_to_wait(intent, seen, actions) == {}
+
+
+def _gpus(count: int) -> tuple[Gpu, ...]:
+    return tuple(Gpu(index, f"gpu-{index}") for index in range(count))

@@ -24,8 +24,10 @@ from penstock.fleet.plan import (
     StopReplica,
     pause_seconds,
     plan,
+    reasons_to_wait,
 )
 from penstock.fleet.states import ALLOWED
+from penstock.records.host import Gpu
 from penstock.records.model import ModelId
 from penstock.records.replica import ReplicaId, ReplicaState
 
@@ -48,6 +50,7 @@ def _wants(draw: st.DrawFn) -> tuple[Want, ...]:
             provider=_provider(name),
             model=ModelId(f"m-{name}"),
             count=draw(st.integers(0, 4)),
+            gpus=draw(st.integers(0, 2)) if _provider(name) == "process" else 0,
             start_seconds_max=draw(st.none() | st.floats(1, 500)),
         )
         for name in names
@@ -76,6 +79,8 @@ def _observed(draw: st.DrawFn, index: int) -> Observed:
         written_at=draw(_maybe),
         is_superseded=draw(st.booleans()),
         is_failed=draw(st.booleans()),
+        # Replicas that are seen have GPUs of their own: the planner never gave one twice.
+        gpus=(f"gpu-{2 * index}", f"gpu-{2 * index + 1}")[: draw(st.integers(0, 2))],
     )
 
 
@@ -90,7 +95,8 @@ def _worlds(draw: st.DrawFn) -> tuple[Intent, FleetObservation]:
     )
     unknown = draw(st.frozensets(st.sampled_from(PROVIDERS)))
     failures = draw(st.dictionaries(st.sampled_from(NAMES), _failures))
-    return intent, FleetObservation(replicas, unknown, failures)
+    gpus = tuple(Gpu(index, f"gpu-{index}") for index in range(draw(st.integers(0, 16))))
+    return intent, FleetObservation(replicas, unknown, failures, gpus)
 
 
 def _planned(intent: Intent, seen: FleetObservation, now: float = NOW) -> list[Action]:
@@ -144,6 +150,23 @@ def test_every_action_names_what_was_seen_and_moves_only_where_allowed(
 
 @settings(max_examples=50, deadline=None)
 @given(_worlds())
+def test_no_gpu_is_given_twice_and_what_waits_says_why(
+    world: tuple[Intent, FleetObservation],
+) -> None:
+    intent, seen = world
+    actions = _planned(intent, seen)
+    starts = [action for action in actions if isinstance(action, StartReplica)]
+    held = [gpu for r in seen.replicas if r.phase is not Phase.ENDED for gpu in r.gpus]
+    given_ = [gpu.id for start in starts for gpu in start.gpus]
+    assert len({*held, *given_}) == len(held) + len(given_)
+    assert all(len(start.gpus) == start.want.gpus for start in starts)
+    free = len({gpu.id for gpu in seen.gpus} - {*held, *given_})
+    waiting = reasons_to_wait(intent, seen, actions)
+    assert all(free < want.gpus for want in intent.wants if want.model in waiting)
+
+
+@settings(max_examples=50, deadline=None)
+@given(_worlds())
 def test_no_start_comes_before_its_back_off(world: tuple[Intent, FleetObservation]) -> None:
     intent, seen = world
     for action in _planned(intent, seen):
@@ -180,7 +203,8 @@ def test_a_world_in_which_all_goes_well_reaches_what_is_wanted(
     intent, seen = world
     intent = msgspec.structs.replace(intent, drains=frozenset())
     ids = (ReplicaId(f"new-{n:04}") for n in itertools.count())
-    seen = msgspec.structs.replace(seen, unknown=frozenset())
+    enough = tuple(Gpu(index, f"gpu-{index}") for index in range(64))
+    seen = msgspec.structs.replace(seen, unknown=frozenset(), gpus=enough)
     now = NOW
     for _ in range(60):
         actions = plan(intent, seen, now, ids)
@@ -216,7 +240,14 @@ def _carried_out(seen: FleetObservation, actions: list[Action], now: float) -> F
         if isinstance(action, StartReplica):
             want = action.want
             replicas[action.replica] = Observed(
-                action.replica, want.name, want.provider, 1, ReplicaState.STARTING, Phase.ALIVE, now
+                action.replica,
+                want.name,
+                want.provider,
+                1,
+                ReplicaState.STARTING,
+                Phase.ALIVE,
+                now,
+                gpus=tuple(gpu.id for gpu in action.gpus),
             )
             continue
         old = replicas[action.replica]
@@ -242,4 +273,5 @@ def _carried_out(seen: FleetObservation, actions: list[Action], now: float) -> F
     return FleetObservation(
         tuple(msgspec.structs.replace(replica, **well) for replica in replicas.values()),
         failures=failures,
+        gpus=seen.gpus,
     )

@@ -2,39 +2,11 @@
 
 import logging
 import sys
-from types import ModuleType, SimpleNamespace
 
 import pytest
+from tests.unit.fleet.nvml_double import nvml
 
 from penstock.fleet.gpu_use import Gpus
-
-
-class NvmlError(Exception):
-    """As the library has one."""
-
-
-def nvml(*, has_driver: bool) -> ModuleType:
-    """What of the library is used, with two GPUs of which the second does not answer."""
-    made = ModuleType("nvml_double")
-
-    def init() -> None:
-        if not has_driver:
-            raise NvmlError("Driver Not Loaded")
-
-    def memory(device: int) -> SimpleNamespace:
-        if device == 1:
-            raise NvmlError("GPU is lost")
-        return SimpleNamespace(used=3 * 2**30, total=80 * 2**30)
-
-    vars(made).update(
-        NVMLError=NvmlError,
-        nvmlInit=init,
-        nvmlDeviceGetCount=lambda: 2,
-        nvmlDeviceGetHandleByIndex=lambda index: index,
-        nvmlDeviceGetMemoryInfo=memory,
-        nvmlDeviceGetUtilizationRates=lambda _: SimpleNamespace(gpu=75),
-    )
-    return made
 
 
 def test_without_the_library_there_is_nothing_and_no_noise(

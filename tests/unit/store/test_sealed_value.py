@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.store.sealed_value import MAGIC, DoesNotOpen, Sealer, Unsealer
+from penstock.store.sealed_value import MAGIC, DoesNotOpen, Sealer, Unsealer, unseal_value
 
 KEY, OTHER = bytes(range(32)), bytes(32)
 FRAME = 64 * 1024
@@ -17,8 +17,16 @@ def sealed(content: bytes, key: bytes = KEY, owner: str = "a/1") -> bytes:
 
 
 def opened(value: bytes, key: bytes | None = KEY, owner: str = "a/1") -> bytes:
+    """Open a value as a whole; piece by piece it opens to the same, or does not open either."""
     unsealer = Unsealer(key, owner)
-    return unsealer.add(value) + unsealer.end()
+    try:
+        content = unsealer.add(value) + unsealer.end()
+    except DoesNotOpen:
+        with pytest.raises(DoesNotOpen):
+            unseal_value(key, owner, value)
+        raise
+    assert unseal_value(key, owner, value) == content
+    return content
 
 
 @pytest.mark.parametrize("size", [0, *SIZES])

@@ -13,7 +13,7 @@ async def check_cell_key(store: Store, settings: StoreSettings) -> Check:
     if not sealing.is_on:
         return warn(
             _NAME,
-            "there is none: jobs and files are kept in clear, and no response is stored",
+            "there is none: jobs, files and engines' keys are in clear, and no response is stored",
             "Make one with `openssl rand -hex 32`, and name its file in store.cell_key_file.",
         )
     try:

@@ -12,6 +12,7 @@ from penstock.cli.doctor.cell_key import check_cell_key
 from penstock.cli.doctor.check import Check, CheckVerdict, fail, ok, warn
 from penstock.cli.doctor.engines import FoundEngine, check_engine
 from penstock.cli.doctor.host import check_descriptors, check_disk, check_ports
+from penstock.cli.doctor.hosts import check_hosts
 from penstock.cli.doctor.postgres import check_postgres, unreachable
 from penstock.cli.doctor.signals import check_signals
 from penstock.cli.exit_codes import CommandFailed, ExitCode
@@ -25,10 +26,11 @@ from penstock.cli.up.state import UpState
 from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.errors import StoreUnavailable
+from penstock.fleet.hosts import HostReports
 from penstock.fleet.replica_files import StateFolder
 from penstock.records.dialect import VLLM
 from penstock.records.replica import Replica, ReplicaState
-from penstock.store import Store, StoreSettings
+from penstock.store import Sealing, Store, StoreSettings
 
 _COLOURS = {CheckVerdict.OK: "green", CheckVerdict.WARN: "yellow", CheckVerdict.FAIL: "bold red"}
 
@@ -50,15 +52,17 @@ def doctor(
 
 async def _look(config: Config, state: UpState) -> list[Check]:
     checks, replicas = await _look_at_postgres(config, state)
+    keys = {replica.url: replica.engine_key for replica in replicas if replica.engine_key}
     checks.append(await check_signals(config, {replica.host for replica in replicas}))
     checks.append(_catalogue(config))
-    caller = HttpCaller(api_keys=config.engine.api_keys, ca_file=config.engine.ca_file, seconds=60)
+    engine = config.engine
+    caller = HttpCaller(api_keys=engine.api_keys | keys, ca_file=engine.ca_file, seconds=60)
     engines = _engines(config, state, replicas)
     if not engines:
         advice = "Start one with `penstock up`, or name some in fleet.replicas."
         checks.append(warn("engines", "there is no replica", advice))
-    for engine in engines:
-        checks += await asyncio.to_thread(check_engine, caller, engine)
+    for found in engines:
+        checks += await asyncio.to_thread(check_engine, caller, found)
     ingress = config.ingress
     running = state.read_running()
     if running is not None and state.is_held:
@@ -85,8 +89,11 @@ async def _look_at_postgres(
         checks = await check_postgres(store, dsn, SystemClock())
         if any(check.verdict is CheckVerdict.FAIL for check in checks):
             return checks, ()
-        checks.append(await check_cell_key(store, _store_settings(config, state)))
-        return checks, await read_replicas(store, config)
+        settings = _store_settings(config, state)
+        checks.append(await check_cell_key(store, settings))
+        replicas = await read_replicas(store, config, Sealing(store, settings))
+        checks += check_hosts(await HostReports(store).read(), replicas)
+        return checks, replicas
     except StoreUnavailable as failure:
         return [unreachable(failure.message)], ()
     finally:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -12,6 +13,7 @@ from penstock.errors import ReplicaUnreachable
 from penstock.records.dialect import VLLM, health_path
 
 _PREFIX_CACHING = re.compile(rb'vllm:cache_config_info\{[^}]*enable_prefix_caching="(\w+)"')
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _NOT_VLLM_ADVICE = "Nothing, if one account uses it; else run the model on vLLM."
 
 
@@ -59,6 +61,7 @@ def check_engine(caller: HttpCaller, engine: FoundEngine) -> list[Check]:
             _prompt_details(caller, engine),
             _prefix_caching(caller, engine),
             *_arguments(engine),
+            *_open_door(caller, engine),
         ]
     except ReplicaUnreachable as failure:
         if engine.argv and not engine.is_ready:
@@ -115,6 +118,22 @@ def _arguments(engine: FoundEngine) -> list[Check]:
         advice = "Add them to the recipe (docs/catalogue.md says what each is for)."
         return [warn(name, f"lacks {' and '.join(missing)}", advice)]
     return [ok(name, "has --shutdown-timeout and --scheduling-policy priority")]
+
+
+def _open_door(caller: HttpCaller, engine: FoundEngine) -> list[Check]:
+    """Check that an engine that other hosts reach refuses calls without its key."""
+    if urlsplit(engine.url).hostname in _LOOPBACK:
+        return []
+    name = f"engine {engine.url} key"
+    if caller.without_keys().get(engine.url, "/v1/models").status != 200:
+        return [ok(name, "refuses calls without it")]
+    return [
+        warn(
+            name,
+            "takes calls from anyone who reaches it, past every limit and bill",
+            'Give it a key: VLLM_API_KEY = "{engine_key}" in its recipe, or engine.api_keys.',
+        )
+    ]
 
 
 def _has(argv: Sequence[str], argument: str, value: str) -> bool:

@@ -21,7 +21,11 @@ _OPTIONS: Final = (
     *("--scheduling-policy", "priority"),
     *("--shutdown-timeout", "60"),
 )
-_QUIET: Final = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+_ENVIRONMENT: Final = {
+    "VLLM_API_KEY": "{engine_key}",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+}
 _CPU_OPTIONS: Final = (*("--config", "{engine_home}/options.yaml"), "--enforce-eager")
 _CPU_ENVIRONMENT: Final = {
     "VLLM_TARGET_DEVICE": "cpu",
@@ -44,21 +48,21 @@ def find_program(engine_home: str) -> str | None:
     return f"{{engine_home}}/venv/bin/{_PROGRAM}" if engine_home else None
 
 
-def write_any_model(folder: Path, name: str, program: str) -> Path:
+def write_any_model(folder: Path, name: str, program: str, gpus: int) -> Path:
     """Write an entry for the model, which people may edit."""
     path = folder / f"huggingface-{name.replace('/', '-')}.toml"
-    path.write_text(_entry(name, program))
+    path.write_text(_entry(name, program, gpus))
     return path
 
 
-def _entry(name: str, program: str) -> str:
+def _entry(name: str, program: str, gpus: int) -> str:
     is_cpu = program != _PROGRAM
     command = [
-        *(program, "serve", name, "--host", "127.0.0.1", "--port", "{port}"),
+        *(program, "serve", name, "--host", "{address}", "--port", "{port}"),
         *(_CPU_OPTIONS if is_cpu else ()),
         *_OPTIONS,
     ]
-    environment = {**(_CPU_ENVIRONMENT if is_cpu else {}), **_QUIET}
+    environment = {**(_CPU_ENVIRONMENT if is_cpu else {}), **_ENVIRONMENT}
     lines = "".join(f"{key} = {toml(value)}\n" for key, value in environment.items())
     return (
         "# Made by `penstock up --model`. Edit it as you like: it is not written again while it\n"
@@ -70,7 +74,7 @@ def _entry(name: str, program: str) -> str:
         f"default_output_tokens = {_OUTPUT_TOKENS}\n"
         'capabilities = ["structured_output", "async_queue"]\n'
         "\n[recipe]\n"
-        f"gpus = {0 if is_cpu else 1}\n"
+        f"gpus = {0 if is_cpu else gpus}\n"
         f"served_name = {toml(name)}\n"
         f"command = {toml(command)}\n"
         f"\n[recipe.environment]\n{lines}"

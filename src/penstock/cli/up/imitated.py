@@ -39,7 +39,8 @@ def write_imitated(folder: Path) -> None:
 
 def _entry() -> str:
     command = [
-        *(sys.executable, "-m", _MODULE, "--port", "{port}", "--model", IMITATED_MODEL),
+        *(sys.executable, "-m", _MODULE, "--host", "{address}", "--port", "{port}"),
+        *("--model", IMITATED_MODEL),
         *("--max-model-len", str(_CONTEXT_TOKENS), "--slots", str(_SLOTS)),
         *("--kv-blocks", str(_KV_BLOCKS), "--prefill-rate", str(_PREFILL_TOKENS_PER_SECOND)),
         *("--interval", str(_SECONDS_PER_TOKEN), "--sentence", _SENTENCE, "--drain-seconds", "1"),
@@ -64,4 +65,5 @@ slots_live = {_SLOTS}
 start_seconds_max = 60
 served_name = "{IMITATED_MODEL}"
 command = {toml(command)}
+environment = {{ VLLM_API_KEY = "{{engine_key}}" }}
 """

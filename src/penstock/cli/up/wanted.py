@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.catalogue import Catalogue, fill, load_catalogue
+from penstock.catalogue.recipes import SAMPLE_VALUES
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.http_call import HttpCaller
 from penstock.cli.up.any_model import find_program, is_hugging_face_id, write_any_model
@@ -20,8 +21,10 @@ from penstock.cli.up.attached import (
 from penstock.cli.up.imitated import IMITATED_MODEL, IMITATED_NOTE, REPLICAS, write_imitated
 from penstock.config import Config, cpu_engine_folder
 from penstock.errors import NotFound
+from penstock.fleet.gpus import HostGpus
 from penstock.fleet.settings import WantedReplicas
 from penstock.records.dialect import VLLM, Dialect
+from penstock.records.host import gpus_in_words
 from penstock.records.model import Model
 
 _LAPTOP_MODEL = "smollm2"
@@ -68,6 +71,7 @@ class ModelChooser:
         for replica, model in zip(replicas, chosen, strict=True):
             if replica.provider == "process":
                 self._check_program(model)
+        self._check_gpus(replicas, chosen)
         return WantedModels(
             replicas=tuple(replicas),
             models=tuple({model.id: model for model in chosen}.values()),
@@ -140,7 +144,8 @@ class ModelChooser:
                 " installed, unless catalogue.folder is set: then add an entry for it there.",
                 ExitCode.NOT_FOUND,
             )
-        path = write_any_model(self._own_folder, name, program)
+        gpus = min(1, self._count_gpus())
+        path = write_any_model(self._own_folder, name, program, gpus)
         self._notes.append(
             f"{name} is not in the catalogue, so {path} now describes it: a plain `vllm serve`,"
             " without tools and prices. Edit it as you like."
@@ -156,6 +161,26 @@ class ModelChooser:
             )
         return WantedReplicas(model=_LAPTOP_MODEL)
 
+    def _count_gpus(self) -> int:
+        return len(HostGpus(self._config.fleet.gpus).read())
+
+    def _check_gpus(self, replicas: list[WantedReplicas], models: list[Model]) -> None:
+        """Refuse what cannot run side by side on this host."""
+        pairs = zip(replicas, models, strict=True)
+        needed = sum(
+            replica.count * model.recipe.gpus
+            for replica, model in pairs
+            if replica.provider == "process"
+        )
+        here = self._count_gpus() if needed else 0
+        if needed > here:
+            raise CommandFailed(
+                f"That needs {gpus_in_words(needed)}, and this host has {here or 'none'}. Run fewer"
+                " or smaller models, attach an engine that runs with --attach URL, or set"
+                " fleet.gpus if that is wrong.",
+                ExitCode.USAGE,
+            )
+
     def _check_program(self, model: Model) -> None:
         """Refuse a missing program now, not after the keeper has tried five times."""
         needs_home = any("{engine_home}" in part for part in model.recipe.command)
@@ -165,7 +190,8 @@ class ModelChooser:
                 " (about 4 minutes), or name its folder in fleet.engine_home.",
                 ExitCode.USAGE,
             )
-        argv, _ = fill(model.recipe, port=1, engine_home=self._engine_home or "/")
+        values = msgspec.structs.replace(SAMPLE_VALUES, engine_home=self._engine_home or "/")
+        argv, _ = fill(model.recipe, values)
         if shutil.which(argv[0]) is None:
             raise CommandFailed(
                 f"{model.id} is started with {argv[0]}, which is not there. Install it, or attach"

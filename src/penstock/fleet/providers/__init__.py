@@ -5,6 +5,7 @@ from typing import Protocol
 import msgspec
 
 from penstock.fleet.intent import Phase, Want
+from penstock.records.host import Gpu
 from penstock.records.model import ModelId
 from penstock.records.replica import ReplicaId
 
@@ -22,6 +23,10 @@ class SeenProcess(msgspec.Struct, frozen=True):
     detail: str = ""
     # Whether this replica itself listens at `url`; another server's health would prove nothing.
     is_reachable: bool = True
+    # The ids of the GPUs that it was started on.
+    gpus: tuple[str, ...] = ()
+    # What it wants from its callers; "" = nothing.
+    engine_key: str = ""
 
 
 class Provider(Protocol):
@@ -31,7 +36,7 @@ class Provider(Protocol):
         """Return every replica of this keeper. Raising means "unknown", which is not "none"."""
         ...
 
-    async def start(self, replica: ReplicaId, want: Want) -> None:
+    async def start(self, replica: ReplicaId, want: Want, gpus: tuple[Gpu, ...] = ()) -> None:
         """Begin to start this replica. `observe` reports it from now on, alive or ended."""
         ...
 

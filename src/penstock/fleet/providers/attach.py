@@ -10,6 +10,7 @@ import msgspec
 from penstock.fleet.intent import Phase, Want
 from penstock.fleet.providers import SeenProcess
 from penstock.fleet.replica_files import ReplicaFile, StateFolder
+from penstock.records.host import Gpu
 from penstock.records.replica import ReplicaId
 
 NAME = "attach"
@@ -29,7 +30,8 @@ class AttachProvider:
             if file.provider == NAME
         )
 
-    async def start(self, replica: ReplicaId, want: Want) -> None:
+    async def start(self, replica: ReplicaId, want: Want, gpus: tuple[Gpu, ...] = ()) -> None:
+        assert not gpus, "an attached server has taken its own"
         await asyncio.to_thread(self._begin, replica, want)
 
     async def stop(self, replica: ReplicaId) -> None:

@@ -13,9 +13,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from penstock.catalogue import fill
+from penstock.catalogue import LaunchValues, fill
 from penstock.clock import Clock
 from penstock.errors import NoReplica
+from penstock.fleet.engine_keys import EngineKeys
 from penstock.fleet.intent import Phase, Want
 from penstock.fleet.processes import (
     boot_id,
@@ -28,11 +29,14 @@ from penstock.fleet.processes import (
 from penstock.fleet.providers import SeenProcess
 from penstock.fleet.replica_files import ReplicaFile, StateFolder
 from penstock.fleet.settings import FleetSettings
+from penstock.records.host import Gpu
 from penstock.records.model import ModelId, Recipe
 from penstock.records.replica import ReplicaId
 from penstock.telemetry.log_file import open_log
 
 NAME = "process"
+# The only GPUs that CUDA shows to the engine.
+_VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 _SUPERVISOR_START_SECONDS_MAX = 30.0
 # How much longer than the grace period a supervisor may take before it is killed as stuck.
 _STUCK_SECONDS = 10.0
@@ -46,11 +50,13 @@ class ProcessProvider:
         settings: FleetSettings,
         folder: StateFolder,
         recipes: dict[ModelId, Recipe],
+        keys: EngineKeys,
         clock: Clock,
     ) -> None:
         self._settings = settings
         self._folder = folder
         self._recipes = recipes
+        self._keys = keys
         self._clock = clock
         self._next_port = settings.port_first
         self._told_at: dict[ReplicaId, float] = {}
@@ -59,8 +65,8 @@ class ProcessProvider:
     async def observe(self) -> tuple[SeenProcess, ...]:
         return await asyncio.to_thread(self._look)
 
-    async def start(self, replica: ReplicaId, want: Want) -> None:
-        await asyncio.to_thread(self._begin, replica, want)
+    async def start(self, replica: ReplicaId, want: Want, gpus: tuple[Gpu, ...] = ()) -> None:
+        await asyncio.to_thread(self._begin, replica, want, tuple(gpu.id for gpu in gpus))
 
     async def stop(self, replica: ReplicaId) -> None:
         await asyncio.to_thread(self._end, replica)
@@ -88,7 +94,16 @@ class ProcessProvider:
             detail = "its processes are gone"
         is_reachable = phase is not Phase.ENDED and self._is_listening(file)
         return SeenProcess(
-            file.id, file.want, file.model, file.generation, file.url, phase, detail, is_reachable
+            file.id,
+            file.want,
+            file.model,
+            file.generation,
+            file.url,
+            phase,
+            detail,
+            is_reachable,
+            file.gpus,
+            file.engine_key,
         )
 
     def _is_listening(self, file: ReplicaFile) -> bool:
@@ -97,13 +112,17 @@ class ProcessProvider:
             self._listening.add(file.id)
         return file.id in self._listening
 
-    def _begin(self, replica: ReplicaId, want: Want) -> None:
+    def _begin(self, replica: ReplicaId, want: Want, gpus: tuple[str, ...]) -> None:
         if self._folder.read(replica) is not None:
             return
         settings = self._settings
         port = self._free_port()
         recipe = self._recipes[want.model]
-        argv, environment = fill(recipe, port=port, engine_home=settings.engine_home)
+        key = self._keys.new_key(recipe)
+        values = LaunchValues(port, settings.replica_address, settings.engine_home, gpus, key)
+        argv, environment = fill(recipe, values)
+        if gpus:
+            environment[_VISIBLE_GPUS] = ",".join(gpus)
         path = self._folder.write(
             ReplicaFile(
                 id=replica,
@@ -114,6 +133,8 @@ class ProcessProvider:
                 port=port,
                 argv=tuple(argv),
                 environment=environment,
+                gpus=gpus,
+                engine_key=key,
                 alive_file=str(self._folder.alive_file),
                 orphan_seconds=settings.orphan_seconds,
                 stop_grace_seconds=settings.stop_grace_seconds,

@@ -1,6 +1,7 @@
 """The scripted engine's command line."""
 
 import argparse
+import os
 from collections.abc import Sequence
 from typing import Literal
 
@@ -25,6 +26,9 @@ class EngineOptions(msgspec.Struct, frozen=True):
     requests_file: str
     drain_seconds: float
     follow_stdin: bool
+    gpu_folder: str
+    api_key: str
+    visible_gpus: str
 
 
 def read_options(arguments: Sequence[str] | None = None) -> EngineOptions:
@@ -57,4 +61,10 @@ def read_options(arguments: Sequence[str] | None = None) -> EngineOptions:
     parser.add_argument(
         "--follow-stdin", action="store_true", help="end at once when stdin is closed"
     )
+    parser.add_argument(
+        "--gpu-folder", default="", help="hold the visible GPUs there; end if another has one"
+    )
+    environment = os.environ  # noqa: TID251 - engines take these from their environment
+    parser.add_argument("--api-key", default=environment.get("VLLM_API_KEY", ""))
+    parser.set_defaults(visible_gpus=environment.get("CUDA_VISIBLE_DEVICES", ""))
     return msgspec.convert(vars(parser.parse_args(arguments)), EngineOptions)

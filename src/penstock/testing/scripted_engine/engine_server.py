@@ -3,7 +3,7 @@
 `python -m penstock.testing.scripted_engine --port 0 --model NAME` prints one line of JSON with its
 port and pid, and serves until SIGTERM. `script.py` lists the directives, which a test gives in a
 prompt's `@script {…}` line or by `POST /control`; `GET /control/state` shows what it received.
-It runs no model, and has no authentication.
+It runs no model. With VLLM_API_KEY set, it wants that key where vLLM does.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 import uvloop
@@ -20,12 +21,15 @@ from penstock.testing.scripted_engine.engine_apis import APIS
 from penstock.testing.scripted_engine.engine_metrics import metrics_page
 from penstock.testing.scripted_engine.engine_options import EngineOptions, read_options
 from penstock.testing.scripted_engine.engine_request import RequestRefusedError, Served
+from penstock.testing.scripted_engine.gpu_locks import hold_gpus
 from penstock.testing.scripted_engine.http_connection import HttpConnection, HttpRequest
 from penstock.testing.scripted_engine.inference import Inference
 from penstock.testing.scripted_engine.response_head import ResponseHead
 from penstock.testing.scripted_engine.script import ScriptError, read_control
 
 _BACKLOG = 4096
+# What vLLM's key guards of the paths here.
+_GUARDED = "/v1"
 # Where tokens are counted, each with the API whose bodies it takes.
 _COUNTED = {"/v1/messages/count_tokens": "/v1/messages", "/tokenize": "/v1/chat/completions"}
 
@@ -38,10 +42,14 @@ class EngineServer:
         self._clock = clock
         self._heads = ResponseHead(clock)
         self._inference = Inference(options, clock, self._heads)
+        self._key = options.api_key
 
     async def serve(self, request: HttpRequest, connection: HttpConnection) -> None:
         """Answer one request."""
         path = request.path.partition("?")[0]
+        if not self._may_call(path, request):
+            self._send(connection, 401, b'{"error":"Unauthorized"}')
+            return
         api = APIS.get(path)
         if api is not None and api.runner == self._options.runner:
             if request.method != "POST":
@@ -56,6 +64,11 @@ class EngineServer:
             self._control(request, connection)
         else:
             self._page(path, connection)
+
+    def _may_call(self, path: str, request: HttpRequest) -> bool:
+        if not self._key or not path.startswith(_GUARDED):
+            return True
+        return request.headers.get("authorization") == f"Bearer {self._key}"
 
     def _count_tokens(self, path: str, request: HttpRequest, connection: HttpConnection) -> None:
         served = Served(self._options.model, self._options.max_model_len)
@@ -125,6 +138,8 @@ class EngineServer:
 
 async def run(options: EngineOptions) -> None:
     """Serve until SIGTERM or SIGINT, then drain for at most `drain_seconds`."""
+    if options.gpu_folder:
+        hold_gpus(Path(options.gpu_folder), options.visible_gpus)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

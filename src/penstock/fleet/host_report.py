@@ -1,0 +1,52 @@
+"""Reports a keeper's host to Postgres, where operators and placement see it."""
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.clock import Clock
+from penstock.fleet.gpus import HostGpus
+from penstock.fleet.hosts import HostReports
+from penstock.fleet.known import Known
+from penstock.fleet.settings import FleetSettings
+from penstock.records.host import HostReport
+
+if TYPE_CHECKING:
+    from penstock.records.model import ModelId
+
+_EVERY_SECONDS: Final = 5.0
+
+
+class HostReporter:
+    """Writes the host's row every few seconds, and at once when a replica waits for room."""
+
+    def __init__(
+        self,
+        table: HostReports,
+        known: Known,
+        gpus: HostGpus,
+        settings: FleetSettings,
+        clock: Clock,
+    ) -> None:
+        self._table = table
+        self._known = known
+        self._gpus = gpus
+        self._settings = settings
+        self._clock = clock
+        self._reported_at = float("-inf")
+        self._waiting: dict[ModelId, str] = {}
+
+    async def report(self, keeper: str, host: str) -> None:
+        """Write the row if it is due. Raises StoreUnavailable; call again."""
+        now, waiting = self._clock.monotonic(), self._known.waiting
+        if now - self._reported_at < _EVERY_SECONDS and waiting == self._waiting:
+            return
+        driver = self._gpus.driver()
+        report = HostReport(
+            name=host,
+            address=self._settings.replica_address,
+            labels=self._settings.labels,
+            gpus=self._known.gpus,
+            waiting=waiting,
+            versions={"driver": driver} if driver else {},
+        )
+        await self._table.report(keeper, report)
+        self._reported_at, self._waiting = now, waiting

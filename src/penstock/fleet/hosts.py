@@ -1,0 +1,62 @@
+"""The hosts in Postgres: what each keeper reports of its machine."""
+
+import msgspec
+
+from penstock.records.host import Gpu, HostReport
+from penstock.records.model import ModelId
+from penstock.store.pool import Row, Store
+
+_REPORT = """
+    insert into hosts (keeper, name, address, labels, gpus, waiting, versions)
+    values (%s, %s, %s, %s, %s, %s, %s)
+    on conflict (keeper) do update set
+        name = excluded.name, address = excluded.address, labels = excluded.labels,
+        gpus = excluded.gpus, waiting = excluded.waiting, versions = excluded.versions,
+        heartbeat_at = now()
+"""
+_READ = """
+    select name, address, labels::text, gpus::text, waiting::text, versions::text,
+        extract(epoch from now() - heartbeat_at)::float8
+    from hosts order by name, keeper limit 1000
+"""
+
+
+class SeenHost(msgspec.Struct, frozen=True):
+    """A host as its keeper reported it last."""
+
+    report: HostReport
+    # How long ago that was.
+    silent_seconds: float
+
+
+class HostReports:
+    """The only writer of `hosts` besides the reaper."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def report(self, keeper: str, report: HostReport) -> None:
+        """Write a host's row, and its heartbeat."""
+        values = (report.labels, report.gpus, report.waiting, report.versions)
+        texts = [msgspec.json.encode(value).decode() for value in values]
+        async with self._store.statement() as statement:
+            await statement.execute(_REPORT, (keeper, report.name, report.address, *texts))
+
+    async def read(self) -> list[SeenHost]:
+        """Return every host, by name."""
+        async with self._store.statement() as statement:
+            rows = await statement.fetch(_READ)
+        return [_seen(row) for row in rows]
+
+
+def _seen(row: Row) -> SeenHost:
+    name, address, labels, gpus, waiting, versions, silent_seconds = row
+    report = HostReport(
+        name=name,
+        address=address,
+        labels=msgspec.json.decode(labels, type=dict[str, str]),
+        gpus=msgspec.json.decode(gpus, type=tuple[Gpu, ...]),
+        waiting=msgspec.json.decode(waiting, type=dict[ModelId, str]),
+        versions=msgspec.json.decode(versions, type=dict[str, str]),
+    )
+    return SeenHost(report, silent_seconds)
