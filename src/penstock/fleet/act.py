@@ -74,7 +74,7 @@ class Actor:
             generation=action.generation,
             host=host,
             has_priority=want.has_priority,
-            gpus=tuple(gpu.id for gpu in action.gpus),
+            gpus=action.gpus,
         )
         entry = WatchedReplica(replica, want.name, want.provider, self._clock.monotonic())
         self._known.replicas[replica.id] = entry

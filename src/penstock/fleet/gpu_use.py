@@ -59,10 +59,8 @@ class Gpus:
         found = []
         for index, device in enumerate(self._devices):
             try:
-                uuid, name = (
-                    self._nvml.nvmlDeviceGetUUID(device),
-                    self._nvml.nvmlDeviceGetName(device),
-                )
+                uuid = self._nvml.nvmlDeviceGetUUID(device)
+                name = self._nvml.nvmlDeviceGetName(device)
                 memory = self._nvml.nvmlDeviceGetMemoryInfo(device)
             except self._nvml.NVMLError:
                 continue

@@ -97,7 +97,7 @@ class Observer:
             generation=mark.generation + 1,
             host=host,
             has_priority=want is not None and want.has_priority,
-            gpus=seen.gpus or _any_of(all_gpus, want),
+            gpus=seen.gpus or _gpus_it_may_hold(want, all_gpus),
             engine_key=seen.engine_key,
         )
         # The file has wall time; a clock that was set back must not give a negative age.
@@ -184,9 +184,9 @@ class Observer:
         return entry.observed(phase or Phase.ALIVE)
 
 
-def _any_of(gpus: Sequence[Gpu], want: Want | None) -> tuple[str, ...]:
-    """Return all GPUs for a replica of an earlier release, which does not say which ones it has."""
-    return tuple(gpu.id for gpu in gpus) if want is not None and want.gpus else ()
+def _gpus_it_may_hold(want: Want | None, all_gpus: Sequence[Gpu]) -> tuple[str, ...]:
+    """Return every GPU of the host: a keeper of an earlier release did not write which it gave."""
+    return tuple(gpu.id for gpu in all_gpus) if want is not None and want.gpus else ()
 
 
 def _best_name(names: tuple[str, ...], expected: str, model: str) -> str:

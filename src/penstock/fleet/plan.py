@@ -21,7 +21,6 @@ from penstock.fleet.intent import (
     Phase,
     Want,
 )
-from penstock.records.host import Gpu
 from penstock.records.model import ModelId
 from penstock.records.replica import ReplicaId, ReplicaState
 
@@ -32,8 +31,8 @@ class StartReplica(msgspec.Struct, frozen=True):
     replica: ReplicaId
     generation: int
     want: Want
-    # The GPUs that it gets.
-    gpus: tuple[Gpu, ...] = ()
+    # The ids of the GPUs that it gets.
+    gpus: tuple[str, ...] = ()
 
 
 class MarkReady(msgspec.Struct, frozen=True):
@@ -99,7 +98,7 @@ def reasons_to_wait(
 ) -> dict[ModelId, str]:
     """Return why replicas are missing for which `plan` found no GPUs, by their model."""
     starts = [action for action in actions if isinstance(action, StartReplica)]
-    held = _held(observation).union(gpu.id for start in starts for gpu in start.gpus)
+    held = _held(observation).union(gpu for start in starts for gpu in start.gpus)
     present = Counter(replica.want for replica in observation.replicas)
     present.update(start.want.name for start in starts)
     reasons: dict[ModelId, str] = {}
@@ -243,8 +242,9 @@ def _starts(
             gpus = assign(observation.gpus, held, want.gpus, intent.limits.gpu_foreign_mb)
             if isinstance(gpus, NoRoom):
                 break
-            held.update(gpu.id for gpu in gpus)
-            starts.append(StartReplica(next(ids), 1, want, gpus))
+            chosen = tuple(gpu.id for gpu in gpus)
+            held.update(chosen)
+            starts.append(StartReplica(next(ids), 1, want, chosen))
     return starts
 
 

@@ -88,7 +88,7 @@ def test_an_engine_that_other_hosts_reach_must_want_a_key(key: str) -> None:
         assert door.verdict is (CheckVerdict.OK if key else CheckVerdict.WARN)
         assert ("{engine_key}" in door.advice) is not bool(key)
         own = engines.FoundEngine(url=f"http://localhost:{engine.port}", model="m")
-        assert engines._open_door(caller, own) == []
+        assert engines._check_key(caller, own) == []
 
 
 def test_too_few_descriptors_for_the_connections_allowed_warn() -> None:

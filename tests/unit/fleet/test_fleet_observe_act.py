@@ -15,7 +15,6 @@ from penstock.fleet.plan import DrainReplica, Forget, MarkReady, StartReplica, S
 from penstock.fleet.providers import SeenProcess
 from penstock.fleet.replica_files import Mark, ReplicaFile, StateFolder
 from penstock.fleet.settings import FleetSettings
-from penstock.records.host import Gpu
 from penstock.records.model import ModelId
 from penstock.records.replica import ReplicaId, ReplicaState
 from penstock.testing import ManualClock
@@ -35,7 +34,7 @@ class ShelfProvider:
         self._check()
         return tuple(self.shelf)
 
-    async def start(self, replica: ReplicaId, want: Want, gpus: tuple[Gpu, ...] = ()) -> None:
+    async def start(self, replica: ReplicaId, want: Want, gpus: tuple[str, ...] = ()) -> None:
         self._check()
         self.shelf.append(
             SeenProcess(
@@ -46,7 +45,7 @@ class ShelfProvider:
                 want.url,
                 Phase.ENDED,
                 "exit 1",
-                gpus=tuple(gpu.id for gpu in gpus),
+                gpus=gpus,
             )
         )
 

@@ -216,8 +216,8 @@ def test_replicas_get_gpus_of_their_own() -> None:
     want = Want("w", "process", ModelId("m"), 2, gpus=2)
     seen = FleetObservation(gpus=_gpus(5))
     actions = plan(Intent((want,), LIMITS), seen, NOW, _ids())
-    given = [[gpu.index for gpu in a.gpus] for a in actions if isinstance(a, StartReplica)]
-    assert given == [[0, 1], [2, 3]]
+    given = [action.gpus for action in actions if isinstance(action, StartReplica)]
+    assert given == [("gpu-0", "gpu-1"), ("gpu-2", "gpu-3")]
 
 
 def test_a_draining_replica_holds_its_gpus_and_the_next_one_says_that_it_waits() -> None:

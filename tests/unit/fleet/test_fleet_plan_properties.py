@@ -157,7 +157,7 @@ def test_no_gpu_is_given_twice_and_what_waits_says_why(
     actions = _planned(intent, seen)
     starts = [action for action in actions if isinstance(action, StartReplica)]
     held = [gpu for r in seen.replicas if r.phase is not Phase.ENDED for gpu in r.gpus]
-    given_ = [gpu.id for start in starts for gpu in start.gpus]
+    given_ = [gpu for start in starts for gpu in start.gpus]
     assert len({*held, *given_}) == len(held) + len(given_)
     assert all(len(start.gpus) == start.want.gpus for start in starts)
     free = len({gpu.id for gpu in seen.gpus} - {*held, *given_})
@@ -247,7 +247,7 @@ def _carried_out(seen: FleetObservation, actions: list[Action], now: float) -> F
                 ReplicaState.STARTING,
                 Phase.ALIVE,
                 now,
-                gpus=tuple(gpu.id for gpu in action.gpus),
+                gpus=action.gpus,
             )
             continue
         old = replicas[action.replica]

@@ -61,7 +61,7 @@ def check_engine(caller: HttpCaller, engine: FoundEngine) -> list[Check]:
             _prompt_details(caller, engine),
             _prefix_caching(caller, engine),
             *_arguments(engine),
-            *_open_door(caller, engine),
+            *_check_key(caller, engine),
         ]
     except ReplicaUnreachable as failure:
         if engine.argv and not engine.is_ready:
@@ -120,7 +120,7 @@ def _arguments(engine: FoundEngine) -> list[Check]:
     return [ok(name, "has --shutdown-timeout and --scheduling-policy priority")]
 
 
-def _open_door(caller: HttpCaller, engine: FoundEngine) -> list[Check]:
+def _check_key(caller: HttpCaller, engine: FoundEngine) -> list[Check]:
     """Check that an engine that other hosts reach refuses calls without its key."""
     if urlsplit(engine.url).hostname in _LOOPBACK:
         return []

@@ -5,7 +5,6 @@ from typing import Protocol
 import msgspec
 
 from penstock.fleet.intent import Phase, Want
-from penstock.records.host import Gpu
 from penstock.records.model import ModelId
 from penstock.records.replica import ReplicaId
 
@@ -36,8 +35,11 @@ class Provider(Protocol):
         """Return every replica of this keeper. Raising means "unknown", which is not "none"."""
         ...
 
-    async def start(self, replica: ReplicaId, want: Want, gpus: tuple[Gpu, ...] = ()) -> None:
-        """Begin to start this replica. `observe` reports it from now on, alive or ended."""
+    async def start(self, replica: ReplicaId, want: Want, gpus: tuple[str, ...] = ()) -> None:
+        """Begin to start this replica on the GPUs with these ids.
+
+        `observe` reports it from now on, alive or ended.
+        """
         ...
 
     async def stop(self, replica: ReplicaId) -> None:

@@ -10,7 +10,6 @@ import msgspec
 from penstock.fleet.intent import Phase, Want
 from penstock.fleet.providers import SeenProcess
 from penstock.fleet.replica_files import ReplicaFile, StateFolder
-from penstock.records.host import Gpu
 from penstock.records.replica import ReplicaId
 
 NAME = "attach"
@@ -30,7 +29,7 @@ class AttachProvider:
             if file.provider == NAME
         )
 
-    async def start(self, replica: ReplicaId, want: Want, gpus: tuple[Gpu, ...] = ()) -> None:
+    async def start(self, replica: ReplicaId, want: Want, gpus: tuple[str, ...] = ()) -> None:
         assert not gpus, "an attached server has taken its own"
         await asyncio.to_thread(self._begin, replica, want)
 

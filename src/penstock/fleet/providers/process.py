@@ -29,7 +29,6 @@ from penstock.fleet.processes import (
 from penstock.fleet.providers import SeenProcess
 from penstock.fleet.replica_files import ReplicaFile, StateFolder
 from penstock.fleet.settings import FleetSettings
-from penstock.records.host import Gpu
 from penstock.records.model import ModelId, Recipe
 from penstock.records.replica import ReplicaId
 from penstock.telemetry.log_file import open_log
@@ -65,8 +64,8 @@ class ProcessProvider:
     async def observe(self) -> tuple[SeenProcess, ...]:
         return await asyncio.to_thread(self._look)
 
-    async def start(self, replica: ReplicaId, want: Want, gpus: tuple[Gpu, ...] = ()) -> None:
-        await asyncio.to_thread(self._begin, replica, want, tuple(gpu.id for gpu in gpus))
+    async def start(self, replica: ReplicaId, want: Want, gpus: tuple[str, ...] = ()) -> None:
+        await asyncio.to_thread(self._begin, replica, want, gpus)
 
     async def stop(self, replica: ReplicaId) -> None:
         await asyncio.to_thread(self._end, replica)
@@ -94,16 +93,16 @@ class ProcessProvider:
             detail = "its processes are gone"
         is_reachable = phase is not Phase.ENDED and self._is_listening(file)
         return SeenProcess(
-            file.id,
-            file.want,
-            file.model,
-            file.generation,
-            file.url,
-            phase,
-            detail,
-            is_reachable,
-            file.gpus,
-            file.engine_key,
+            id=file.id,
+            want=file.want,
+            model=file.model,
+            generation=file.generation,
+            url=file.url,
+            phase=phase,
+            detail=detail,
+            is_reachable=is_reachable,
+            gpus=file.gpus,
+            engine_key=file.engine_key,
         )
 
     def _is_listening(self, file: ReplicaFile) -> bool:
