@@ -26,7 +26,7 @@ from deploy.container.builders import Builder, BuildRefused, find_builder
 from deploy.container.wheels import dependency_wheels
 from deploy.native.build import default_cache
 
-from penstock.cli.distribution import DISTRIBUTION
+from penstock import DISTRIBUTION
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent

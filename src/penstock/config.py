@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.admission.settings import AdmissionSettings
 from penstock.catalogue.settings import CatalogueSettings
+from penstock.console.settings import ControlSettings
 from penstock.engine.settings import EngineSettings
 from penstock.events.settings import EventsSettings, WebhookSettings
 from penstock.fleet.settings import FleetSettings
@@ -37,9 +38,14 @@ CACHE_VARIABLE: Final = "PENSTOCK_CACHE"
 URL_VARIABLE: Final = "PENSTOCK_URL"
 KEY_VARIABLE: Final = "PENSTOCK_KEY"
 ACCOUNT_VARIABLE: Final = "PENSTOCK_ACCOUNT"
-_NO_SETTINGS: Final = frozenset(
-    {FILE_VARIABLE, CACHE_VARIABLE, URL_VARIABLE, KEY_VARIABLE, ACCOUNT_VARIABLE}
+# Control and an operator's key for commands of administration; not settings.
+OPERATOR_URL_VARIABLE: Final = "PENSTOCK_OPERATOR_URL"
+OPERATOR_KEY_VARIABLE: Final = "PENSTOCK_OPERATOR_KEY"
+_CLIENT_VARIABLES: Final = (
+    *(URL_VARIABLE, KEY_VARIABLE, ACCOUNT_VARIABLE),
+    *(OPERATOR_URL_VARIABLE, OPERATOR_KEY_VARIABLE),
 )
+_NO_SETTINGS: Final = frozenset({FILE_VARIABLE, CACHE_VARIABLE, *_CLIENT_VARIABLES})
 SEARCHED: Final = (Path("penstock.toml"), Path("/etc/penstock/penstock.toml"))
 SECRET: Final = frozenset(
     {"store.dsn", "store.objects_access_key", "store.objects_secret_key", "engine.api_keys"}
@@ -54,6 +60,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Every setting there is, by room."""
 
     ingress: IngressSettings = IngressSettings()
+    control: ControlSettings = ControlSettings()
     serving: ServingSettings = ServingSettings()
     policy: PolicySettings = PolicySettings()
     admission: AdmissionSettings = AdmissionSettings()
@@ -108,13 +115,14 @@ class ClientDefaults(msgspec.Struct, frozen=True):
     url: str = ""
     key: str = ""
     account: str = ""
+    operator_url: str = ""
+    operator_key: str = ""
 
 
 def client_defaults(environ: Mapping[str, str] | None = None) -> ClientDefaults:
-    """Return PENSTOCK_URL, PENSTOCK_KEY and PENSTOCK_ACCOUNT. Servers do not read them."""
+    """Return what the environment says to clients of Penstock. Servers do not read it."""
     environ = os.environ if environ is None else environ  # noqa: TID251 - the one reader
-    names = (URL_VARIABLE, KEY_VARIABLE, ACCOUNT_VARIABLE)
-    return ClientDefaults(*(environ.get(name, "").strip() for name in names))
+    return ClientDefaults(*(environ.get(name, "").strip() for name in _CLIENT_VARIABLES))
 
 
 class Shown(msgspec.Struct, frozen=True):

@@ -23,8 +23,9 @@ Error
 │   ├── BodyTooLarge          413  the body is over the limit
 │   ├── HeadersTooLarge       431  the headers are over the limit
 │   ├── CostCapped            400  the request may cost more than its caller allows
-│   ├── JobCancelled          409  the job was cancelled before it was done
-│   ├── ConversationLocked    409  another response is being written into the conversation
+│   ├── Conflict              409  the present state does not allow it
+│   │   ├── JobCancelled          409  the job was cancelled before it was done
+│   │   └── ConversationLocked    409  another response is being written into the conversation
 │   ├── QueueFull             429  the account has as many jobs waiting as it may
 │   └── OverLimit             429  a limit on requests, tokens or money is reached
 │       ├── RateLimited           429  of requests or tokens in this minute
@@ -45,10 +46,9 @@ Error
 │   ├── Aborted               503  this gateway was stopped while the answer was being made
 │   ├── DeadlinePassed        504  the engine took longer than a timeout allows
 │   └── InternalError         500  a bug of ours
-├── Superseded          someone else owns it now, stop quietly
-│   ├── GenerationStale           a newer generation of this replica exists
-│   └── LeaseLost                 the job was given to another keeper, or has ended
-└── MigrationChanged    a schema migration was changed after it was applied
+└── Superseded          someone else owns it now, stop quietly
+    ├── GenerationStale           a newer generation of this replica exists
+    └── LeaseLost                 the job was given to another keeper, or has ended
 
 `status` is the one on /v1; `ingress/error_response.py` alone maps errors to HTTP.
 """
@@ -226,18 +226,23 @@ class CostCapped(Refused):
     code = "max_cost_exceeded"
 
 
-class JobCancelled(Refused):
+class Conflict(Refused):
+    """The present state of things does not allow this."""
+
+    code = "conflict"
+    status = 409
+
+
+class JobCancelled(Conflict):
     """The job was cancelled."""
 
     code = "job_cancelled"
-    status = 409
 
 
-class ConversationLocked(Refused):
+class ConversationLocked(Conflict):
     """Another response is being written into this conversation: try again when it has ended."""
 
     code = "conversation_locked"
-    status = 409
     retryable = True
 
 
@@ -392,9 +397,3 @@ class LeaseLost(Superseded):
     """This job's lease is another's now, or the job has ended."""
 
     code = "lease_lost"
-
-
-class MigrationChanged(Error):
-    """A migration that was applied before has been changed since."""
-
-    code = "migration_changed"

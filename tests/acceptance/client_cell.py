@@ -38,7 +38,7 @@ class ClientCell:
         self.url = up.base_url
         self.key = up.key
         self.account = up.account
-        self._state = Path(up.state)
+        self.state = Path(up.state)
         self._engines = engines
         self._forgotten = {engine.port: 0 for engine in engines}
 
@@ -81,16 +81,16 @@ class ClientCell:
     def count_rows(self, table: str) -> int:
         """How many rows one of the cell's tables has."""
         query = sql.SQL("select count(*) from {}").format(sql.Identifier(table))
-        with psycopg.connect(EmbeddedPostgres(self._state / "postgres").dsn) as connection:
+        with psycopg.connect(EmbeddedPostgres(self.state / "postgres").dsn) as connection:
             row = connection.execute(query).fetchone()
         assert row is not None
         return int(row[0])
 
     def add_account(self, name: str, *options: str) -> str:
         """Create an account with what `penstock account set` takes; return a key of it."""
-        run_json(self._state, "account", "create", name)
-        run_json(self._state, "account", "set", name, *options)
-        secret: str = run_json(self._state, "key", "create", "--account", name)["secret"]
+        run_json(self.state, "account", "create", name)
+        run_json(self.state, "account", "set", name, *options)
+        secret: str = run_json(self.state, "key", "create", "--account", name)["secret"]
         return secret
 
     def _ask(self, path: str) -> httpx.Response:

@@ -18,8 +18,10 @@ from tests.acceptance.docs_blocks import Cell, Page, Way, read_page
 from tests.acceptance.docs_page import ADDRESS, KEY, PageRun
 from tests.acceptance.docs_shell import Shell
 
+from penstock.cli.up.state import UpState
 from penstock.testing import ScriptedEngine
 
+OPERATORS = "127.0.0.1:8790"
 # A block more that cannot be run is a decision: raise these with the reason in the commit.
 DRY_MAX = 8
 SHOWN_BY_MARK_MAX = 2
@@ -97,4 +99,9 @@ def _surroundings(
         }
     cell = stack.enter_context(running_cell(folder, SCRIPTED_CONTEXT_TOKENS))
     environment |= {"URL": cell.url, "KEY": cell.key, "ACCOUNT": cell.account}
-    return environment, {ADDRESS: cell.url.removeprefix("http://"), KEY: cell.key}
+    running = UpState(cell.state).read_running()
+    assert running is not None
+    control = f"127.0.0.1:{running.control_port}"
+    return environment, {
+        ADDRESS: cell.url.removeprefix("http://"), KEY: cell.key, OPERATORS: control,
+    }  # fmt: skip

@@ -42,6 +42,7 @@ LEASE_SECONDS = 6.0
 
 # Quicker than production where somebody waits for a dead process, so that kills can follow closely.
 _SETTINGS: dict[str, object] = {
+    "control.port": 0,
     "fleet.heartbeat_seconds": 0.5,
     "fleet.health_interval_seconds": 0.5,
     "fleet.restart_first_seconds": 0.2,

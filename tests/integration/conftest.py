@@ -75,6 +75,15 @@ def dsn(postgres_dsn: str, migrated_template: str) -> Iterator[str]:
     _drop_database(postgres_dsn, name)
 
 
+@pytest.fixture(scope="module")
+def module_dsn(postgres_dsn: str, migrated_template: str) -> Iterator[str]:
+    """A migrated database for all tests of a module."""
+    name = f"penstock_test_{next(_numbers)}"
+    _create_database(postgres_dsn, name, migrated_template)
+    yield make_conninfo(postgres_dsn, dbname=name)
+    _drop_database(postgres_dsn, name)
+
+
 @pytest.fixture
 def penstock(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Penstock:
     """Commands on the test's database, in this process."""

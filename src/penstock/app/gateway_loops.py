@@ -2,13 +2,17 @@
 
 import asyncio
 import contextlib
+import os
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
 from penstock.app import heap
 from penstock.app.gateway_rooms import GatewayRooms
+from penstock.app.process_version import process_version
 from penstock.errors import StoreUnavailable
+from penstock.fleet.workers import Worker, WorkerTable
 from penstock.metering.journal_folder import claim_folder
 
 _FLUSH_SECONDS: Final = 0.2
@@ -43,6 +47,7 @@ async def running(rooms: GatewayRooms) -> AsyncIterator[None]:
                 group.create_task(_follow(rooms)),
                 group.create_task(_tick(rooms)),
                 group.create_task(heap.keep_small()),
+                group.create_task(WorkerTable(rooms.store).keep(_worker(rooms))),
             ]
             yield
             for loop in loops:
@@ -63,6 +68,18 @@ async def _load(rooms: GatewayRooms) -> None:
     with contextlib.suppress(StoreUnavailable, TimeoutError):
         async with asyncio.timeout(_ADOPT_FIRST_SECONDS):
             await rooms.drain.adopt()
+
+
+def _worker(rooms: GatewayRooms) -> Worker:
+    """Return what this worker reports of itself."""
+    config = rooms.config
+    return Worker(
+        rooms.holder,
+        "gateway",
+        config.fleet.host or socket.gethostname(),
+        process_version(),
+        {"pid": os.getpid(), "address": f"{config.ingress.host}:{config.ingress.port}"},
+    )
 
 
 async def _close(rooms: GatewayRooms) -> None:

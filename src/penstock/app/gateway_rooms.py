@@ -93,7 +93,7 @@ class GatewayRooms:
     def _build_metering(self) -> None:
         """Build limits, the journal and its drain, metrics and the request log."""
         config, telemetry = self.config, self.config.telemetry
-        holder = new_id()
+        holder = self.holder = new_id()
         self.limits = Limits(self.store, self.clock, config.admission, holder)
         self.journal = Journal(Path(config.metering.journal_folder), holder, config.metering)
         refusals = Refusals(self.store, config.metering.refusals_max)

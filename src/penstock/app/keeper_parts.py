@@ -2,18 +2,21 @@
 
 import asyncio
 import logging
+import os
 import socket
 from typing import Final
 
 from penstock.app.job_rooms import background_responses, desk_rooms, job_desk
+from penstock.app.process_version import process_version
 from penstock.app.station import Station, StationRooms, StationSettings
 from penstock.catalogue import load_catalogue
-from penstock.clock import Clock
+from penstock.clock import Clock, new_id
 from penstock.config import Config
 from penstock.errors import StoreUnavailable
 from penstock.fleet.health import EngineProbe
 from penstock.fleet.reconcile import Announce, Keeper
 from penstock.fleet.roster import RosterMirror
+from penstock.fleet.workers import Worker, WorkerTable
 from penstock.policy import cell_mark, read_cell_secret, signal_key
 from penstock.signals import (
     Announcer,
@@ -96,6 +99,13 @@ def announcing(
                 group.create_task(line.run())
 
     return announce
+
+
+async def report(config: Config, store: Store) -> None:
+    """Report this process among the cell's workers until cancelled."""
+    host = config.fleet.host or socket.gethostname()
+    me = Worker(new_id(), "keeper", host, process_version(), {"pid": os.getpid()})
+    await WorkerTable(store).keep(me)
 
 
 async def _watch_hosts(

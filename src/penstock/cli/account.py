@@ -1,22 +1,28 @@
-"""`penstock account`: creates, lists and changes accounts, directly in the database."""
+"""`penstock account`: creates, lists and changes accounts."""
 
-import asyncio
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from penstock.cli.account_names import find_account
+from penstock.cli.administration import run_operation
 from penstock.cli.exit_codes import CommandFailed, ExitCode
-from penstock.cli.kept_rooms import kept_rooms
-from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
+from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption
 from penstock.cli.output import console, print_json, print_table
-from penstock.cli.postgres import opened
 from penstock.cli.table import Column, Columns
-from penstock.policy import AccountBook
+from penstock.console.account_operations import (
+    CHANGE_ACCOUNT,
+    CREATE_ACCOUNT,
+    FORGET_ACCOUNT,
+    LIST_ACCOUNTS,
+    AccountChange,
+    AccountNamed,
+    NewAccount,
+)
+from penstock.console.operation import Nothing
 from penstock.policy.accounts import FLEX_WEIGHT_MAX
 from penstock.records.account import Account, Affinity, OnOutage, Storage
-from penstock.turns.forgetting import forget_account
 
 app = typer.Typer(help="Create, list, change and block accounts.", no_args_is_help=True)
 
@@ -60,13 +66,8 @@ def create(
     json: JsonOption = False,
 ) -> None:
     """Create an account."""
-    config = invocation(context).load().config
-
-    async def run() -> Account:
-        async with opened(config, state) as store:
-            return await AccountBook(store).create(name, id, on_outage)
-
-    _show(asyncio.run(run()), json)
+    asked = NewAccount(name=name, id=id, on_outage=on_outage)
+    _show(run_operation(context, state, CREATE_ACCOUNT, asked), json)
 
 
 @app.command(name="list")
@@ -74,13 +75,7 @@ def list_(
     context: typer.Context, state: StateOption = DEFAULT_STATE, json: JsonOption = False
 ) -> None:
     """List the accounts, oldest first."""
-    config = invocation(context).load().config
-
-    async def run() -> tuple[Account, ...]:
-        async with opened(config, state) as store:
-            return await AccountBook(store).list()
-
-    accounts = asyncio.run(run())
+    accounts = run_operation(context, state, LIST_ACCOUNTS, Nothing()).accounts
     if json:
         print_json(accounts)
         return
@@ -118,26 +113,15 @@ def set_(  # noqa: PLR0913 - each is an option of the command line
             " --storage.",
             ExitCode.USAGE,
         )
-    config = invocation(context).load().config
-
-    async def run() -> Account:
-        async with opened(config, state) as store:
-            accounts, changed = AccountBook(store), None
-            id = await find_account(store, account)
-            if on_outage is not None:
-                changed = await accounts.set_on_outage(id, on_outage)
-            if affinity is not None:
-                changed = await accounts.set_affinity(id, affinity)
-            if flex_weight is not None:
-                changed = await accounts.set_flex_weight(id, flex_weight)
-            if usage_cost is not None:
-                changed = await accounts.set_usage_cost(id, usage_cost)
-            if storage is not None:
-                changed = await accounts.set_storage(id, storage)
-            assert changed is not None
-            return changed
-
-    _show(asyncio.run(run()), json)
+    asked = AccountChange(
+        account=account,
+        on_outage=on_outage,
+        affinity=affinity,
+        flex_weight=flex_weight,
+        has_usage_cost=usage_cost,
+        storage=storage,
+    )
+    _show(run_operation(context, state, CHANGE_ACCOUNT, asked), json)
 
 
 @app.command()
@@ -178,31 +162,15 @@ def forget(
             " pass --yes.",
             ExitCode.USAGE,
         )
-    config = invocation(context).load().config
-
-    async def run() -> Account:
-        async with opened(config, state) as store:
-            id = await find_account(store, account)
-            async with kept_rooms(store, config, state) as rooms:
-                await forget_account(rooms, id)
-            found = await rooms.accounts.find(id)
-            assert found is not None, "it was found before"
-            return found
-
-    _show(asyncio.run(run()), json)
+    asked = AccountNamed(account=account)
+    _show(run_operation(context, state, FORGET_ACCOUNT, asked), json)
 
 
 def _set_blocked(
-    context: typer.Context, account: str, state: StateOption, *, is_blocked: bool, json: bool
+    context: typer.Context, account: str, state: Path, *, is_blocked: bool, json: bool
 ) -> None:
-    config = invocation(context).load().config
-
-    async def run() -> Account:
-        async with opened(config, state) as store:
-            id = await find_account(store, account)
-            return await AccountBook(store).set_blocked(id, is_blocked)
-
-    _show(asyncio.run(run()), json)
+    asked = AccountChange(account=account, is_blocked=is_blocked)
+    _show(run_operation(context, state, CHANGE_ACCOUNT, asked), json)
 
 
 def _show(account: Account, json: bool) -> None:

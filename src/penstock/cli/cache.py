@@ -1,17 +1,16 @@
-"""`penstock cache`: explains a request's cache hits, directly from the database."""
+"""`penstock cache`: explains a request's cache hits."""
 
-import asyncio
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
+from penstock.cli.administration import run_operation
+from penstock.cli.figures import NOTHING
+from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption
 from penstock.cli.output import console, print_json
-from penstock.cli.postgres import opened
-from penstock.cli.usage.figures import NOTHING
+from penstock.console.usage_operations import SHOW_REQUEST, RequestNamed
 from penstock.metering.reports.cache_findings import cache_answer
-from penstock.metering.reports.usage_reports import UsageReports
 from penstock.wire.resources.cache_findings import CacheAnswer
 
 app = typer.Typer(help="See why a prompt was cached or not.", no_args_is_help=True)
@@ -25,13 +24,7 @@ def why(
     json: JsonOption = False,
 ) -> None:
     """Say what broke a request's cache, what was expected of it, and what to do."""
-    config = invocation(context).load().config
-
-    async def run() -> CacheAnswer:
-        async with opened(config, state) as store:
-            return cache_answer(await UsageReports(store, config.metering).request(id))
-
-    answer = asyncio.run(run())
+    answer = cache_answer(run_operation(context, state, SHOW_REQUEST, RequestNamed(id=id)))
     if json:
         print_json(answer)
     else:

@@ -11,7 +11,7 @@ import typer
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from penstock.cli.distribution import DISTRIBUTION
+from penstock import DISTRIBUTION
 from penstock.cli.lazy_group import LazyCommand, LazyGroup
 
 # Name, place below this package, and a line for the list of commands.

@@ -1,10 +1,10 @@
-"""`penstock control`: runs the control loops of a cell until SIGTERM."""
+"""`penstock control`: runs a cell's control loops and operator's API until SIGTERM."""
 
 import asyncio
 
 import typer
 
-from penstock.app.control import ControlLoops
+from penstock.app.control_process import run_control
 from penstock.cli.options import ParentOption, invocation
 from penstock.cli.parent_watch import end_with_parent
 from penstock.cli.postgres import require_dsn
@@ -16,7 +16,7 @@ from penstock.telemetry import log
 
 
 def control(context: typer.Context, parent_pid: ParentOption = 0) -> None:
-    """Tend the queue, tell of events, give up what is lost. Run several: one leads, others wait."""
+    """Tend the queue, tell of events, serve operators. Run several: one leads, all serve."""
     config = invocation(context).load().config
     require_dsn(config)
     log.set_up_service(config.telemetry)
@@ -31,7 +31,7 @@ async def _run(config: Config, parent_pid: int) -> None:
     await store.open()
     try:
         async with asyncio.TaskGroup() as group:
-            running = group.create_task(ControlLoops(config, store, SystemClock()).run())
+            running = group.create_task(run_control(config, store, SystemClock()))
             await signals.asked.wait()
             running.cancel()
     finally:

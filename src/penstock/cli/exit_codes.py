@@ -5,6 +5,7 @@ from enum import IntEnum
 from penstock.catalogue import CatalogueError
 from penstock.config import ConfigError
 from penstock.errors import Error, InvalidRequest, NotFound, StoreUnavailable, Superseded
+from penstock.store.migrate import MigrationChanged
 
 
 class ExitCode(IntEnum):
@@ -27,7 +28,7 @@ class CommandFailed(Exception):
 
 
 # OSError is known too: its message has the path of the file that cannot be written.
-KNOWN = (CommandFailed, Error, ConfigError, CatalogueError, OSError)
+KNOWN = (CommandFailed, Error, ConfigError, CatalogueError, MigrationChanged, OSError)
 
 _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
     (StoreUnavailable, ExitCode.NO_POSTGRES),

@@ -1,32 +1,22 @@
-"""`penstock flex`: pauses, resumes or limits a model's flex work, directly in the database."""
+"""`penstock flex`: pauses, resumes or limits a model's flex work."""
 
-import asyncio
+from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
+from penstock.cli.administration import run_operation
 from penstock.cli.exit_codes import CommandFailed, ExitCode
-from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
+from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption
 from penstock.cli.output import console, last_part, print_json, print_table
-from penstock.cli.postgres import opened
 from penstock.cli.table import Column
-from penstock.cli.up.known_models import known_models
-from penstock.config import Config
-from penstock.queue import FlexControl, FlexStats, Queue
-from penstock.records.model import ModelId
+from penstock.console.flex_operations import CHANGE_FLEX, SHOW_FLEX, FlexChange, ShownControl
+from penstock.console.operation import Nothing
+from penstock.queue import FlexStats
 
 app = typer.Typer(help="Pause, resume and limit flex work, and see how it does.")
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="The model's id or alias.")]
-
-
-class ShownControl(msgspec.Struct, frozen=True):
-    """One model's flex work."""
-
-    model: ModelId
-    control: FlexControl
-    stats: FlexStats | None
 
 
 @app.command()
@@ -37,7 +27,7 @@ def pause(
     json: JsonOption = False,
 ) -> None:
     """Start no more jobs of a model; those that run go on. Every keeper applies it within 2 s."""
-    _change(context, model, state, json=json, is_paused=True)
+    _change(context, state, FlexChange(model=model, is_paused=True), json=json)
 
 
 @app.command()
@@ -48,7 +38,7 @@ def resume(
     json: JsonOption = False,
 ) -> None:
     """Let a paused model's jobs go on."""
-    _change(context, model, state, json=json, is_paused=False)
+    _change(context, state, FlexChange(model=model, is_paused=False), json=json)
 
 
 @app.command()
@@ -65,7 +55,7 @@ def limit(
     """Bound how many jobs of a model run at a time on each replica."""
     if count is not None and count < 0:
         raise CommandFailed("A limit is 0 or more; without one there is none.", ExitCode.USAGE)
-    _change(context, model, state, json=json, in_flight_max=count)
+    _change(context, state, FlexChange(model=model, in_flight_max=count), json=json)
 
 
 @app.command()
@@ -73,19 +63,7 @@ def show(
     context: typer.Context, state: StateOption = DEFAULT_STATE, json: JsonOption = False
 ) -> None:
     """Show every model's flex work: what waits and runs, and what is paused or limited."""
-    config = invocation(context).load().config
-
-    async def run() -> list[ShownControl]:
-        async with opened(config, state) as store, store.transaction() as transaction:
-            queue = Queue(config.queue)
-            controls = await queue.controls(transaction)
-            stats = await queue.stats(transaction)
-        return [
-            ShownControl(model, controls.get(model, FlexControl()), stats.get(model))
-            for model in sorted(controls.keys() | stats.keys())
-        ]
-
-    shown = asyncio.run(run())
+    shown = run_operation(context, state, SHOW_FLEX, Nothing()).models
     if json:
         print_json(shown)
         return
@@ -99,29 +77,15 @@ def show(
     )
 
 
-def _change(
-    context: typer.Context, name: str, state: StateOption, *, json: bool, **fields: object
-) -> None:
-    config = invocation(context).load().config
-    model = known_models(config, state).find(name).id
-    control = asyncio.run(_set(config, state, model, fields))
+def _change(context: typer.Context, state: Path, asked: FlexChange, *, json: bool) -> None:
+    changed = run_operation(context, state, CHANGE_FLEX, asked)
     if json:
-        print_json(ShownControl(model, control, None))
+        print_json(changed)
         return
+    control = changed.control
     said = "[yellow]paused[/]" if control.is_paused else "[green]runs[/]"
     most = "" if control.in_flight_max is None else f", at most {control.in_flight_max} a replica"
-    console().print(f"flex {model} {said}{most}")
-
-
-async def _set(
-    config: Config, state: StateOption, model: ModelId, fields: dict[str, object]
-) -> FlexControl:
-    queue = Queue(config.queue)
-    async with opened(config, state) as store, store.transaction() as transaction:
-        before = (await queue.controls(transaction)).get(model, FlexControl())
-        control = msgspec.structs.replace(before, **fields)
-        await queue.set_control(transaction, model, control)
-    return control
+    console().print(f"flex {changed.model} {said}{most}")
 
 
 def _cells(shown: ShownControl) -> tuple[str, ...]:

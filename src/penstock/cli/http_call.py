@@ -46,15 +46,15 @@ class HttpCaller:
         return HttpCaller(ca_file=self._ca_file, seconds=self._seconds)
 
     def get(self, url: str, path: str) -> HttpAnswer:
-        return self._call("GET", url, path, None, {})
+        return self.call("GET", url, path, None, {})
 
     def post(
         self, url: str, path: str, body: bytes, headers: Mapping[str, str] | None = None
     ) -> HttpAnswer:
         sent = {"content-type": "application/json", **(headers or {})}
-        return self._call("POST", url, path, body, sent)
+        return self.call("POST", url, path, body, sent)
 
-    def _call(
+    def call(
         self, method: str, url: str, path: str, body: bytes | None, headers: dict[str, str]
     ) -> HttpAnswer:
         """Return the answer; raises ReplicaUnreachable with the reason if there is none."""

@@ -8,11 +8,10 @@ from rich.text import Text
 
 from penstock.cli.job_watch import PAUSED, age
 from penstock.cli.output import console
-from penstock.cli.queue_desk import QueueNotes
-from penstock.ingress.jobs.job_answers import SeenJob, job_answer
+from penstock.console.job_operations import JobNotes
 from penstock.queue import Batch
-from penstock.records.job import Door, Job, JobState
-from penstock.wire.resources.jobs import JobError
+from penstock.records.job import Door, JobState
+from penstock.wire.resources.jobs import JobAnswer, JobError
 
 Facts = Mapping[str, object]
 _NAME_WIDTH: Final = 12
@@ -24,44 +23,43 @@ _APIS: Final = {
 }
 
 
-def job_facts(seen: SeenJob, notes: QueueNotes) -> Facts:
-    job, answer = seen.job, job_answer(seen.job)
-    usage, error = answer.usage, answer.error
+def job_facts(job: JobAnswer, notes: JobNotes) -> Facts:
+    usage, error = job.usage, job.error
     return {
         "job": job.id,
         "state": job_state(job, notes),
-        "account": _account(job.account, notes.names),
+        "account": _account(job.account, notes.account_names),
         "model": job.model,
-        "API": _APIS[job.door],
-        "batch": answer.batch,
+        "API": _APIS[Door(job.door)],
+        "batch": job.batch,
         "reference": job.reference,
-        "created": _time(job.created_at),
-        "started": _time(job.started_at),
-        "finished": _time(job.finished_at),
-        "deadline": _time(job.deadline),
+        "created": _utc(job.created_at),
+        "started": _utc(job.started_at),
+        "finished": _utc(job.finished_at),
+        "deadline": _utc(job.deadline),
         "attempts": job.attempts,
-        "position": seen.position,
-        "ETA": None if seen.eta_seconds is None else age(seen.eta_seconds),
+        "position": job.position or None,
+        "ETA": None if not isinstance(job.eta_seconds, float) else age(job.eta_seconds),
         "tokens": None
         if usage is None
         else f"{usage.prompt_tokens} prompt, {usage.completion_tokens} output",
-        "cost": None if usage is None else f"${answer.cost_usd}",
+        "cost": None if usage is None else f"${job.cost_usd}",
         "error": _told(error),
         # A failed job shows it as its error already.
-        "last error": _told(answer.last_error) if answer.last_error != error else None,
+        "last error": _told(job.last_error) if job.last_error != error else None,
     }
 
 
-def job_state(job: Job, notes: QueueNotes) -> str:
+def job_state(job: JobAnswer, notes: JobNotes) -> str:
     """Return a job's state in the words for people."""
     if job.is_cancelling:
         return "cancelling"
-    if job.state is JobState.QUEUED and job.model in notes.paused:
+    if job.state == JobState.QUEUED and job.model in notes.paused:
         return PAUSED
     return job.state
 
 
-def batch_facts(batch: Batch, notes: QueueNotes) -> Facts:
+def batch_facts(batch: Batch, notes: JobNotes) -> Facts:
     counts = {
         "queued": batch.open_jobs - batch.running,
         "running": batch.running,
@@ -74,7 +72,7 @@ def batch_facts(batch: Batch, notes: QueueNotes) -> Facts:
     return {
         "batch": batch.id,
         "state": _batch_state(batch, notes),
-        "account": _account(batch.account, notes.names),
+        "account": _account(batch.account, notes.account_names),
         "model": batch.model,
         "API": _APIS[batch.door],
         "created": _time(batch.created_at),
@@ -84,7 +82,7 @@ def batch_facts(batch: Batch, notes: QueueNotes) -> Facts:
     }
 
 
-def _batch_state(batch: Batch, notes: QueueNotes) -> str:
+def _batch_state(batch: Batch, notes: JobNotes) -> str:
     if batch.is_cancelling and batch.open_jobs:
         return "cancelling"
     return PAUSED if batch.open_jobs and batch.model in notes.paused else batch.state
@@ -107,6 +105,8 @@ def print_facts(facts: Facts) -> None:
 
 
 def _time(seconds: float | None) -> str | None:
-    if seconds is None:
-        return None
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return None if seconds is None else _utc(datetime.fromtimestamp(seconds, UTC))
+
+
+def _utc(at: datetime | None) -> str | None:
+    return None if at is None else f"{at:%Y-%m-%d %H:%M:%S} UTC"

@@ -10,9 +10,9 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from penstock.cli.figures import NOTHING, bar, short
 from penstock.cli.output import last_part
 from penstock.cli.table import Column, Columns, lay_out
-from penstock.cli.usage.figures import NOTHING, bar, short
 from penstock.queue import Batch, FlexStats
 from penstock.records.model import ModelId
 

@@ -1,34 +1,45 @@
-"""`penstock jobs`: lists, shows, cancels and watches jobs, directly in the database."""
+"""`penstock jobs`: lists, shows, cancels and watches jobs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
-from typing import Annotated, TypeVar
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Annotated
 
 import typer
 from rich.live import Live
 from rich.text import Text
 
+from penstock.cli.administration import Administration, administer, run_operation
+from penstock.cli.exit_codes import CommandFailed
+from penstock.cli.figures import NOTHING, dollars
 from penstock.cli.job_facts import batch_facts, job_facts, job_state, print_facts
 from penstock.cli.job_watch import (
+    Backlog,
     WatchRow,
     age,
+    batch_row,
     stale_line,
     watch_line,
     watch_table,
 )
-from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
+from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption
 from penstock.cli.output import console, error_console, last_part, print_json, print_table
-from penstock.cli.postgres import opened
-from penstock.cli.queue_desk import QueueDesk, QueueNotes
 from penstock.cli.table import Column, Columns
-from penstock.cli.usage.figures import NOTHING, dollars
 from penstock.clock import SystemClock
-from penstock.ingress.jobs.job_answers import SeenJob, job_answer
-from penstock.queue import Batch, JobQuery
-from penstock.records.job import BatchId, Job, JobId, JobState
+from penstock.console.job_operations import (
+    CANCEL_JOB,
+    LIST_JOBS,
+    LIST_QUEUES,
+    SHOW_JOB,
+    FoundJob,
+    JobFilters,
+    JobNamed,
+    JobNotes,
+)
+from penstock.console.operation import Nothing
+from penstock.records.job import JobState
 from penstock.records.model import ModelId
-from penstock.wire.resources.jobs import read_batch, read_id
+from penstock.wire.resources.jobs import JobAnswer
 
 app = typer.Typer(help="List, show, cancel and watch queued work.", no_args_is_help=True)
 
@@ -41,7 +52,6 @@ _COLUMNS: Columns = (
 _Job = Annotated[
     str, typer.Argument(metavar="ID", help="The id of a job, a batch or a request_id.")
 ]
-_Answer = TypeVar("_Answer")
 
 
 @app.command(name="list")
@@ -58,24 +68,17 @@ def list_(  # noqa: PLR0913 - each is an option of the command line
     json: JsonOption = False,
 ) -> None:
     """List jobs, newest first."""
-    before = read_id(after, "after")
-    of_batch = read_batch(batch)
-    query = JobQuery(
-        account=None,
-        model=None if model is None else ModelId(model),
-        state=only,
-        batch=None if of_batch is None else BatchId(of_batch),
-        after=None if before is None else JobId(before),
-        limit=limit,
+    asked = JobFilters(
+        account=account, model=model, state=only, batch=batch, after=after, limit=limit
     )
-    (jobs, has_more), notes = _ask(context, state, lambda desk: desk.page(account, query))
+    found = run_operation(context, state, LIST_JOBS, asked)
     if json:
-        print_json([job_answer(job) for job in jobs])
+        print_json(found.jobs)
         return
-    now = SystemClock().now()
-    print_table(_COLUMNS, (_row(job, now, notes) for job in jobs))
-    if has_more:
-        error_console().print(f"There are more: --after {jobs[-1].id}")
+    now = datetime.fromtimestamp(SystemClock().now(), UTC)
+    print_table(_COLUMNS, (_row(job, now, found.notes) for job in found.jobs))
+    if found.has_more:
+        error_console().print(f"There are more: --after {found.jobs[-1].id}")
 
 
 @app.command()
@@ -83,7 +86,7 @@ def show(
     context: typer.Context, id: _Job, state: StateOption = DEFAULT_STATE, json: JsonOption = False
 ) -> None:
     """Show one job, or one batch: its state, its place in line, and how it ended."""
-    _print(*_ask(context, state, lambda desk: desk.noted(desk.find(id))), json=json)
+    _print(run_operation(context, state, SHOW_JOB, JobNamed(id=id)), json=json)
 
 
 @app.command()
@@ -91,7 +94,7 @@ def cancel(
     context: typer.Context, id: _Job, state: StateOption = DEFAULT_STATE, json: JsonOption = False
 ) -> None:
     """Cancel a job or a batch: at once what waits; what runs is stopped soon."""
-    _print(*_ask(context, state, lambda desk: desk.noted(desk.cancel(id))), json=json)
+    _print(run_operation(context, state, CANCEL_JOB, JobNamed(id=id)), json=json)
 
 
 @app.command()
@@ -108,13 +111,36 @@ def watch(  # noqa: PLR0913 - each is an option of the command line
     json: JsonOption = False,
 ) -> None:
     """Watch queues shrink until they are empty: depth, speed and time to go, model by model."""
-    of_batch = read_batch(batch)
+    every = 0.0 if once else seconds
 
-    async def run(desk: QueueDesk) -> None:
-        rounds = desk.rounds(model, of_batch, 0.0 if once else seconds)
+    async def run(desk: Administration) -> None:
+        rounds = _rounds(desk, model, batch, every)
         await _print_rounds(rounds, json=json)
 
-    _ask(context, state, run)
+    administer(context, state, run)
+
+
+async def _rounds(
+    desk: Administration, model: str | None, batch: str | None, seconds: float
+) -> AsyncIterator[list[WatchRow]]:
+    """Yield rows at intervals until no job is open; once if `seconds` is 0."""
+    backlog, clock = Backlog(), SystemClock()
+    while True:
+        found = await desk.run(LIST_QUEUES, Nothing())
+        paused = frozenset(found.paused)
+        if batch is None:
+            rows = backlog.rows(found.queues, paused, clock.now())
+            rows = [row for row in rows if model in (None, row.name)]
+        else:
+            of_batch = (await desk.run(SHOW_JOB, JobNamed(id=batch))).batch
+            if of_batch is None:
+                raise CommandFailed(f"There is no batch {batch}.")
+            of_model = found.queues.get(of_batch.model or ModelId(""))
+            rows = [batch_row(of_batch, of_model, paused, clock.now())]
+        yield rows
+        if not seconds or all(row.is_done for row in rows):
+            return
+        await asyncio.sleep(seconds)
 
 
 async def _print_rounds(rounds: AsyncIterator[list[WatchRow]], *, json: bool) -> None:
@@ -143,39 +169,28 @@ async def _print_rounds(rounds: AsyncIterator[list[WatchRow]], *, json: bool) ->
         error_console().print(old, soft_wrap=True)
 
 
-def _ask(
-    context: typer.Context, state: Path, question: Callable[[QueueDesk], Awaitable[_Answer]]
-) -> _Answer:
-    config = invocation(context).load().config
-
-    async def run() -> _Answer:
-        async with opened(config, state) as store:
-            return await question(QueueDesk(store, config, SystemClock()))
-
-    return asyncio.run(run())
-
-
-def _row(job: Job, now: float, notes: QueueNotes) -> tuple[str, ...]:
+def _row(job: JobAnswer, now: datetime, notes: JobNotes) -> tuple[str, ...]:
     begun = job.started_at or job.finished_at or now
     ended = job.finished_at or now
     return (
         job.id,
         job_state(job, notes),
         last_part(job.model),
-        age(begun - job.created_at),
-        NOTHING if job.started_at is None else age(ended - job.started_at),
-        dollars(job.charge_nanousd) if job.state is JobState.SUCCEEDED else NOTHING,
-        notes.names.get(job.account, job.account),
+        age((begun - job.created_at).total_seconds()),
+        NOTHING if job.started_at is None else age((ended - job.started_at).total_seconds()),
+        dollars(job.cost_nanousd) if job.state == JobState.SUCCEEDED else NOTHING,
+        notes.account_names.get(job.account, job.account),
     )
 
 
-def _print(found: SeenJob | Batch, notes: QueueNotes, *, json: bool) -> None:
-    if isinstance(found, Batch):
+def _print(found: FoundJob, *, json: bool) -> None:
+    if found.batch is not None:
         if json:
-            print_json(found)
+            print_json(found.batch)
         else:
-            print_facts(batch_facts(found, notes))
-    elif json:
-        print_json(job_answer(found.job, found))
-    else:
-        print_facts(job_facts(found, notes))
+            print_facts(batch_facts(found.batch, found.notes))
+    elif found.job is not None:
+        if json:
+            print_json(found.job)
+        else:
+            print_facts(job_facts(found.job, found.notes))

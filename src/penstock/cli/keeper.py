@@ -85,6 +85,7 @@ async def _keep(
             showing = group.create_task(
                 serve_metrics(config.fleet, kept, station, clock, lambda: writer.lines_dropped)
             )
+            reporting = group.create_task(keeper_parts.report(config, store))
             leaving = group.create_task(_leave(signals.asked, station, pulling, kept))
 
             def abandon() -> None:
@@ -98,7 +99,7 @@ async def _keep(
                 loop = asyncio.get_running_loop()
                 watch_parent(parent_pid, lambda: loop.call_soon_threadsafe(abandon))
             await asyncio.wait([running])
-            for task in (pulling, showing, leaving, abandoning):
+            for task in (pulling, showing, reporting, leaving, abandoning):
                 task.cancel()
     finally:
         await objects.close()

@@ -1,32 +1,34 @@
-"""`penstock limit`: limits accounts, keys, workflows and sessions, directly in the database."""
+"""`penstock limit`: limits accounts, keys, workflows and sessions."""
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 from uuid import UUID
 
 import typer
 
-from penstock.admission import (
-    LimitBook,
-    LimitState,
-    is_alive,
-    list_holders,
-    quantity,
-    release_holder,
-)
-from penstock.cli.account_names import account_names, find_account, find_account_if_given
+from penstock.admission import quantity
+from penstock.cli.administration import run_operation
 from penstock.cli.dollars import read_usd
 from penstock.cli.exit_codes import CommandFailed, ExitCode
-from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
+from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption
 from penstock.cli.output import console, print_json, print_table
-from penstock.cli.postgres import opened
 from penstock.cli.table import Column, Columns
-from penstock.config import Config
-from penstock.records.account import AccountId
-from penstock.records.limit import Limit, Measure, Period, Scope
+from penstock.console.limit_operations import (
+    LIST_LEASE_HOLDERS,
+    LIST_LIMITS,
+    RELEASE_LEASES,
+    REMOVE_LIMIT,
+    SET_LIMITS,
+    LeaseHolderNamed,
+    LimitAmount,
+    LimitNamed,
+    LimitsAsked,
+    NewLimits,
+    ShownLimitState,
+)
+from penstock.console.operation import Nothing
+from penstock.records.limit import Measure, Period, Scope
 
 app = typer.Typer(help="Set, list and remove limits and budgets.", no_args_is_help=True)
 
@@ -38,7 +40,6 @@ _COLUMNS: Columns = (
     Column("leased", is_right=True, is_optional=True),
 )
 _Of = tuple[Measure, Period]
-_MadeFor = Callable[[AccountId], list[Limit]]
 
 
 @app.command(name="set")
@@ -96,11 +97,10 @@ def set_(  # noqa: PLR0913 - each is an option of the command line
         (Measure.NANOUSD, Period.MONTH): read_usd(usd_per_month),
     }
     scopes = {Scope.KEY: key, Scope.WORKFLOW: workflow, Scope.SESSION: session}
-    wanted = _wanted(scopes, amounts, is_hard=not warn)
-    config = invocation(context).load().config
-    limits = asyncio.run(_create(config, state, account, wanted))
+    asked = _wanted(account, scopes, amounts, is_hard=not warn)
+    limits = run_operation(context, state, SET_LIMITS, asked).limits
     if json:
-        print_json([_plain(limit) for limit in limits])
+        print_json(limits)
         return
     for limit in limits:
         console().print(
@@ -116,19 +116,11 @@ def list_(
     json: JsonOption = False,
 ) -> None:
     """List the limits and how they stand in the present window."""
-    config = invocation(context).load().config
-
-    async def run() -> tuple[tuple[LimitState, ...], Mapping[str, str]]:
-        async with opened(config, state) as store:
-            owner = await find_account_if_given(store, account)
-            states = await LimitBook(store, config.admission).list(owner)
-            return states, await account_names(store)
-
-    states, names = asyncio.run(run())
+    found = run_operation(context, state, LIST_LIMITS, LimitsAsked(account=account))
     if json:
-        print_json([_plain_state(each) for each in states])
+        print_json(found.limits)
         return
-    print_table(_COLUMNS, [_row(each, names) for each in states])
+    print_table(_COLUMNS, [_row(each, found.account_names) for each in found.limits])
 
 
 @app.command()
@@ -139,15 +131,9 @@ def remove(
     json: JsonOption = False,
 ) -> None:
     """Remove a limit."""
-    config = invocation(context).load().config
-
-    async def run() -> None:
-        async with opened(config, state) as store:
-            await LimitBook(store, config.admission).remove(limit)
-
-    asyncio.run(run())
+    removed = run_operation(context, state, REMOVE_LIMIT, LimitNamed(limit=limit))
     if json:
-        print_json({"id": limit, "is_removed": True})
+        print_json(removed)
     else:
         console().print(f"limit {limit} [red]removed[/]")
 
@@ -157,21 +143,15 @@ def leases(
     context: typer.Context, state: StateOption = DEFAULT_STATE, json: JsonOption = False
 ) -> None:
     """List the gateway workers that hold leases."""
-    config = invocation(context).load().config
-
-    async def run() -> None:
-        async with opened(config, state) as store:
-            holders = await list_holders(store)
-        if json:
-            print_json(holders)
-            return
-        rows = [
-            (each.id, str(each.leases), _time(each.expires_at), "lost" if each.is_expired else "")
-            for each in holders
-        ]
-        print_table(("holder", "leases", "expires", "state"), rows)
-
-    asyncio.run(run())
+    holders = run_operation(context, state, LIST_LEASE_HOLDERS, Nothing()).holders
+    if json:
+        print_json(holders)
+        return
+    rows = [
+        (each.id, str(each.leases), _time(each.expires_at), "lost" if each.is_expired else "")
+        for each in holders
+    ]
+    print_table(("holder", "leases", "expires", "state"), rows)
 
 
 @app.command()
@@ -186,32 +166,28 @@ def release(
     json: JsonOption = False,
 ) -> None:
     """Free what a lost worker held. What it used and nobody has booked is then not counted."""
-    config = invocation(context).load().config
-
-    async def run() -> int:
-        async with opened(config, state) as store, store.transaction() as transaction:
-            if not force and await is_alive(transaction, str(holder)):
-                raise CommandFailed(
-                    f"Holder {holder} is not lost: it renewed its leases and goes on using them,"
-                    " while others would be given the same. If you are sure, pass --force."
-                )
-            return await release_holder(transaction, str(holder))
-
-    count = asyncio.run(run())
-    if not count:
-        raise CommandFailed(f"There is no holder {holder} with leases.", ExitCode.NOT_FOUND)
+    asked = LeaseHolderNamed(holder=holder, force=force)
+    released = run_operation(context, state, RELEASE_LEASES, asked)
     if json:
-        print_json({"holder": str(holder), "released": count})
+        print_json(released)
     else:
-        console().print(f"{count} leases released")
+        console().print(f"{released.released} leases released")
 
 
 def _wanted(
-    scopes: Mapping[Scope, str | None], amounts: Mapping[_Of, int | None], *, is_hard: bool
-) -> _MadeFor:
-    """Check the options, and return what makes their limits for an account."""
+    account: str,
+    scopes: Mapping[Scope, str | None],
+    amounts: Mapping[_Of, int | None],
+    *,
+    is_hard: bool,
+) -> NewLimits:
+    """Check the options, and return the limits that they want."""
     named = [(scope, value) for scope, value in scopes.items() if value is not None]
-    given = [(of, amount) for of, amount in amounts.items() if amount is not None]
+    given = [
+        LimitAmount(measure, period, amount)
+        for (measure, period), amount in amounts.items()
+        if amount is not None
+    ]
     if len(named) > 1:
         raise CommandFailed("Pass one of --key, --workflow and --session.", ExitCode.USAGE)
     if not given:
@@ -220,34 +196,10 @@ def _wanted(
             ExitCode.USAGE,
         )
     scope, value = named[0] if named else (Scope.ACCOUNT, "")
-    return lambda account: [
-        Limit(0, account, scope, value, measure, period, amount, is_hard)
-        for (measure, period), amount in given
-    ]
+    return NewLimits(account=account, scope=scope, value=value, amounts=given, is_hard=is_hard)
 
 
-async def _create(config: Config, state: Path, account: str, wanted: _MadeFor) -> list[Limit]:
-    async with opened(config, state) as store:
-        book = LimitBook(store, config.admission)
-        return [await book.create(each) for each in wanted(await find_account(store, account))]
-
-
-def _plain(limit: Limit) -> dict[str, object]:
-    return {
-        "id": limit.id, "account": limit.account, "scope": limit.scope, "value": limit.value,
-        "measure": limit.measure, "period": limit.period, "amount": limit.amount,
-        "is_hard": limit.is_hard,
-    }  # fmt: skip
-
-
-def _plain_state(state: LimitState) -> dict[str, object]:
-    return {
-        "limit": _plain(state.limit), "window_start": state.window_start, "value": state.value,
-        "spent": state.spent, "leased": state.leased, "free": state.free,
-    }  # fmt: skip
-
-
-def _row(state: LimitState, names: Mapping[str, str]) -> tuple[str, ...]:
+def _row(state: ShownLimitState, names: Mapping[str, str]) -> tuple[str, ...]:
     limit = state.limit
     whom = limit.scope if limit.scope is Scope.ACCOUNT else f"{limit.scope} {limit.value}"
     if limit.value != state.value:

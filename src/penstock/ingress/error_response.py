@@ -43,6 +43,7 @@ WORKERS_AI: Final[dict[type[Error], tuple[int, int]]] = {
     errors.HeadersTooLarge: (431, 3006),
     errors.CostCapped: (400, 9037),
     errors.JobCancelled: (408, 3008),
+    errors.Conflict: (409, 5006),
     errors.QueueFull: (429, 3036),
     errors.OverLimit: (429, 9036),
     errors.RateLimited: (429, 3021),

@@ -41,7 +41,8 @@ async def read_keys(transaction: Transaction, since: int) -> AsyncIterator[list[
     while True:
         rows = await transaction.fetch(
             "select revision, id, account_id, role, name, secret_sha256, revoked_at is not null"
-            " from keys where (revision, id) > (%s, %s) order by revision, id limit %s",
+            " from keys where (revision, id) > (%s, %s) and role <> 'auditor'"
+            " order by revision, id limit %s",
             (*after, PAGE_ROWS),
         )
         yield [KeyRow(row[1], row[2], Role(row[3]), *row[4:]) for row in rows]

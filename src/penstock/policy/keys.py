@@ -12,16 +12,20 @@ from penstock.policy.accounts import ACCOUNT_COLUMNS, FIND_ACCOUNT, account_from
 from penstock.policy.revision import next_revision
 from penstock.records.account import AccountId, Key, KeyId, Role
 from penstock.store import Store
+from penstock.store.pool import Row
 
 SECRET_PREFIX = "psk_"  # noqa: S105 - prefix of every key, so that scanners find leaked ones
 
 _OF_ACCOUNT = ", ".join(f"a.{column}" for column in ACCOUNT_COLUMNS.split(", "))
-_LIST = f"""
+_SELECT = f"""
     select k.id, k.role, k.name, k.revoked_at is not null, {_OF_ACCOUNT}
     from keys k left join accounts a on a.id = k.account_id
-    where %s::text is null or k.account_id = %s
-    order by k.created_at, k.id limit %s
 """  # noqa: S608 - constants only
+_LIST = f"""
+    {_SELECT} where %s::text is null or k.account_id = %s
+    order by k.created_at, k.id limit %s
+"""
+_FIND = f"{_SELECT} where k.secret_sha256 = %s"
 
 
 def hash_secret(secret: bytes) -> bytes:
@@ -45,9 +49,9 @@ class KeyBook:
         check_name(name)
         if role is Role.RUNTIME and account_id is None:
             raise errors.InvalidRequest("A runtime key needs an account.", param="account_id")
-        if role is Role.OPERATOR and account_id is not None:
+        if role is not Role.RUNTIME and account_id is not None:
             raise errors.InvalidRequest(
-                "An operator key belongs to the installation: name no account.", param="account_id"
+                f"An {role} key belongs to the installation: name no account.", param="account_id"
             )
         secret = SECRET_PREFIX + secrets.token_urlsafe(32)
         key_id = KeyId(new_id())
@@ -87,13 +91,20 @@ class KeyBook:
                 _LIST,
                 (account_id, account_id, limit),
             )
-        return tuple(
-            Key(
-                id=KeyId(row[0]),
-                role=Role(row[1]),
-                account=None if row[4] is None else account_from(row[4:]),
-                name=row[2],
-                is_revoked=row[3],
-            )
-            for row in rows
-        )
+        return tuple(_key(row) for row in rows)
+
+    async def find(self, secret: bytes) -> Key | None:
+        """Return the key with this secret, also a revoked one. Gateways use KeyMirror instead."""
+        async with self._store.statement() as statement:
+            row = await statement.fetch_one(_FIND, (hash_secret(secret),))
+        return None if row is None else _key(row)
+
+
+def _key(row: Row) -> Key:
+    return Key(
+        id=KeyId(row[0]),
+        role=Role(row[1]),
+        account=None if row[4] is None else account_from(row[4:]),
+        name=row[2],
+        is_revoked=row[3],
+    )

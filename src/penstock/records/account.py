@@ -10,10 +10,14 @@ KeyId = NewType("KeyId", str)
 
 
 class Role(StrEnum):
-    """What a key may do: run inference for its account, or only administer."""
+    """What a key may do: run inference for its account, administer, or only read as operators do.
+
+    Gateways do not know auditors' keys: these are for the operator's API alone.
+    """
 
     RUNTIME = "runtime"
     OPERATOR = "operator"
+    AUDITOR = "auditor"
 
 
 class OnOutage(StrEnum):
@@ -53,7 +57,7 @@ class Account(msgspec.Struct, frozen=True):
 
 
 class Key(msgspec.Struct, frozen=True):
-    """A key without its secret. An operator's key belongs to the installation, to no account."""
+    """A key without its secret. Only a runtime key belongs to an account."""
 
     id: KeyId
     role: Role

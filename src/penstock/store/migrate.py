@@ -38,6 +38,10 @@ _NO_TRANSACTION = b"-- no transaction\n"
 _LOCK_KEY = 0x70656E73746F636B
 
 
+class MigrationChanged(Exception):
+    """A migration that was applied before has been changed since."""
+
+
 class _Migration(msgspec.Struct, frozen=True):
     name: str
     text: bytes
@@ -102,7 +106,7 @@ async def _applied(connection: Connection) -> dict[str, str]:
 def _missing(migrations: list[_Migration], applied: dict[str, str]) -> list[_Migration]:
     for migration in migrations:
         if applied.get(migration.name, migration.sha256) != migration.sha256:
-            raise errors.MigrationChanged(
+            raise MigrationChanged(
                 f"{migration.name} was changed after it was applied to this database. Put the file"
                 " back as it was released and write the change as a new migration."
             )

@@ -12,9 +12,8 @@ import psycopg
 import pytest
 
 from penstock import errors
-from penstock.errors import MigrationChanged
 from penstock.store import migrate, pending
-from penstock.store.migrate import MIGRATIONS
+from penstock.store.migrate import MIGRATIONS, MigrationChanged
 
 _ALL = sorted(path.name for path in MIGRATIONS.glob("*.sql"))
 

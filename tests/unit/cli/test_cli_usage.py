@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 from tests.unit.cli.conftest import Penstock
 
+from penstock.cli.figures import bar, dollars, milliseconds, percent, short
 from penstock.cli.table import lay_out
-from penstock.cli.usage.figures import bar, dollars, milliseconds, percent, short
 from penstock.cli.usage.lines import print_session_csv, print_usage_csv
 from penstock.cli.usage.tables import print_session, print_usage, usage_table
 from penstock.errors import InvalidRequest
@@ -200,7 +200,7 @@ def test_other_figures_are_short() -> None:
         (["--by", "minute"], "`by` must be one of hour, day"),
         (["--group-by", "colour"], "comma list"),
         (["--since", "yesterday"], "RFC 3339"),
-        (["--session", "s", "--account", "a", "--model", "m"], "no parameter `model`"),
+        (["--session", "s", "--account", "a", "--model", "m"], "no other filters"),
         (["--limit", "0"], "from 1 to 10000"),
         ([], "There is no Postgres to ask"),
         (["request", "x"], "There is no Postgres to ask"),

@@ -8,7 +8,7 @@ import pytest
 from deploy.release.hatch_metadata import portable, urls
 from deploy.release.release import ReleaseRefused, dated, release, with_version
 
-from penstock.cli.distribution import DISTRIBUTION
+from penstock import DISTRIBUTION
 
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

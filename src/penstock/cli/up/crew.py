@@ -142,9 +142,15 @@ class Crew:
         """Record the running processes, for `doctor` and for the run after a kill -9."""
         ingress, default = self._config.ingress, self._config.catalogue.default_model
         marks = [ProcessMark(name, pid, start_ticks(pid)) for name, pid in self.pids.items() if pid]
-        self._state.write_running(
-            Running(ingress.host, ingress.port, ingress.metrics_port, tuple(marks), default)
+        running = Running(
+            ingress.host,
+            ingress.port,
+            ingress.metrics_port,
+            tuple(marks),
+            default,
+            self._config.control.port,
         )
+        self._state.write_running(running)
 
     def _give_up(self, message: str, code: int) -> None:
         known = code in frozenset(ExitCode) - {ExitCode.OK}

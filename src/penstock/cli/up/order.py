@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.cli.ports import free_port
+from penstock.cli.ports import free_port, is_free
 from penstock.cli.up.state import UpState
 from penstock.cli.up.wanted import WantedModels
 from penstock.config import Loaded
@@ -70,6 +70,11 @@ def settings_for(
         "fleet.roster_poll_seconds": 0.5,
         "fleet.orphan_seconds": _KEPT_SECONDS if order.keeps_engines else _ORPHAN_SECONDS,
     }
+    if "control.port" not in loaded.sources:
+        control = loaded.config.control
+        # Several runs may share a machine.
+        is_theirs = not is_free(control.host, control.port)
+        habits["control.port"] = free_port(control.host) if is_theirs else control.port
     if "fleet.port_last" not in loaded.sources:
         habits["fleet.port_first"] = _first_engine_port(state)
     return {k: v for k, v in habits.items() if k not in loaded.sources} | fixed

@@ -55,6 +55,8 @@ class Running(msgspec.Struct, frozen=True):
     processes: tuple[ProcessMark, ...] = ()
     # The model that `default` means in that run.
     default_model: str = ""
+    # Where operators reach control; 0 if nowhere.
+    control_port: int = 0
 
 
 class UpState:

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import typer
 
+from penstock.cli.figures import dollars
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, last_part, print_json, print_table
 from penstock.cli.postgres import opened
@@ -14,7 +15,6 @@ from penstock.cli.table import Column
 from penstock.cli.up.present_run import present_run
 from penstock.cli.up.ready import local_address
 from penstock.cli.up.state import Running
-from penstock.cli.usage.figures import dollars
 from penstock.clock import SystemClock
 from penstock.config import Config
 from penstock.fleet.processes import is_running
@@ -36,6 +36,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """What `--json` prints. Money is of the last 24 hours."""
 
     base_url: str
+    # Where operators reach control; "" if nowhere.
+    operator_url: str
     state: str
     default_model: str
     processes: dict[str, int]
@@ -69,9 +71,10 @@ async def _status(config: Config, state: Path, running: Running) -> Status:
             queues = (await Queue(config.queue).stats(transaction)).values()
         query = read_usage_query([("group_by", "model")], SystemClock().now())
         rows = (await UsageReports(store, config.metering).usage(query)).rows
-    marks = running.processes
+    marks, port = running.processes, running.control_port
     return Status(
         base_url=f"http://{local_address(running.host)}:{running.port}",
+        operator_url=f"http://{config.control.host}:{port}" if port else "",
         state=str(state),
         default_model=running.default_model,
         processes={each.name: each.pid for each in marks if is_running(each.pid, each.started)},
@@ -89,6 +92,7 @@ def _print(found: Status) -> None:
     processes = ", ".join(f"{name} {pid}" for name, pid in found.processes.items())
     rows = {
         "OpenAI": f"{found.base_url}/v1",
+        "Operators": f"{found.operator_url}/operator/v1",
         "Key": f"in {found.state}/account.json",
         "Default": found.default_model,
         "Processes": processes,
@@ -96,6 +100,8 @@ def _print(found: Status) -> None:
         "24 hours": f"requests {found.requests}, failed {found.failed}, cost "
         + dollars(found.cost_nanousd),
     }
+    if not found.operator_url:
+        del rows["Operators"]
     for title, value in rows.items():
         out.print(f"{title:11}{value}", markup=False, soft_wrap=True)
     out.print()

@@ -1,30 +1,37 @@
-"""The command `penstock usage`: its options, and reports read directly from the database."""
+"""The command `penstock usage`: its options, reports and export."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
+from penstock.cli.administration import Administration, administer, run_operation
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, print_json
-from penstock.cli.postgres import opened
-from penstock.cli.usage.desk import UsageDesk
 from penstock.cli.usage.lines import print_session_csv, print_usage_csv
 from penstock.cli.usage.tables import print_request, print_session, print_usage
 from penstock.clock import SystemClock
-from penstock.config import Config
-from penstock.metering.reports.export import export_charges
+from penstock.console.usage_operations import (
+    LIST_CHARGES,
+    SHOW_REQUEST,
+    SHOW_SESSION,
+    SHOW_USAGE,
+    ChargesAsked,
+    RequestNamed,
+    SessionAsked,
+    UsageAsked,
+    session_query,
+    usage_query,
+)
 from penstock.metering.reports.export_file import opened_file
 from penstock.metering.reports.focus import focus_row
-from penstock.policy import AccountBook
-from penstock.wire.resources.usage_query import read_period, read_session_query, read_usage_query
+from penstock.metering.reports.usage_reports import check_period
+from penstock.wire.resources.usage_query import ReportPeriod, read_period
 
 app = typer.Typer(help="Show what was used and what it cost.", invoke_without_command=True)
 
-Answer = TypeVar("Answer")
 SinceOption = Annotated[
     str | None, typer.Option(help="A date or an RFC 3339 time; 24 h before --until if not given.")
 ]
@@ -67,25 +74,35 @@ def usage(  # noqa: PLR0913 - each is an option of the command line
         return
     if json and csv:
         raise CommandFailed("Pass --json or --csv, not both.", ExitCode.USAGE)
-    said = {"since": since, "until": until, "by": by, "key": key}
-    said |= {"model": model, "tier": tier, "workflow": workflow, "prompt_family": prompt_family}
-    said["limit"] = None if limit is None else str(limit)
-    asked = [(name, text) for name, text in said.items() if text is not None]
-    config = invocation(context).load().config
-    now = SystemClock().now()
+    most = None if limit is None else str(limit)
     if session is not None and by is None and group_by is None:
-        turns = read_session_query(asked, session, now, account=account or "")
-        found = _ask(config, state, lambda desk: desk.session(turns))
+        _refuse_filters(key, model, tier, workflow, prompt_family)
+        turns = SessionAsked(session=session, account=account, since=since, until=until, limit=most)
+        # Refused here already, without a database.
+        session_query(turns, SystemClock().now())
+        found = run_operation(context, state, SHOW_SESSION, turns)
         (print_json if json else print_session_csv if csv else print_session)(found)
         return
-    asked.append(("group_by", "account" if group_by is None else group_by))
-    asked += [("session", session)] if session is not None else []
-    query = read_usage_query(asked, now)
-    answer, names = _ask(config, state, lambda desk: desk.usage(query, account))
+    asked = UsageAsked(
+        since=since,
+        until=until,
+        by=by,
+        group_by="account" if group_by is None else group_by,
+        account=account,
+        key=key,
+        model=model,
+        tier=tier,
+        workflow=workflow,
+        session=session,
+        prompt_family=prompt_family,
+        limit=most,
+    )
+    usage_query(asked, SystemClock().now())
+    report = run_operation(context, state, SHOW_USAGE, asked)
     if json or csv:
-        (print_json if json else print_usage_csv)(answer)
+        (print_json if json else print_usage_csv)(report.usage)
     else:
-        print_usage(answer, names)
+        print_usage(report.usage, report.account_names)
 
 
 @app.command()
@@ -96,8 +113,7 @@ def request(
     json: JsonOption = False,
 ) -> None:
     """Follow one request: each attempt, what it used, and how its charge was calculated."""
-    config = invocation(context).load().config
-    answer = _ask(config, state, lambda desk: desk.reports.request(id))
+    answer = run_operation(context, state, SHOW_REQUEST, RequestNamed(id=id))
     (print_json if json else print_request)(answer)
 
 
@@ -112,31 +128,34 @@ def export(
     json: JsonOption = False,
 ) -> None:
     """Write every charge of a period to a file, with the columns of FOCUS 1.2."""
-    config = invocation(context).load().config
+    settings = invocation(context).load().config.metering
     period = read_period(since, until, SystemClock().now())
-
-    async def run() -> int:
-        async with opened(config, state) as store:
-            names = {str(each.id): each.name for each in await AccountBook(store).list()}
-            with opened_file(out) as file:
-                return await export_charges(
-                    store,
-                    config.metering,
-                    period,
-                    names,
-                    lambda charges: file.write([focus_row(each) for each in charges]),
-                )
-
-    count = asyncio.run(run())
+    check_period(period.since, period.until, settings.report_days_max)
+    count = administer(context, state, lambda desk: _export(desk, period, out))
     if json:
         print_json({"file": out, "rows": count, "since": period.since, "until": period.until})
     else:
         console().print(f"{out}: {count} rows", soft_wrap=True)
 
 
-def _ask(config: Config, state: Path, question: Callable[[UsageDesk], Awaitable[Answer]]) -> Answer:
-    async def run() -> Answer:
-        async with opened(config, state) as store:
-            return await question(UsageDesk(store, config.metering))
+async def _export(desk: Administration, period: ReportPeriod, out: Path) -> int:
+    """Write the charges to the file, page by page; return how many."""
+    count, hour = 0, period.since
+    with opened_file(out) as file:
+        while hour < period.until:
+            first: int | None = 0
+            while first is not None:
+                page = await desk.run(LIST_CHARGES, ChargesAsked(hour=hour, first=first))
+                file.write([focus_row(each) for each in page.charges])
+                count += len(page.charges)
+                first = page.next
+            hour += timedelta(hours=1)
+    return count
 
-    return asyncio.run(run())
+
+def _refuse_filters(*values: str | None) -> None:
+    if any(value is not None for value in values):
+        raise CommandFailed(
+            "A session's turns have no other filters: pass --by or --group-by for sums.",
+            ExitCode.USAGE,
+        )

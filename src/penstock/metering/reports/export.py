@@ -5,24 +5,18 @@ written is incomplete: export only hours that are over.
 """
 
 import uuid
-from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from penstock.metering.reports.focus import Charge, Kind
-from penstock.metering.reports.usage_reports import check_period
-from penstock.metering.settings import MeteringSettings
 from penstock.store import Store
-from penstock.wire.resources.usage_query import ReportPeriod
 
-PAGE_ROWS: Final = 5000
-
-Sink = Callable[[list[Charge]], None]
+PAGE_ROWS: Final = 2000
 
 # A charge is rounded once, over all kinds of tokens. Its parts are the steps of the running sum,
 # each rounded in the same way: no part is negative, and the parts add up to the charge.
 _CHARGES: Final = """
-declare usage_export no scroll cursor for
 select account, key, model, tier, workflow, charge_reason, multiplier_bp,
     input_nanousd_per_mtok, cached_input_nanousd_per_mtok, output_nanousd_per_mtok,
     sum(prompt - cached)::bigint, sum(cached)::bigint, sum(output)::bigint,
@@ -48,40 +42,24 @@ from (
 ) split
 group by 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 order by 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+limit %s offset %s
 """
 
 
-async def export_charges(
-    store: Store,
-    settings: MeteringSettings,
-    period: ReportPeriod,
-    names: Mapping[str, str],
-    sink: Sink,
-) -> int:
-    """Pass every charge of the period to `sink`, and return their number.
+async def read_charges(
+    store: Store, hour: datetime, first: int, names: Mapping[str, str]
+) -> tuple[list[Charge], int | None]:
+    """Return a page of an hour's charges, from the `first` group on; and where the next begins.
 
     `names` maps the accounts' ids to their names.
     """
-    check_period(period.since, period.until, settings.report_days_max)
-    count = 0
-    hour = period.since
-    while hour < period.until:
-        count += await _export_hour(store, hour, names, sink)
-        hour += timedelta(hours=1)
-    return count
-
-
-async def _export_hour(store: Store, hour: datetime, names: Mapping[str, str], sink: Sink) -> int:
     # Ids begin with their time and are the key of a day's partition, so an hour is a key range.
-    first, after = _first_id(hour), _first_id(hour + timedelta(hours=1))
-    count = 0
+    ids = (_first_id(hour), _first_id(hour + timedelta(hours=1)))
+    day = hour.astimezone(UTC).date()
     async with store.transaction() as transaction:
-        await transaction.execute(_CHARGES, (hour.date(), first, after))
-        while rows := await transaction.fetch(f"fetch {PAGE_ROWS} from usage_export"):
-            charges = [charge for row in rows for charge in _charges(hour, row, names)]
-            sink(charges)
-            count += len(charges)
-    return count
+        rows = await transaction.fetch(_CHARGES, (day, *ids, PAGE_ROWS, first))
+    charges = [charge for row in rows for charge in _charges(hour, row, names)]
+    return charges, first + PAGE_ROWS if len(rows) == PAGE_ROWS else None
 
 
 def _first_id(hour: datetime) -> uuid.UUID:
