@@ -119,6 +119,7 @@ async def _follow(rooms: GatewayRooms) -> None:
             hosts = {replica.host for replica in replicas}
             rooms.clients.keep_only(replicas)
             rooms.router.keep_only(replicas)
+            rooms.metrics.replicas.keep_only({replica.id for replica in replicas})
             if rooms.table is not None:
                 rooms.table.keep_only([replica.id for replica in replicas])
         # Even if the roster is the same: an ejected replica that was restored has slots again.

@@ -10,6 +10,8 @@ from penstock.clock import Clock
 from penstock.config import Config
 from penstock.console.rooms import OperatorRooms
 from penstock.fleet.hosts import HostReports
+from penstock.fleet.orders import OrderTable
+from penstock.fleet.replica_logs import ReplicaLogs
 from penstock.fleet.replica_rows import ReplicaRows
 from penstock.fleet.workers import WorkerTable
 from penstock.ingress.jobs.job_answers import JobLookup
@@ -24,7 +26,8 @@ def operator_rooms(
     store: Store, config: Config, clock: Clock, catalogue: Callable[[], Catalogue]
 ) -> OperatorRooms:
     """Build the rooms on an open store. Nothing else is opened before it is needed."""
-    objects = Objects(config.store, Sealing(store, config.store, clock))
+    sealing = Sealing(store, config.store, clock)
+    objects = Objects(config.store, sealing)
     rooms = desk_rooms(store, objects, config)
     responses, conversations = session_upkeep(store, rooms.values, config, clock)
     accounts, desk = AccountBook(store), job_desk(rooms, config, clock)
@@ -57,5 +60,7 @@ def operator_rooms(
         hosts=HostReports(store),
         replicas=ReplicaRows(store),
         workers=WorkerTable(store),
+        orders=OrderTable(store),
+        logs=ReplicaLogs(store, sealing),
         kept=kept,
     )

@@ -131,6 +131,42 @@ EXAMPLES: Final[Mapping[str, tuple[Example, ...]]] = {
         ("penstock route explain request.json", "Where this chat request would go now."),
         ("penstock route explain request.json --session agent-7", "The same in a session."),
     ),
+    "replicas list": (
+        ("penstock replicas list", "Where they run, and what they do now."),
+        ("penstock replicas list --gone --json", "Also those that ended today, for a script."),
+    ),
+    "replicas show": (
+        (f"penstock replicas show {_JOB}", "One replica: its GPUs, its address, its state."),
+        (f"penstock replicas show {_JOB} --json", "The same, for a script."),
+    ),
+    "replicas drain": (
+        (f"penstock replicas drain {_JOB}", "End it when its requests have finished."),
+        (f"penstock replicas drain {_JOB} --json", "The same, for a script."),
+    ),
+    "replicas restart": (
+        (f"penstock replicas restart {_JOB}", "End an engine that hangs, at once."),
+        (f"penstock replicas restart {_JOB} --json", "The same, for a script."),
+    ),
+    "replicas logs": (
+        (f"penstock replicas logs {_JOB}", "The end of its engine's log."),
+        (f"penstock replicas logs {_JOB} -f", "And what comes, until Ctrl-C."),
+    ),
+    "hosts list": (
+        ("penstock hosts list", "GPUs, replicas, and what waits for room."),
+        ("penstock hosts list --json", "The same, for a script."),
+    ),
+    "hosts cordon": (
+        ("penstock hosts cordon gpu-3", "Start nothing new there."),
+        ("penstock hosts cordon gpu-3 --json", "The same, for a script."),
+    ),
+    "hosts uncordon": (
+        ("penstock hosts uncordon gpu-3", "Use it again."),
+        ("penstock hosts uncordon gpu-3 --json", "The same, for a script."),
+    ),
+    "hosts drain": (
+        ("penstock hosts drain gpu-3", "Empty it, before a reboot."),
+        ("penstock hosts drain gpu-3 --json", "The same, for a script."),
+    ),
     "account create": (
         ("penstock account create research", "An account that goes on while Postgres is away."),
         ("penstock account create trial --on-outage refuse", "One that does not."),

@@ -9,6 +9,8 @@ from penstock.admission import LimitBook
 from penstock.catalogue import Catalogue
 from penstock.clock import Clock
 from penstock.fleet.hosts import HostReports
+from penstock.fleet.orders import OrderTable
+from penstock.fleet.replica_logs import ReplicaLogs
 from penstock.fleet.replica_rows import ReplicaRows
 from penstock.fleet.workers import WorkerTable
 from penstock.ingress.jobs.job_answers import JobLookup
@@ -40,5 +42,7 @@ class OperatorRooms(msgspec.Struct, frozen=True, kw_only=True):
     hosts: HostReports
     replicas: ReplicaRows
     workers: WorkerTable
+    orders: OrderTable
+    logs: ReplicaLogs
     # Opens what deletes content, which needs the cell's key and the objects.
     kept: Callable[[], AbstractAsyncContextManager[KeptRooms]]

@@ -36,6 +36,7 @@ class UsageAsked(OperatorQuestion, frozen=True, kw_only=True):
     workflow: str | None = None
     session: str | None = None
     prompt_family: str | None = None
+    replica: str | None = None
     limit: str | None = None
 
 

@@ -13,7 +13,7 @@ from penstock.fleet.engine_metrics import EngineMetrics, PrefillRate, read_metri
 from penstock.fleet.health import EngineProbe
 from penstock.fleet.known import Known, WatchedReplica
 from penstock.fleet.settings import FleetSettings
-from penstock.records.replica import ReplicaId, ReplicaState
+from penstock.records.replica import LoadFigures, ReplicaId, ReplicaState
 from penstock.records.signal import EngineClaim
 
 _log = logging.getLogger(__name__)
@@ -66,6 +66,15 @@ class EngineLoads:
             for replica, reading in self._readings.items()
             if replica in ready and reading.at >= oldest
         ]
+
+    def figures(self, now: float) -> dict[ReplicaId, LoadFigures]:
+        """Return the latest readings of engines that are ready now, for the roster."""
+        return {
+            ReplicaId(claim.replica): LoadFigures(
+                claim.running, claim.waiting, claim.kv_use, claim.kv_tokens, claim.prefill_rate
+            )
+            for claim in self.claims(now)
+        }
 
     def _ready(self) -> dict[ReplicaId, WatchedReplica]:
         return {

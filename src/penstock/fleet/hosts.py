@@ -16,7 +16,7 @@ _REPORT = """
 """
 _READ = """
     select name, address, labels::text, gpus::text, waiting::text, versions::text,
-        extract(epoch from now() - heartbeat_at)::float8
+        extract(epoch from now() - heartbeat_at)::float8, keeper, is_cordoned, is_draining
     from hosts order by name, keeper limit 1000
 """
 
@@ -27,10 +27,15 @@ class SeenHost(msgspec.Struct, frozen=True):
     report: HostReport
     # How long ago that was.
     silent_seconds: float
+    keeper: str = ""
+    # Nothing new is started there.
+    is_cordoned: bool = False
+    # And what runs there is ended, when its requests have finished.
+    is_draining: bool = False
 
 
 class HostReports:
-    """The only writer of `hosts` besides the reaper."""
+    """Keepers write the table `hosts` by this; operators cordon hosts by OrderTable."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -50,7 +55,7 @@ class HostReports:
 
 
 def _seen(row: Row) -> SeenHost:
-    name, address, labels, gpus, waiting, versions, silent_seconds = row
+    name, address, labels, gpus, waiting, versions, *rest = row
     report = HostReport(
         name=name,
         address=address,
@@ -59,4 +64,4 @@ def _seen(row: Row) -> SeenHost:
         waiting=msgspec.json.decode(waiting, type=dict[ModelId, str]),
         versions=msgspec.json.decode(versions, type=dict[str, str]),
     )
-    return SeenHost(report, silent_seconds)
+    return SeenHost(report, *rest)

@@ -40,13 +40,30 @@ class IntentLimits(msgspec.Struct, frozen=True):
     gpu_foreign_mb: int = 1024
 
 
+class KeeperOrders(msgspec.Struct, frozen=True):
+    """What operators ask of one keeper."""
+
+    # It starts nothing new.
+    is_cordoned: bool = False
+    # It ends all that it runs, when requests have finished.
+    is_draining: bool = False
+    # Replicas that end when their requests have finished.
+    drains: frozenset[ReplicaId] = frozenset()
+    # Replicas that end at once.
+    restarts: frozenset[ReplicaId] = frozenset()
+
+
 class Intent(msgspec.Struct, frozen=True):
-    """All that this keeper wants now. `drains` are replicas to drain by an operator's command."""
+    """All that this keeper wants now."""
 
     wants: tuple[Want, ...] = ()
     limits: IntentLimits = IntentLimits()
-    drains: frozenset[ReplicaId] = frozenset()
+    orders: KeeperOrders = KeeperOrders()
     is_stopping: bool = False
+
+    @property
+    def may_start(self) -> bool:
+        return not (self.is_stopping or self.orders.is_cordoned or self.orders.is_draining)
 
 
 class Phase(StrEnum):

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.fleet.intent import Failures, Observed, Phase
+from penstock.fleet.intent import Failures, KeeperOrders, Observed, Phase
 from penstock.fleet.replica_files import Mark
 from penstock.fleet.states import check_move
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
@@ -79,14 +79,13 @@ class Known:
         self.replicas: dict[ReplicaId, WatchedReplica] = {}
         self.ended: dict[ReplicaId, WatchedReplica] = {}
         self.failures: dict[str, Failures] = {}
-        self.drains: set[ReplicaId] = set()
+        self.orders = KeeperOrders()
         # Why wanted replicas are not started, by model.
         self.waiting: dict[ModelId, str] = {}
         self.gpus: tuple[Gpu, ...] = ()
 
     def forget(self, replica: ReplicaId) -> None:
         known = self.replicas.pop(replica)
-        self.drains.discard(replica)
         self.ended[replica] = known
         while len(self.ended) > self._unwritten_max:
             # Drop the oldest: the reaper finds its row by its old heartbeat.

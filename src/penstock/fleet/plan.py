@@ -85,10 +85,10 @@ def plan(
         if replica.phase is Phase.ENDED:
             actions.append(_forget(replica, failures, intent.limits, now))
         elif replica.id in surplus:
-            actions += _let_go(replica, surplus[replica.id], intent.limits, now)
+            actions += _let_go(replica, surplus[replica.id], intent, now)
         else:
             actions += _look_after(replica, wants.get(replica.want), intent.limits, now)
-    if not intent.is_stopping:
+    if intent.may_start:
         actions += _starts(intent, observation, now, ids)
     return actions
 
@@ -96,7 +96,7 @@ def plan(
 def reasons_to_wait(
     intent: Intent, observation: FleetObservation, actions: Iterable[Action]
 ) -> dict[ModelId, str]:
-    """Return why replicas are missing for which `plan` found no GPUs, by their model."""
+    """Return why replicas are missing that `plan` cannot start here, by their model."""
     starts = [action for action in actions if isinstance(action, StartReplica)]
     held = _held(observation).union(gpu for start in starts for gpu in start.gpus)
     present = Counter(replica.want for replica in observation.replicas)
@@ -104,6 +104,9 @@ def reasons_to_wait(
     reasons: dict[ModelId, str] = {}
     for want in intent.wants:
         if present[want.name] < want.count and not intent.is_stopping:
+            if not intent.may_start:
+                reasons[want.model] = "this host is cordoned"
+                continue
             gpus = assign(observation.gpus, held, want.gpus, intent.limits.gpu_foreign_mb)
             if isinstance(gpus, NoRoom):
                 reasons[want.model] = gpus.reason
@@ -149,30 +152,34 @@ _WORTH = {
 
 
 def _unwanted(intent: Intent, replica: Observed) -> str:
-    if intent.is_stopping:
-        return "the keeper stops its replicas"
-    if replica.id in intent.drains:
-        return "drained by command"
-    if replica.is_superseded:
-        return "superseded by a newer generation"
-    if replica.phase is Phase.ORPHANED:
-        return "its supervisor is dead"
-    if replica.state is ReplicaState.DRAINING:
-        return replica.detail or "draining"
-    return ""
+    """Return why a replica must end whatever is wanted; "" if it need not."""
+    orders = intent.orders
+    reasons = (
+        (intent.is_stopping, "the keeper stops its replicas"),
+        (replica.id in orders.restarts, "restarted by command"),
+        (replica.id in orders.drains, "drained by command"),
+        (orders.is_draining, "its host is drained"),
+        (replica.is_superseded, "superseded by a newer generation"),
+        (replica.phase is Phase.ORPHANED, "its supervisor is dead"),
+        (replica.state is ReplicaState.DRAINING, replica.detail or "draining"),
+    )
+    return next((reason for applies, reason in reasons if applies), "")
 
 
-def _let_go(replica: Observed, reason: str, limits: IntentLimits, now: float) -> list[Action]:
+def _let_go(replica: Observed, reason: str, intent: Intent, now: float) -> list[Action]:
     """Drain the replica, wait until its requests finish, then stop it."""
     key = (replica.id, replica.generation)
+    is_waited_for = replica.id not in intent.orders.restarts
     match replica.state:
         case ReplicaState.STARTING:
             # A starting replica never took a request, so there is nothing to wait for.
             return [DrainReplica(*key, reason), StopReplica(*key, reason)]
         case ReplicaState.READY:
             return [DrainReplica(*key, reason)]
+        case _ if is_waited_for and not _is_drained(replica, intent.limits, now):
+            return []
         case _:
-            return [StopReplica(*key, reason)] if _is_drained(replica, limits, now) else []
+            return [StopReplica(*key, reason)]
 
 
 def _is_drained(replica: Observed, limits: IntentLimits, now: float) -> bool:

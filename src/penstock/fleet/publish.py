@@ -5,12 +5,13 @@ nothing is queued. A replica for which the roster has a newer generation is mark
 """
 
 import logging
+from collections.abc import Mapping
 
 from penstock.clock import Clock
 from penstock.errors import GenerationStale
 from penstock.fleet.known import Known, WatchedReplica
 from penstock.fleet.roster import RosterTable
-from penstock.records.replica import ReplicaState
+from penstock.records.replica import LoadFigures, ReplicaId, ReplicaState
 
 _log = logging.getLogger(__name__)
 
@@ -25,8 +26,11 @@ class Publisher:
         self._keeper = keeper
         self._has_swept = False
 
-    async def publish(self) -> None:
-        """Write differences and heartbeats. Raises StoreUnavailable; call again to catch up."""
+    async def publish(self, loads: Mapping[ReplicaId, LoadFigures] | None = None) -> None:
+        """Write differences, heartbeats and what engines report of their load.
+
+        Raises StoreUnavailable; call again to catch up.
+        """
         if not self._has_swept:
             # A replica may have ended before this keeper's restart without being written as gone.
             kept = [*self._known.replicas, *self._known.ended]
@@ -38,7 +42,7 @@ class Publisher:
         for entry in list(self._known.replicas.values()):
             if not entry.is_written and not entry.is_superseded:
                 await self._write(entry)
-        await self._beat()
+        await self._beat(loads or {})
 
     async def _write(self, entry: WatchedReplica) -> None:
         # Read once: the reconcile loop may move the replica during the wait for Postgres.
@@ -54,13 +58,14 @@ class Publisher:
         entry.written = replica
         entry.written_at = self._clock.monotonic()
 
-    async def _beat(self) -> None:
+    async def _beat(self, loads: Mapping[ReplicaId, LoadFigures]) -> None:
         listed = [
             entry
             for entry in self._known.replicas.values()
             if entry.written is not None and not entry.is_superseded
         ]
-        lost = await self._table.beat(e.written for e in listed if e.written is not None)
+        written = [e.written for e in listed if e.written is not None]
+        lost = await self._table.beat(written, loads)
         for entry in listed:
             if entry.replica.id in lost and entry.replica.state is not ReplicaState.GONE:
                 self._supersede(entry)

@@ -24,7 +24,11 @@ _DELETE = """
     delete from replicas
     where state = 'gone' and changed_at < now() - make_interval(secs => %s)
 """
-_DELETE_HOSTS = "delete from hosts where heartbeat_at < now() - make_interval(secs => %s)"
+# A cordoned host must be cordoned when it comes back.
+_DELETE_HOSTS = """
+    delete from hosts
+    where not is_cordoned and heartbeat_at < now() - make_interval(secs => %s)
+"""
 
 
 class Reaper:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from penstock.catalogue import Catalogue
 from penstock.clock import Clock, new_id
-from penstock.errors import GenerationStale, NotFound, StoreUnavailable, Superseded
+from penstock.errors import GenerationStale, StoreUnavailable, Superseded
 from penstock.fleet.act import Actor
 from penstock.fleet.engine_keys import EngineKeys
 from penstock.fleet.engine_load import EngineLoads
@@ -26,11 +26,13 @@ from penstock.fleet.hosts import HostReports
 from penstock.fleet.intent import Intent
 from penstock.fleet.known import Known, WatchedReplica
 from penstock.fleet.observe import Observer
+from penstock.fleet.orders import OrderTable
 from penstock.fleet.plan import StopReplica, plan, reasons_to_wait
 from penstock.fleet.progress import OnProgress, ReplicaProgress
 from penstock.fleet.providers import Provider, attach, process
 from penstock.fleet.publish import Publisher
 from penstock.fleet.replica_files import StateFolder
+from penstock.fleet.replica_logs import ReplicaLogs
 from penstock.fleet.roster import RosterTable
 from penstock.fleet.settings import FleetSettings
 from penstock.fleet.waiting import wait_for_event
@@ -72,6 +74,8 @@ class Keeper:
         self._known = Known(settings.unwritten_max)
         self._keys = EngineKeys(store, settings)
         self._gpus = HostGpus(settings.gpus)
+        self._orders = OrderTable(store)
+        self._logs = ReplicaLogs(store, sealing)
         self._reporter = HostReporter(HostReports(store), self._known, self._gpus, settings, clock)
         recipes = recipes_of(settings, catalogue)
         providers: dict[str, Provider] = {
@@ -107,6 +111,7 @@ class Keeper:
         self._on_progress = on_progress
         self._host = self._host or socket.gethostname()
         keeper = await self._open()
+        self._known.orders = await asyncio.to_thread(self._folder.read_orders)
         await self._keys.open()
         publisher = Publisher(self._table, self._known, self._clock, keeper)
         try:
@@ -133,12 +138,6 @@ class Keeper:
         """Ask `run` to end."""
         self._stop.set()
 
-    def drain(self, replica: ReplicaId) -> None:
-        """Drain one replica, let its requests finish, and end it; a new one replaces it."""
-        if replica not in self._known.replicas:
-            raise NotFound(f"This keeper has no replica {replica}.")
-        self._known.drains.add(replica)
-
     def replicas(self) -> tuple[Replica, ...]:
         """Return this keeper's replicas."""
         return tuple(entry.replica for entry in self._known.replicas.values())
@@ -164,7 +163,7 @@ class Keeper:
         intent = Intent(
             wants=self._wants,
             limits=self._limits,
-            drains=frozenset(self._known.drains),
+            orders=self._known.orders,
             is_stopping=self._is_ending,
         )
         seen = dict(self._known.replicas)
@@ -250,8 +249,10 @@ class Keeper:
         while True:
             self._has_changed.clear()
             try:
-                await publisher.publish()
+                await publisher.publish(self._loads.figures(self._clock.monotonic()))
                 await self._reporter.report(keeper, self._host)
+                await self._obey(keeper)
+                await self._logs.answer(keeper, self._folder)
             except StoreUnavailable:
                 if not is_away:
                     _log.warning("roster not writable", extra={"action": "roster_unwritable"})
@@ -263,6 +264,14 @@ class Keeper:
                 is_away = False
             # Changes are written at once, so that gateways learn of them within two seconds.
             await wait_for_event(self._has_changed, self._settings.heartbeat_seconds)
+
+    async def _obey(self, keeper: str) -> None:
+        """Read what operators ask, and keep it for a restart while Postgres is away."""
+        orders = await self._orders.read(keeper)
+        if orders != self._known.orders:
+            await asyncio.to_thread(self._folder.write_orders, orders)
+            self._known.orders = orders
+            _log.info("orders changed", extra={"action": "orders_changed"})
 
     async def _report(
         self, entries: dict[ReplicaId, WatchedReplica], before: dict[ReplicaId, ReplicaState]

@@ -1,6 +1,7 @@
 """The state folder: what a keeper needs after its own restart, with one folder per replica.
 
     keeper.alive  keeper.id  keeper.lock
+    orders.json              what operators asked of the keeper last
     replicas/ID/state.json   written once before the start, then by the supervisor alone
     replicas/ID/mark.json    written by the keeper alone: state and generation
     replicas/ID/engine.log
@@ -21,6 +22,7 @@ import msgspec
 
 from penstock.clock import new_id
 from penstock.errors import Superseded
+from penstock.fleet.intent import KeeperOrders
 from penstock.records.model import ModelId
 from penstock.records.replica import ReplicaId, ReplicaState
 
@@ -126,6 +128,30 @@ class StateFolder:
         # A replica without a folder needs no mark, as no keeper can adopt it.
         with contextlib.suppress(FileNotFoundError):
             _replace(self.folder_of(replica) / "mark.json", msgspec.json.encode(mark))
+
+    def read_orders(self) -> KeeperOrders:
+        return _read(self._path / "orders.json", KeeperOrders) or KeeperOrders()
+
+    def write_orders(self, orders: KeeperOrders) -> None:
+        _replace(self._path / "orders.json", msgspec.json.encode(orders))
+
+    def read_log(self, replica: ReplicaId, after: int | None, most: int) -> tuple[bytes, int]:
+        """Return a part of an engine's log, also of an ended one, and where the next part begins.
+
+        Without `after`, or when the log was begun anew since, it is the last part.
+        """
+        for folder in (self._replicas, self._ended):
+            try:
+                with (folder / replica / "engine.log").open("rb") as log:
+                    size = log.seek(0, os.SEEK_END)
+                    is_known = after is not None and after <= size
+                    start = after if is_known and after is not None else max(0, size - most)
+                    log.seek(start)
+                    text = log.read(most)
+                    return text, start + len(text)
+            except OSError:
+                continue
+        return b"", 0
 
     def log_of(self, replica: ReplicaId) -> Path:
         return self.folder_of(replica) / "engine.log"

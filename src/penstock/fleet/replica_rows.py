@@ -5,11 +5,11 @@ from typing import Final
 import msgspec
 
 from penstock.records.model import ModelId
-from penstock.records.replica import ReplicaId, ReplicaState
+from penstock.records.replica import LoadFigures, ReplicaId, ReplicaState
 from penstock.store.pool import Row, Store
 
 _COLUMNS: Final = """
-    id, model, host, url, state, gpus, generation, slots_live, detail,
+    id, model, host, url, state, gpus, load::text, generation, slots_live, detail, asked,
     extract(epoch from started_at)::float8, extract(epoch from changed_at)::float8,
     extract(epoch from now() - heartbeat_at)::float8
 """
@@ -31,10 +31,14 @@ class ReplicaRow(msgspec.Struct, frozen=True):
     state: ReplicaState
     # The ids of the GPUs that it holds.
     gpus: list[str]
+    # What its engine reported last; nothing while it is not ready.
+    load: LoadFigures
     generation: int
     slots_live: int
     # Why it is in this state, in words; often empty.
     detail: str
+    # What an operator asked of its keeper: "", "drain" or "restart".
+    asked: str
     # Unix times.
     started_at: float
     changed_at: float
@@ -61,7 +65,14 @@ class ReplicaRows:
 
 
 def _row(row: Row) -> ReplicaRow:
-    id, model, host, url, state, gpus, *rest = row
+    id, model, host, url, state, gpus, load, *rest = row
     return ReplicaRow(
-        ReplicaId(id), ModelId(model), host, url, ReplicaState(state), list(gpus), *rest
+        ReplicaId(id),
+        ModelId(model),
+        host,
+        url,
+        ReplicaState(state),
+        list(gpus),
+        msgspec.json.decode(load, type=LoadFigures),
+        *rest,
     )

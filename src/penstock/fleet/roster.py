@@ -6,13 +6,21 @@ keeps its rows while Postgres is unreachable, and ignores heartbeats.
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from penstock.clock import Clock
 from penstock.errors import ContentUnreadable, GenerationStale, StoreUnavailable
 from penstock.fleet.settings import FleetSettings
 from penstock.records.model import ModelId
-from penstock.records.replica import Replica, ReplicaId, ReplicaStart, ReplicaState
+from penstock.records.replica import (
+    LoadFigures,
+    Replica,
+    ReplicaId,
+    ReplicaStart,
+    ReplicaState,
+)
 from penstock.store.pool import Row, Store, Transaction
 from penstock.store.sealing import Sealing
 
@@ -40,8 +48,8 @@ _CHANGE = """
     where id = %s and generation = %s and (state <> 'gone' or state = %s)
 """
 _BEAT = """
-    update replicas set heartbeat_at = now()
-    from unnest(%s::text[], %s::bigint[]) as mine (id, generation)
+    update replicas set heartbeat_at = now(), load = mine.load
+    from unnest(%s::text[], %s::bigint[], %s::jsonb[]) as mine (id, generation, load)
     where replicas.id = mine.id and replicas.generation = mine.generation
       and replicas.state <> 'gone'
     returning replicas.id
@@ -101,14 +109,22 @@ class RosterTable:
             return key
         return (await self._sealing.of_cell()).seal(_owner(replica.id), key)
 
-    async def beat(self, replicas: Iterable[Replica]) -> frozenset[ReplicaId]:
-        """Write the replicas' heartbeats. Return those that are gone or have a new generation."""
+    async def beat(
+        self, replicas: Iterable[Replica], loads: Mapping[ReplicaId, LoadFigures] | None = None
+    ) -> frozenset[ReplicaId]:
+        """Write the replicas' heartbeats and what is known of their load.
+
+        Return those that are gone or have a new generation.
+        """
         mine = list(replicas)
         if not mine:
             return frozenset()
         ids = [replica.id for replica in mine]
+        known = loads or {}
+        figures = [msgspec.json.encode(known.get(id, {})).decode() for id in ids]
         async with self._store.transaction() as tx:
-            rows = await tx.fetch(_BEAT, (ids, [replica.generation for replica in mine]))
+            values = (ids, [replica.generation for replica in mine], figures)
+            rows = await tx.fetch(_BEAT, values)
         return frozenset(ids) - {row[0] for row in rows}
 
     async def give_up_others(self, keeper: str, kept: Iterable[ReplicaId]) -> int:

@@ -69,15 +69,8 @@ left join workflow_names n on n.account = d.account and n.name = d.workflow
 order by d.request, d.attempt
 on conflict do nothing
 
--- name: hours
+-- name: sums
 -- `fresh` has the attempts that changed: all of one that is new, else only its charge, once 0.
-insert into usage_hours as h (
-    hour, account, key, model, tier, workflow, requests, attempts, ok, client_left, failed,
-    interrupted, retried, retried_ok, prompt_tokens, prompt_tokens_known, cached_tokens,
-    output_tokens, charge_nanousd, saved_nanousd, first_token
-)
-select
-    date_trunc('hour', asked_at, 'UTC') as hour, account, key, model, tier, workflow,
     count(*) filter (where is_new and attempt = 1), count(*) filter (where is_new),
     count(*) filter (where is_new and outcome = 'ok'),
     count(*) filter (where is_new and outcome = 'client_left'),
@@ -98,11 +91,8 @@ select
         array_agg(first_token_bucket(first_token_ms))
             filter (where is_new and first_token_ms is not null)
     )
-from fresh
-group by 1, 2, 3, 4, 5, 6
--- In one order everywhere, so that two drains cannot wait for each other.
-order by account, hour, key, model, tier, workflow
-on conflict (account, hour, key, model, tier, workflow) do update set
+
+-- name: added
     requests = h.requests + excluded.requests,
     attempts = h.attempts + excluded.attempts,
     ok = h.ok + excluded.ok,
@@ -119,12 +109,46 @@ on conflict (account, hour, key, model, tier, workflow) do update set
     saved_nanousd = h.saved_nanousd + excluded.saved_nanousd,
     first_token = add_counts(h.first_token, excluded.first_token)
 
+-- name: hours
+insert into usage_hours as h (
+    hour, account, key, model, tier, workflow, requests, attempts, ok, client_left, failed,
+    interrupted, retried, retried_ok, prompt_tokens, prompt_tokens_known, cached_tokens,
+    output_tokens, charge_nanousd, saved_nanousd, first_token
+)
+select
+    date_trunc('hour', asked_at, 'UTC') as hour, account, key, model, tier, workflow,
+{sums}
+from fresh
+group by 1, 2, 3, 4, 5, 6
+-- In one order everywhere, so that two drains cannot wait for each other.
+order by account, hour, key, model, tier, workflow
+on conflict (account, hour, key, model, tier, workflow) do update set
+{added}
+
+-- name: replica_hours
+insert into replica_hours as h (
+    hour, replica, account, model, tier, requests, attempts, ok, client_left, failed,
+    interrupted, retried, retried_ok, prompt_tokens, prompt_tokens_known, cached_tokens,
+    output_tokens, charge_nanousd, saved_nanousd, first_token
+)
+select
+    date_trunc('hour', asked_at, 'UTC') as hour, replica, account, model, tier,
+{sums}
+from fresh
+where replica <> ''
+group by 1, 2, 3, 4, 5
+order by replica, hour, account, model, tier
+on conflict (replica, hour, account, model, tier) do update set
+{added}
+
 -- name: add
 with fresh as (
     {insert}
     returning *, true as is_new
 ), hours as (
     {hours}
+), replica_hours as (
+    {replica_hours}
 ), spent as (
     insert into limit_spend as s (limit_id, value, window_start, holder, amount)
     select
@@ -175,6 +199,8 @@ with paid as (
     where a.day = any (%s::date[]) and a.request = any (%s::uuid[])
 ), hours as (
     {hours}
+), replica_hours as (
+    {replica_hours}
 )
 insert into limit_spend as s (limit_id, value, window_start, holder, amount)
 select

@@ -17,6 +17,11 @@ delete from usage_hours where ctid = any (array(
     select ctid from usage_hours where hour < %s limit %s
 ))
 """
+_OLD_REPLICA_HOURS: Final = """
+delete from replica_hours where ctid = any (array(
+    select ctid from replica_hours where hour < %s limit %s
+))
+"""
 _OLD_REFUSALS: Final = """
 delete from usage_refusals where ctid = any (array(
     select ctid from usage_refusals where minute < %s limit %s
@@ -63,8 +68,9 @@ class Retention:
             dropped = await transaction.fetch_one("select drop_usage_days(%s)", (day,))
         assert dropped is not None, "a count is one row"
         before = now - timedelta(days=self._settings.rollup_days)
-        for statement, time in ((_OLD_HOURS, before), (_OLD_REFUSALS, before), (_OLD_SPEND, now)):
-            await self._delete(statement, time)
+        for statement in (_OLD_HOURS, _OLD_REPLICA_HOURS, _OLD_REFUSALS):
+            await self._delete(statement, before)
+        await self._delete(_OLD_SPEND, now)
         return int(dropped[0])
 
     async def _delete(self, statement: LiteralString, time: datetime) -> None:

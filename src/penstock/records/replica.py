@@ -42,6 +42,19 @@ class Replica(msgspec.Struct, frozen=True):
     changed_at: float = 0.0
 
 
+class LoadFigures(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an engine reports of itself."""
+
+    running: int = 0
+    waiting: int = 0
+    # The share of its KV cache that is in use.
+    kv_use: float = 0.0
+    # How many tokens its KV cache holds; 0 if it does not say.
+    kv_tokens: int = 0
+    # Uncached prompt tokens that it reads in a second; 0 before it has read many.
+    prefill_rate: float = 0.0
+
+
 class ReplicaStart(msgspec.Struct, frozen=True):
     """A start that goes on: how long so far, and how long the model's last start took."""
 

@@ -64,12 +64,12 @@ class _Page:
         yield self._by_reason("penstock_client_retries_total", "outcome", "client_retries")
         yield self._histogram("penstock_turn_tokens", "turn_tokens", TURN_BUCKETS)
         yield self._histogram("penstock_turn_growth_tokens", "turn_growth", GROWTH_BUCKETS)
-        name = "penstock_workflow_first_token_seconds"
-        first = HistogramMetricFamily(name, METRICS[name], labels=["account", "workflow"])
-        for workflow in _merged_labels([s.workflows for s in self._snapshots]):
-            buckets = _buckets(workflow.first_token, FIRST_TOKEN_BUCKETS)
-            first.add_metric([workflow.account, workflow.label], buckets, workflow.first_token.sum)
-        yield first
+        workflows = _merged_labels([s.workflows for s in self._snapshots])
+        yield _first_tokens(
+            "penstock_workflow_first_token_seconds", ["account", "workflow"], workflows
+        )
+        replicas = _merged_labels([s.replicas for s in self._snapshots])
+        yield _first_tokens("penstock_replica_first_token_seconds", ["model", "replica"], replicas)
         families = _merged_labels([s.families for s in self._snapshots])
         for name, field in (
             ("penstock_family_prompt_tokens_total", "prompt_tokens"),
@@ -180,6 +180,14 @@ def _merged_labels(workers: list[list[LabelRow]]) -> list[LabelRow]:
             into.cached_tokens += row.cached_tokens
             _add_histogram(into.first_token, row.first_token)
     return list(merged.values())
+
+
+def _first_tokens(name: str, labels: list[str], rows: list[LabelRow]) -> Metric:
+    family = HistogramMetricFamily(name, METRICS[name], labels=labels)
+    for row in rows:
+        buckets = _buckets(row.first_token, FIRST_TOKEN_BUCKETS)
+        family.add_metric([row.account, row.label], buckets, row.first_token.sum)
+    return family
 
 
 def _buckets(histogram: Histogram, bounds: tuple[float, ...]) -> list[tuple[str, float]]:

@@ -4,6 +4,9 @@
 may keep a reference to a row.
 """
 
+from collections import Counter
+from collections.abc import Container
+
 from penstock.telemetry.metrics import (
     FIRST_TOKEN_BUCKETS,
     GROWTH_BUCKETS,
@@ -82,7 +85,7 @@ class ModelCounters:
 
 
 class LabelCounters:
-    """The numbers of one of an account's own labels: a workflow, or a prompt family."""
+    """The numbers of an account's workflow or prompt family, or of a model's replica."""
 
     def __init__(self, account: str, label: str) -> None:
         self.account = account
@@ -110,7 +113,7 @@ class Labels:
 
     def __init__(self, rows_max: int, per_account_max: int) -> None:
         self._counters: dict[tuple[str, str], LabelCounters] = {}
-        self._rows_of: dict[str, int] = {}
+        self._rows_of: Counter[str] = Counter()
         self._rows_max = rows_max
         self._per_account_max = per_account_max
 
@@ -119,7 +122,7 @@ class Labels:
         counters = self._counters.get(place)
         if counters is not None:
             return counters
-        taken = self._rows_of.get(account, 0)
+        taken = self._rows_of[account]
         if taken >= self._per_account_max and label != OTHER:
             return self.of(account, OTHER)
         if len(self._counters) >= self._rows_max and place != (OTHER, OTHER):
@@ -127,6 +130,12 @@ class Labels:
         self._rows_of[account] = taken + 1
         counters = self._counters[place] = LabelCounters(account, label)
         return counters
+
+    def keep_only(self, labels: Container[str]) -> None:
+        """Drop the rows of all other labels: callers must not keep references to these."""
+        kept = {place: row for place, row in self._counters.items() if place[1] in labels}
+        self._counters = kept
+        self._rows_of = Counter(account for account, _ in kept)
 
     def rows(self) -> list[LabelRow]:
         return [counters.row() for counters in self._counters.values()]
@@ -140,6 +149,8 @@ class Metrics:
         self._label_pairs_max = label_pairs_max
         self.workflows = Labels(label_pairs_max, labels_per_account_max)
         self.families = Labels(label_pairs_max, labels_per_account_max)
+        # By model and replica.
+        self.replicas = Labels(label_pairs_max, label_pairs_max)
         self.turns = SessionGrowth(label_pairs_max)
 
     def of(self, model: str, account: str) -> ModelCounters:
@@ -155,4 +166,10 @@ class Metrics:
         return [counters.row() for counters in self._counters.values()]
 
     def snapshot(self, gauges: Gauges) -> Snapshot:
-        return Snapshot(self.rows(), gauges, self.workflows.rows(), self.families.rows())
+        return Snapshot(
+            self.rows(),
+            gauges,
+            self.workflows.rows(),
+            self.families.rows(),
+            self.replicas.rows(),
+        )

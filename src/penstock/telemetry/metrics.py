@@ -54,6 +54,7 @@ METRICS: Final = {
     "penstock_workers": "Gateway workers that answered the collector.",
     "penstock_charged_usd_total": "Dollars charged, by the price book.",
     "penstock_client_retries_total": "Requests that a client sent as its own retry, by outcome.",
+    "penstock_replica_first_token_seconds": "First-token time by replica, while it runs.",
     "penstock_workflow_first_token_seconds": "First-token time of streams, by workflow.",
     "penstock_family_prompt_tokens_total": (
         "Prompt tokens by prompt family, of prompts whose cached count is known."
@@ -151,7 +152,7 @@ class Row(msgspec.Struct):
 
 
 class LabelRow(msgspec.Struct):
-    """The numbers of one of an account's own labels: a workflow, or a prompt family."""
+    """The numbers of an account's workflow or prompt family, or of a model's replica."""
 
     account: str
     label: str
@@ -186,3 +187,5 @@ class Snapshot(msgspec.Struct):
     gauges: Gauges
     workflows: list[LabelRow] = []
     families: list[LabelRow] = []
+    # By model and replica.
+    replicas: list[LabelRow] = []

@@ -19,6 +19,7 @@ _FIELDS: dict[str, Any] = {
     "account": _NOBODY,
     "amounts": [{"measure": "requests", "period": "day", "amount": 1}],
     "holder": "00000000-0000-7000-8000-000000000001",
+    "host": "nohost",
     "hour": "2026-11-01T00:00:00Z",
     "id": "00000000-0000-7000-8000-000000000001",
     "key": "nokey",
@@ -135,7 +136,7 @@ def test_running_processes_are_listed(control: ControlProcess) -> None:
         assert seen["worker"]["facts"]["address"] == f"127.0.0.1:{control.port}"
         assert seen["silent_seconds"] < 30
         assert client.get("/hosts").json() == {"hosts": []}
-        assert client.get("/replicas").json() == {"replicas": []}
+        assert client.get("/replicas").json() == {"replicas": [], "use": {}}
 
 
 def test_changes_are_logged_with_their_key(control: ControlProcess, tmp_path: Path) -> None:

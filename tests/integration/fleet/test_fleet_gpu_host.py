@@ -26,6 +26,7 @@ from penstock.catalogue import Catalogue
 from penstock.errors import ReplicaUnreachable
 from penstock.fleet.health import EngineProbe
 from penstock.fleet.hosts import HostReports
+from penstock.fleet.orders import OrderTable, ReplicaOrder
 from penstock.fleet.settings import FleetSettings, WantedReplicas
 from penstock.records.model import Family, Model, ModelId, Recipe
 from penstock.store import Sealing, Store, StoreSettings
@@ -175,7 +176,7 @@ async def test_a_drained_replica_gives_its_gpu_to_the_next(store: Store, folder:
     settings = settings_for(folder, WantedReplicas(_ONE), gpus=1)
     async with keeping(store, settings, folder) as watched:
         old = await watched.ready()
-        watched.keeper.drain(old.id)
+        await OrderTable(store).ask(old.id, ReplicaOrder.DRAIN)
         await watched.ready(other_than=old.id)
         assert visible(folder) == ["0"]
     assert doubles(folder) == []

@@ -30,13 +30,14 @@ from tests.integration.fleet.watched_keeper import (
 
 from penstock.catalogue import Catalogue
 from penstock.clock import SystemClock
-from penstock.errors import NotFound, Superseded
+from penstock.errors import Conflict, NotFound, Superseded
 from penstock.fleet.health import EngineProbe
+from penstock.fleet.orders import OrderTable, ReplicaOrder
 from penstock.fleet.reconcile import Keeper
 from penstock.fleet.roster import RosterMirror
 from penstock.fleet.settings import FleetSettings, WantedReplicas
 from penstock.records.model import Family, Model, ModelId, Recipe
-from penstock.records.replica import Replica, ReplicaId, ReplicaState
+from penstock.records.replica import Replica, ReplicaState
 from penstock.store import Store, StoreSettings, migrate
 from penstock.store.embedded import EmbeddedPostgres
 from penstock.testing import ScriptedEngine
@@ -230,8 +231,9 @@ async def test_a_drained_replica_finishes_its_stream_before_it_ends(
 ) -> None:
     async with _running(store, _settings(folder)) as watched:
         old = await watched.ready()
+        orders = OrderTable(store)
         with pytest.raises(NotFound):
-            watched.keeper.drain(ReplicaId("never"))
+            await orders.ask("never", ReplicaOrder.DRAIN)
         text = '@script {"tokens": 20, "interval": 0.1}'
         body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": text}]}
         async with httpx.AsyncClient(timeout=30) as client:
@@ -239,13 +241,15 @@ async def test_a_drained_replica_finishes_its_stream_before_it_ends(
             async with client.stream("POST", url, json=body) as answer:
                 lines = answer.aiter_lines()
                 await anext(lines)
-                watched.keeper.drain(old.id)
+                await orders.ask(old.id, ReplicaOrder.DRAIN)
                 await until(lambda: not watched.mirror.ready(_M), 2)
                 rest = [line async for line in lines if line]
         assert rest[-1] == "data: [DONE]"
         await watched.ready(other_than=old.id)
         await _row_is(store, old.id, "gone")
         assert ("drained by command") in {row[2] for row in await _rows(store)}
+        with pytest.raises(Conflict, match="has ended"):
+            await orders.ask(old.id, ReplicaOrder.DRAIN)
 
 
 async def test_a_keeper_told_to_stop_its_replicas_leaves_none(store: Store, folder: Path) -> None:

@@ -61,6 +61,7 @@ def test_every_command_that_prints_data_takes_json(path: str, command: Any) -> N
         "penstock control",
         "penstock chat",
         "penstock logs",
+        "penstock replicas logs",
         "penstock stop",
     }
     has_json = any("--json" in parameter.opts for parameter in command.params)

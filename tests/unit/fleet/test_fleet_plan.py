@@ -10,6 +10,7 @@ from penstock.fleet.intent import (
     FleetObservation,
     Intent,
     IntentLimits,
+    KeeperOrders,
     Observed,
     Phase,
     Want,
@@ -135,14 +136,38 @@ def test_the_end_of_a_drained_replica_is_no_failure() -> None:
 
 
 def test_a_replica_is_taken_off_the_roster_before_it_is_stopped() -> None:
-    drains = frozenset({ReplicaId("r1")})
-    [drain] = _plan(_one(), drains=drains)
+    orders = KeeperOrders(drains=frozenset({ReplicaId("r1")}))
+    [drain] = _plan(_one(), orders=orders)
     assert drain == DrainReplica(ReplicaId("r1"), 3, "drained by command")
     draining = _one(state=ReplicaState.DRAINING, since=NOW - 5, written_at=NOW - 5)
-    assert _plan(msgspec.structs.replace(draining, running=2), drains=drains) == []
-    assert _plan(msgspec.structs.replace(draining, running=None), drains=drains) == []
-    [stop] = _plan(msgspec.structs.replace(draining, running=0), drains=drains)
+    assert _plan(msgspec.structs.replace(draining, running=2), orders=orders) == []
+    assert _plan(msgspec.structs.replace(draining, running=None), orders=orders) == []
+    [stop] = _plan(msgspec.structs.replace(draining, running=0), orders=orders)
     assert stop == StopReplica(ReplicaId("r1"), 3, "drained by command")
+
+
+def test_a_restarted_replica_is_not_waited_for() -> None:
+    orders = KeeperOrders(restarts=frozenset({ReplicaId("r1")}))
+    [drain] = _plan(_one(), orders=orders)
+    assert drain == DrainReplica(ReplicaId("r1"), 3, "restarted by command")
+    draining = _one(state=ReplicaState.DRAINING, since=NOW - 1, written_at=None, running=5)
+    [stop] = _plan(draining, orders=orders)
+    assert stop == StopReplica(ReplicaId("r1"), 3, "restarted by command")
+
+
+def test_a_cordoned_host_keeps_what_it_has_and_starts_nothing() -> None:
+    orders = KeeperOrders(is_cordoned=True)
+    assert _plan(orders=orders) == []
+    assert _plan(_one(), orders=orders) == []
+    intent = Intent(wants=(WANT,), limits=LIMITS, orders=orders)
+    reasons = reasons_to_wait(intent, FleetObservation(()), [])
+    assert reasons == {WANT.model: "this host is cordoned"}
+
+
+def test_a_drained_host_ends_what_it_has_and_starts_nothing() -> None:
+    orders = KeeperOrders(is_draining=True)
+    assert _plan(orders=orders) == []
+    assert _plan(_one(), orders=orders) == [DrainReplica(ReplicaId("r1"), 3, "its host is drained")]
 
 
 def test_a_drain_waits_until_gateways_have_read_the_roster() -> None:

@@ -11,6 +11,7 @@ from penstock.fleet.intent import (
     FleetObservation,
     Intent,
     IntentLimits,
+    KeeperOrders,
     Observed,
     Phase,
     Want,
@@ -90,7 +91,12 @@ def _worlds(draw: st.DrawFn) -> tuple[Intent, FleetObservation]:
     intent = Intent(
         wants=draw(_wants()),
         limits=LIMITS,
-        drains=frozenset(r.id for r in replicas if draw(st.booleans())),
+        orders=KeeperOrders(
+            is_cordoned=draw(st.booleans()),
+            is_draining=draw(st.booleans()),
+            drains=frozenset(r.id for r in replicas if draw(st.booleans())),
+            restarts=frozenset(r.id for r in replicas if draw(st.booleans())),
+        ),
         is_stopping=draw(st.booleans()),
     )
     unknown = draw(st.frozensets(st.sampled_from(PROVIDERS)))
@@ -162,7 +168,10 @@ def test_no_gpu_is_given_twice_and_what_waits_says_why(
     assert all(len(start.gpus) == start.want.gpus for start in starts)
     free = len({gpu.id for gpu in seen.gpus} - {*held, *given_})
     waiting = reasons_to_wait(intent, seen, actions)
-    assert all(free < want.gpus for want in intent.wants if want.model in waiting)
+    if intent.may_start:
+        assert all(free < want.gpus for want in intent.wants if want.model in waiting)
+    else:
+        assert not starts
 
 
 @settings(max_examples=50, deadline=None)
@@ -191,6 +200,7 @@ def test_only_a_ready_replica_with_nothing_to_wait_for_is_stopped(
                 replica.state is ReplicaState.STARTING
                 or replica.running == 0
                 or replica.silent_since is not None
+                or replica.id in intent.orders.restarts
                 or is_over
             )
 
@@ -201,7 +211,7 @@ def test_a_world_in_which_all_goes_well_reaches_what_is_wanted(
     world: tuple[Intent, FleetObservation],
 ) -> None:
     intent, seen = world
-    intent = msgspec.structs.replace(intent, drains=frozenset())
+    intent = msgspec.structs.replace(intent, orders=KeeperOrders())
     ids = (ReplicaId(f"new-{n:04}") for n in itertools.count())
     enough = tuple(Gpu(index, f"gpu-{index}") for index in range(64))
     seen = msgspec.structs.replace(seen, unknown=frozenset(), gpus=enough)

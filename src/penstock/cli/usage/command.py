@@ -64,6 +64,7 @@ def usage(  # noqa: PLR0913 - each is an option of the command line
         typer.Option(help="Only of this session: its turns, unless --by or --group-by is given."),
     ] = None,
     prompt_family: Annotated[str | None, typer.Option(help="Only of this prompt family.")] = None,
+    replica: Annotated[str | None, typer.Option(help="Only of this replica.")] = None,
     limit: Annotated[int | None, typer.Option(help="How many rows or turns, at most.")] = None,
     state: StateOption = DEFAULT_STATE,
     json: JsonOption = False,
@@ -76,7 +77,7 @@ def usage(  # noqa: PLR0913 - each is an option of the command line
         raise CommandFailed("Pass --json or --csv, not both.", ExitCode.USAGE)
     most = None if limit is None else str(limit)
     if session is not None and by is None and group_by is None:
-        _refuse_filters(key, model, tier, workflow, prompt_family)
+        _refuse_filters(key, model, tier, workflow, prompt_family, replica)
         turns = SessionAsked(session=session, account=account, since=since, until=until, limit=most)
         # Refused here already, without a database.
         session_query(turns, SystemClock().now())
@@ -95,6 +96,7 @@ def usage(  # noqa: PLR0913 - each is an option of the command line
         workflow=workflow,
         session=session,
         prompt_family=prompt_family,
+        replica=replica,
         limit=most,
     )
     usage_query(asked, SystemClock().now())

@@ -77,6 +77,8 @@ class RequestAccounting:
         if request.labels.client_retry:
             _add(counters.client_retries, _outcome(end))
         first = end.first_token_seconds
+        if first is not None and end.replica:
+            metrics.replicas.of(request.model.id, end.replica).first_token.add(first)
         if request.prompt.is_stream and first is not None and request.labels.workflow:
             metrics.workflows.of(request.account, request.labels.workflow).first_token.add(first)
         if usage is None or usage.is_estimated:

@@ -1,7 +1,7 @@
 """Builds the one SQL statement that answers a usage query. Pure: it runs nothing.
 
-Hourly sums answer every query without a session and a prompt family. The others read the ledger's
-rows, only in the partitions of the queried days.
+Hourly sums answer every query without a session and a prompt family; a replica's have sums of their
+own. The others read the ledger's rows, only in the partitions of the queried days.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,8 @@ def knows_refusals(query: UsageQuery) -> bool:
 
 def _used(query: UsageQuery) -> Statement:
     if not query.needs_attempts:
-        return _grouped(query, "usage_hours", "hour", _named(OF_HOURS))
+        table = "replica_hours" if Label.REPLICA in query.labels else "usage_hours"
+        return _grouped(query, table, "hour", _named(OF_HOURS))
     return _grouped(query, "usage_attempts", "asked_at", _named(OF_ATTEMPTS))
 
 

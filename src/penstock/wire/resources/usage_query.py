@@ -34,6 +34,7 @@ class Label(StrEnum):
     WORKFLOW = "workflow"
     SESSION = "session"
     PROMPT_FAMILY = "prompt_family"
+    REPLICA = "replica"
 
 
 class Step(StrEnum):
@@ -44,6 +45,8 @@ class Step(StrEnum):
 
 
 _IN_ROWS_ONLY: Final = frozenset({Label.SESSION, Label.PROMPT_FAMILY})
+# The labels of the hourly sums by replica.
+_OF_REPLICAS: Final = frozenset({Label.REPLICA, Label.ACCOUNT, Label.MODEL, Label.TIER})
 _PERIOD: Final = ("since", "until", "limit")
 _ALL: Final = (*_PERIOD, "by", "group_by", *Label)
 
@@ -65,8 +68,9 @@ class UsageQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs_attempts(self) -> bool:
-        """Whether hourly sums cannot answer it: they lack sessions and prompt families."""
-        return bool(self.labels & _IN_ROWS_ONLY)
+        """Whether no hourly sums answer it: they lack sessions and prompt families."""
+        is_mixed = Label.REPLICA in self.labels and not self.labels <= _OF_REPLICAS
+        return is_mixed or bool(self.labels & _IN_ROWS_ONLY)
 
 
 class ReportPeriod(msgspec.Struct, frozen=True, kw_only=True):
