@@ -9,6 +9,7 @@ from penstock.clock import Clock
 from penstock.config import Config
 from penstock.errors import StoreUnavailable
 from penstock.events import EventLoops
+from penstock.fleet.cell.loop import DeploymentLoop
 from penstock.fleet.reaper import Reaper
 from penstock.ingress.pages.subscription_pages import failure_numbers
 from penstock.jobs.flex_upkeep import FlexUpkeep
@@ -33,6 +34,7 @@ class ControlLoops:
         self._settings = config.store
         self._store = store
         self._reaper = Reaper(store, clock, config.fleet)
+        self._deployments = DeploymentLoop(store, clock, config.fleet)
         self._retention = Retention(store, clock, config.metering)
         self._lost_leases = LostLeases(store, config.admission)
         self._telling = EventLoops(store, clock, config.events, config.webhooks, failure_numbers)
@@ -65,6 +67,7 @@ class ControlLoops:
             async with asyncio.TaskGroup() as group:
                 loops = [
                     group.create_task(self._reaper.run()),
+                    group.create_task(self._deployments.run()),
                     group.create_task(self._retention.run()),
                     group.create_task(self._lost_leases.run()),
                     group.create_task(self._telling.run()),

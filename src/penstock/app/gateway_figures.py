@@ -1,9 +1,11 @@
 """Gathers one gateway worker's metrics from its rooms."""
 
+from collections import Counter
 from collections.abc import Mapping
 
 from penstock.app.gateway_rooms import GatewayRooms
 from penstock.records.limit import Measure, Period, Scope
+from penstock.routing.router import split_pool
 from penstock.serving.routing_counts import count_routing
 from penstock.telemetry.metrics import Gauges, Snapshot
 
@@ -12,7 +14,7 @@ def snapshot(rooms: GatewayRooms) -> Snapshot:
     """Return all current metrics of this worker."""
     ready = {model.id: len(rooms.roster.ready(model.id)) for model in rooms.catalogue.models}
     gauges = Gauges(
-        waiting={str(model): count for model, count in rooms.gate.waiting().items()},
+        waiting=_waiting(rooms),
         ready_replicas={str(model): count for model, count in ready.items() if count},
         ejected_replicas=len(rooms.router.ejections),
         client_connections=rooms.endpoint.connections,
@@ -26,6 +28,14 @@ def snapshot(rooms: GatewayRooms) -> Snapshot:
     )
     count_routing(gauges, rooms.router, rooms.exchange)
     return rooms.metrics.snapshot(gauges)
+
+
+def _waiting(rooms: GatewayRooms) -> dict[str, int]:
+    """Return how many requests wait, by model: pools of one model add up."""
+    counts: Counter[str] = Counter()
+    for pool, count in rooms.gate.waiting().items():
+        counts[split_pool(pool)[0]] += count
+    return dict(counts)
 
 
 def _sums(rooms: GatewayRooms) -> dict[str, int]:

@@ -9,6 +9,7 @@ from penstock.catalogue import Catalogue
 from penstock.clock import Clock
 from penstock.config import Config
 from penstock.console.rooms import OperatorRooms
+from penstock.fleet.cell.deployments import Deployments
 from penstock.fleet.hosts import HostReports
 from penstock.fleet.orders import OrderTable
 from penstock.fleet.replica_logs import ReplicaLogs
@@ -62,5 +63,6 @@ def operator_rooms(
         workers=WorkerTable(store),
         orders=OrderTable(store),
         logs=ReplicaLogs(store, sealing),
+        deployments=Deployments(store),
         kept=kept,
     )

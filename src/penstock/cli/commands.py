@@ -25,6 +25,7 @@ _COMMANDS = (
     ("chat", "chat.command:chat", "Talk to a model in the terminal."),
     ("bench", "bench.command:bench", "Measure any OpenAI-compatible address."),
     ("models", "models:app", "List, show and check models."),
+    ("deploy", "deploy:app", "Deploy models on hosts, and roll out changes."),
     ("replicas", "replicas:app", "See, drain and restart replicas."),
     ("hosts", "hosts:app", "See hosts, and keep replicas off them."),
     ("usage", "usage.command:app", "Show what was used and what it cost."),

@@ -131,6 +131,42 @@ EXAMPLES: Final[Mapping[str, tuple[Example, ...]]] = {
         ("penstock route explain request.json", "Where this chat request would go now."),
         ("penstock route explain request.json --session agent-7", "The same in a session."),
     ),
+    "deploy plan": (
+        ("penstock deploy plan cell.toml", "What would change, and where replicas would go."),
+        ("penstock deploy plan cell.toml --json", "The same, for a script."),
+    ),
+    "deploy apply": (
+        ("penstock deploy apply cell.toml", "Bring the cell to what the file says."),
+        ("penstock deploy apply cell.toml --why 'vLLM 0.12'", "With a note in the history."),
+    ),
+    "deploy status": (
+        ("penstock deploy status", "What is wanted and ready, and how rollouts stand."),
+        ("penstock deploy status --json", "The same, for a script."),
+    ),
+    "deploy history": (
+        ("penstock deploy history kimi", "Its revisions: who, when and why."),
+        ("penstock deploy history kimi --json", "The same, for a script."),
+    ),
+    "deploy rollback": (
+        ("penstock deploy rollback kimi", "To the revision before."),
+        ("penstock deploy rollback kimi --to 3", "To the third."),
+    ),
+    "deploy scale": (
+        ("penstock deploy scale kimi 4", "Four replicas."),
+        ("penstock deploy scale kimi 2 --max 6", "At least two, at most six."),
+    ),
+    "deploy pause": (
+        ("penstock deploy pause kimi", "Stop its rollout where it is."),
+        ("penstock deploy pause kimi --json", "The same, for a script."),
+    ),
+    "deploy resume": (
+        ("penstock deploy resume kimi", "Let it go on."),
+        ("penstock deploy resume kimi --json", "The same, for a script."),
+    ),
+    "deploy remove": (
+        ("penstock deploy remove kimi", "End its replicas, and forget it."),
+        ("penstock deploy remove kimi --json", "The same, for a script."),
+    ),
     "replicas list": (
         ("penstock replicas list", "Where they run, and what they do now."),
         ("penstock replicas list --gone --json", "Also those that ended today, for a script."),

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from penstock.console.account_operations import ACCOUNT_OPERATIONS
+from penstock.console.deployment_operations import DEPLOYMENT_OPERATIONS
 from penstock.console.fleet_operations import FLEET_OPERATIONS
 from penstock.console.flex_operations import FLEX_OPERATIONS
 from penstock.console.job_operations import JOB_OPERATIONS
@@ -21,4 +22,5 @@ OPERATIONS: Final[tuple[Operation[Any, Any], ...]] = (
     *RESPONSE_OPERATIONS,
     *USAGE_OPERATIONS,
     *FLEET_OPERATIONS,
+    *DEPLOYMENT_OPERATIONS,
 )

@@ -8,6 +8,7 @@ import msgspec
 from penstock.admission import LimitBook
 from penstock.catalogue import Catalogue
 from penstock.clock import Clock
+from penstock.fleet.cell.deployments import Deployments
 from penstock.fleet.hosts import HostReports
 from penstock.fleet.orders import OrderTable
 from penstock.fleet.replica_logs import ReplicaLogs
@@ -44,5 +45,8 @@ class OperatorRooms(msgspec.Struct, frozen=True, kw_only=True):
     workers: WorkerTable
     orders: OrderTable
     logs: ReplicaLogs
+    deployments: Deployments
+    # The id of the key that asks; "" where a command goes to the database itself.
+    actor: str = ""
     # Opens what deletes content, which needs the cell's key and the objects.
     kept: Callable[[], AbstractAsyncContextManager[KeptRooms]]

@@ -75,6 +75,8 @@ class Actor:
             host=host,
             has_priority=want.has_priority,
             gpus=action.gpus,
+            assignment=want.assignment,
+            accounts=want.accounts,
         )
         entry = WatchedReplica(replica, want.name, want.provider, self._clock.monotonic())
         self._known.replicas[replica.id] = entry

@@ -12,7 +12,8 @@ from penstock.records.host import HostReport
 if TYPE_CHECKING:
     from penstock.records.model import ModelId
 
-_EVERY_SECONDS: Final = 5.0
+# In heartbeats: a row per second and host would be many writes for what rarely changes.
+_EVERY_BEATS: Final = 5
 
 
 class HostReporter:
@@ -37,7 +38,8 @@ class HostReporter:
     async def report(self, keeper: str, host: str) -> None:
         """Write the row if it is due. Raises StoreUnavailable; call again."""
         now, waiting = self._clock.monotonic(), self._known.waiting
-        if now - self._reported_at < _EVERY_SECONDS and waiting == self._waiting:
+        every = _EVERY_BEATS * self._settings.heartbeat_seconds
+        if now - self._reported_at < every and waiting == self._waiting:
             return
         driver = self._gpus.driver()
         report = HostReport(
@@ -47,6 +49,7 @@ class HostReporter:
             gpus=self._known.gpus,
             waiting=waiting,
             versions={"driver": driver} if driver else {},
+            obeys=self._settings.obeys,
         )
         await self._table.report(keeper, report)
         self._reported_at, self._waiting = now, waiting

@@ -7,16 +7,16 @@ from penstock.records.model import ModelId
 from penstock.store.pool import Row, Store
 
 _REPORT = """
-    insert into hosts (keeper, name, address, labels, gpus, waiting, versions)
-    values (%s, %s, %s, %s, %s, %s, %s)
+    insert into hosts (keeper, name, address, labels, gpus, waiting, versions, obeys)
+    values (%s, %s, %s, %s, %s, %s, %s, %s)
     on conflict (keeper) do update set
         name = excluded.name, address = excluded.address, labels = excluded.labels,
         gpus = excluded.gpus, waiting = excluded.waiting, versions = excluded.versions,
-        heartbeat_at = now()
+        obeys = excluded.obeys, heartbeat_at = now()
 """
 _READ = """
     select name, address, labels::text, gpus::text, waiting::text, versions::text,
-        extract(epoch from now() - heartbeat_at)::float8, keeper, is_cordoned, is_draining
+        extract(epoch from now() - heartbeat_at)::float8, keeper, is_cordoned, is_draining, obeys
     from hosts order by name, keeper limit 1000
 """
 
@@ -45,7 +45,8 @@ class HostReports:
         values = (report.labels, report.gpus, report.waiting, report.versions)
         texts = [msgspec.json.encode(value).decode() for value in values]
         async with self._store.statement() as statement:
-            await statement.execute(_REPORT, (keeper, report.name, report.address, *texts))
+            row = (keeper, report.name, report.address, *texts, report.obeys)
+            await statement.execute(_REPORT, row)
 
     async def read(self) -> list[SeenHost]:
         """Return every host, by name."""
@@ -55,7 +56,7 @@ class HostReports:
 
 
 def _seen(row: Row) -> SeenHost:
-    name, address, labels, gpus, waiting, versions, *rest = row
+    name, address, labels, gpus, waiting, versions, *rest, obeys = row
     report = HostReport(
         name=name,
         address=address,
@@ -63,5 +64,6 @@ def _seen(row: Row) -> SeenHost:
         gpus=msgspec.json.decode(gpus, type=tuple[Gpu, ...]),
         waiting=msgspec.json.decode(waiting, type=dict[ModelId, str]),
         versions=msgspec.json.decode(versions, type=dict[str, str]),
+        obeys=obeys,
     )
     return SeenHost(report, *rest)

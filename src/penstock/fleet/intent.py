@@ -5,7 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from penstock.records.host import Gpu
-from penstock.records.model import ModelId
+from penstock.records.model import ModelId, Recipe
 from penstock.records.replica import ReplicaId, ReplicaState
 
 
@@ -25,6 +25,12 @@ class Want(msgspec.Struct, frozen=True):
     gpus: int = 0
     # None for attached servers, which may become ready at any time.
     start_seconds_max: float | None = None
+    # How a launched engine is started.
+    recipe: Recipe | None = None
+    # What control has assigned to this host; "" for what the settings want.
+    assignment: str = ""
+    # The accounts that it serves; empty: all.
+    accounts: tuple[str, ...] = ()
 
 
 class IntentLimits(msgspec.Struct, frozen=True):
@@ -40,8 +46,17 @@ class IntentLimits(msgspec.Struct, frozen=True):
     gpu_foreign_mb: int = 1024
 
 
+class AssignedReplica(msgspec.Struct, frozen=True):
+    """A replica of a deployment that control has placed on this host."""
+
+    id: str
+    model: ModelId
+    recipe: Recipe
+    accounts: tuple[str, ...] = ()
+
+
 class KeeperOrders(msgspec.Struct, frozen=True):
-    """What operators ask of one keeper."""
+    """What operators and control ask of one keeper."""
 
     # It starts nothing new.
     is_cordoned: bool = False
@@ -51,6 +66,8 @@ class KeeperOrders(msgspec.Struct, frozen=True):
     drains: frozenset[ReplicaId] = frozenset()
     # Replicas that end at once.
     restarts: frozenset[ReplicaId] = frozenset()
+    # Replicas of deployments; None before they were read, which does not mean none.
+    assigned: tuple[AssignedReplica, ...] | None = None
 
 
 class Intent(msgspec.Struct, frozen=True):

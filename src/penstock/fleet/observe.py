@@ -30,7 +30,6 @@ class Observer:
     def __init__(
         self,
         providers: Mapping[str, Provider],
-        wants: tuple[Want, ...],
         probe: EngineProbe,
         folder: StateFolder,
         clock: Clock,
@@ -38,14 +37,15 @@ class Observer:
         settings: FleetSettings,
     ) -> None:
         self._providers = providers
-        self._wants = {want.name: want for want in wants}
+        self._wants: dict[str, Want] = {}
         self._probe = probe
         self._folder = folder
         self._clock = clock
         self._settings = settings
         self._unknown: frozenset[str] = frozenset()
 
-    async def observe(self, known: Known, host: str) -> FleetObservation:
+    async def observe(self, known: Known, host: str, wants: tuple[Want, ...]) -> FleetObservation:
+        self._wants = {want.name: want for want in wants}
         seen = await self._ask_providers()
         for name, list_ in seen.items():
             for one in list_:
@@ -99,6 +99,8 @@ class Observer:
             has_priority=want is not None and want.has_priority,
             gpus=seen.gpus or _gpus_it_may_hold(want, all_gpus),
             engine_key=seen.engine_key,
+            assignment=want.assignment if want else "",
+            accounts=want.accounts if want else (),
         )
         # The file has wall time; a clock that was set back must not give a negative age.
         age = max(0.0, self._clock.now() - mark.changed_at)
@@ -126,12 +128,20 @@ class Observer:
                 seen = by_id[replica]
                 # The provider chose these when it started the replica.
                 entry.replica = msgspec.structs.replace(
-                    entry.replica, url=seen.url, engine_key=seen.engine_key
+                    entry.replica,
+                    url=seen.url,
+                    engine_key=seen.engine_key,
+                    accounts=self._accounts_of(entry),
                 )
                 if not seen.is_reachable:
                     self._note(entry, is_well=False)
                 elif self._is_due(entry):
                     group.create_task(self._ask(entry))
+
+    def _accounts_of(self, entry: WatchedReplica) -> tuple[str, ...]:
+        """Return whom the replica serves now; a replica that is not wanted keeps its accounts."""
+        want = self._wants.get(entry.want)
+        return entry.replica.accounts if want is None else want.accounts
 
     def _is_due(self, entry: WatchedReplica) -> bool:
         if entry.replica.state is not ReplicaState.READY or entry.asked_at is None:

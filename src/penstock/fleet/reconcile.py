@@ -23,7 +23,7 @@ from penstock.fleet.gpus import HostGpus
 from penstock.fleet.health import EngineProbe
 from penstock.fleet.host_report import HostReporter
 from penstock.fleet.hosts import HostReports
-from penstock.fleet.intent import Intent
+from penstock.fleet.intent import Intent, Want
 from penstock.fleet.known import Known, WatchedReplica
 from penstock.fleet.observe import Observer
 from penstock.fleet.orders import OrderTable
@@ -36,7 +36,7 @@ from penstock.fleet.replica_logs import ReplicaLogs
 from penstock.fleet.roster import RosterTable
 from penstock.fleet.settings import FleetSettings
 from penstock.fleet.waiting import wait_for_event
-from penstock.fleet.wants import limits_of, recipes_of, wants_of
+from penstock.fleet.wants import check_recipes, limits_of, wants_of, wants_of_assigned
 from penstock.records.model import ModelId
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
 from penstock.records.signal import EngineClaim
@@ -67,7 +67,8 @@ class Keeper:
         self._settings = settings
         self._clock = clock
         self._on_progress: OnProgress | None = None
-        self._wants = wants_of(settings, catalogue)
+        self._own_wants = wants_of(settings, catalogue)
+        check_recipes(settings, self._own_wants)
         self._limits = limits_of(settings)
         self._folder = StateFolder(Path(settings.state_folder))
         self._table = RosterTable(store, sealing)
@@ -77,17 +78,12 @@ class Keeper:
         self._orders = OrderTable(store)
         self._logs = ReplicaLogs(store, sealing)
         self._reporter = HostReporter(HostReports(store), self._known, self._gpus, settings, clock)
-        recipes = recipes_of(settings, catalogue)
         providers: dict[str, Provider] = {
-            process.NAME: process.ProcessProvider(
-                settings, self._folder, recipes, self._keys, clock
-            ),
+            process.NAME: process.ProcessProvider(settings, self._folder, self._keys, clock),
             attach.NAME: attach.AttachProvider(self._folder),
         }
         probe = probe or EngineProbe(settings)
-        self._observer = Observer(
-            providers, self._wants, probe, self._folder, clock, settings=settings
-        )
+        self._observer = Observer(providers, probe, self._folder, clock, settings=settings)
         self._loads = EngineLoads(self._known, probe, settings, clock)
         self._actor = Actor(
             providers, self._known, self._folder, clock, ended_kept=settings.ended_kept
@@ -158,10 +154,13 @@ class Keeper:
         """Observe, plan and act once."""
         states = {id_: entry.replica.state for id_, entry in self._known.replicas.items()}
         self._known.gpus = await asyncio.to_thread(self._gpus.read)
-        observation = await self._observer.observe(self._known, self._host)
+        wants = self._wants()
+        if wants is None:
+            return
+        observation = await self._observer.observe(self._known, self._host, wants)
         self._has_looked.set()
         intent = Intent(
-            wants=self._wants,
+            wants=wants,
             limits=self._limits,
             orders=self._known.orders,
             is_stopping=self._is_ending,
@@ -178,6 +177,13 @@ class Keeper:
                 extra = {"action": "action_refused", "replica": action.replica}
                 _log.info("action refused", extra=extra)
         await self._report(seen | self._known.replicas, states)
+
+    def _wants(self) -> tuple[Want, ...] | None:
+        """Return what this keeper is to run; None while that is not known yet."""
+        if self._settings.obeys == "settings":
+            return self._own_wants
+        assigned = self._known.orders.assigned
+        return None if assigned is None else wants_of_assigned(assigned)
 
     def _note_waiting(self, waiting: dict[ModelId, str]) -> None:
         """Keep why wanted replicas are not started, and log it when it changes."""
@@ -244,6 +250,7 @@ class Keeper:
 
     async def _write_roster(self, publisher: Publisher, keeper: str) -> None:
         # Before the first observation nothing is known, and publishing would give up all its rows.
+        await self._await_orders(keeper)
         await self._has_looked.wait()
         is_away = False
         while True:
@@ -264,6 +271,15 @@ class Keeper:
                 is_away = False
             # Changes are written at once, so that gateways learn of them within two seconds.
             await wait_for_event(self._has_changed, self._settings.heartbeat_seconds)
+
+    async def _await_orders(self, keeper: str) -> None:
+        """Report the host, and wait until control has told what it is to run."""
+        while self._settings.obeys == "deployments" and self._known.orders.assigned is None:
+            self._known.gpus = await asyncio.to_thread(self._gpus.read)
+            with contextlib.suppress(StoreUnavailable):
+                await self._reporter.report(keeper, self._host)
+                await self._obey(keeper)
+            await asyncio.sleep(self._settings.heartbeat_seconds)
 
     async def _obey(self, keeper: str) -> None:
         """Read what operators ask, and keep it for a restart while Postgres is away."""

@@ -30,13 +30,14 @@ _BUMP = "update roster_revision set revision = revision + 1 returning revision"
 _REVISION = "select revision from roster_revision"
 _ENROLL = """
     insert into replicas (id, model, url, served_name, dialect, state, slots_live, generation, host,
-                          keeper, detail, gpus, engine_key, revision)
-    values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+                          keeper, detail, gpus, engine_key, assignment, accounts, revision)
+    values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
     on conflict (id) do update set
         url = excluded.url, served_name = excluded.served_name, dialect = excluded.dialect,
         state = excluded.state, slots_live = excluded.slots_live, generation = excluded.generation,
         host = excluded.host, keeper = excluded.keeper, detail = excluded.detail,
         gpus = excluded.gpus, engine_key = excluded.engine_key,
+        assignment = excluded.assignment, accounts = excluded.accounts,
         revision = excluded.revision, heartbeat_at = now(), changed_at = now()
     where replicas.state <> 'gone'
       and (replicas.generation < excluded.generation
@@ -44,7 +45,8 @@ _ENROLL = """
 """
 _CHANGE = """
     update replicas set state = %s, url = %s, served_name = %s, slots_live = %s, detail = %s,
-                        engine_key = %s, revision = %s, heartbeat_at = now(), changed_at = now()
+                        engine_key = %s, accounts = %s, revision = %s,
+                        heartbeat_at = now(), changed_at = now()
     where id = %s and generation = %s and (state <> 'gone' or state = %s)
 """
 _BEAT = """
@@ -64,7 +66,7 @@ _GIVE_UP = """
 """
 _COLUMNS = (
     "id, model, url, state, served_name, dialect, slots_live, generation, host,"
-    " extract(epoch from changed_at), engine_key, revision"
+    " extract(epoch from changed_at), engine_key, accounts, revision"
 )
 _READ_ALL = f"select {_COLUMNS} from replicas where state <> 'gone'"  # noqa: S608 - constants only
 _READ_NEWER = f"select {_COLUMNS} from replicas where revision > %s"  # noqa: S608 - constants only
@@ -86,7 +88,7 @@ class RosterTable:
             row = (
                 replica.id, replica.model, replica.url, replica.served_name, replica.dialect,
                 replica.state, replica.slots_live, replica.generation, replica.host, keeper, detail,
-                list(replica.gpus), key, revision,
+                list(replica.gpus), key, replica.assignment, list(replica.accounts), revision,
             )  # fmt: skip
             if await tx.execute(_ENROLL, row) == 0:
                 raise GenerationStale(f"{replica.id} is gone, or has a newer generation.")
@@ -98,7 +100,8 @@ class RosterTable:
             revision = await bump(tx)
             values = (
                 replica.state, replica.url, replica.served_name, replica.slots_live, detail,
-                key, revision, replica.id, replica.generation, replica.state,
+                key, list(replica.accounts), revision, replica.id, replica.generation,
+                replica.state,
             )  # fmt: skip
             if await tx.execute(_CHANGE, values) == 0:
                 raise GenerationStale(f"{replica.id} has no generation {replica.generation} now.")
@@ -296,4 +299,5 @@ def _replica(row: Row, engine_key: str) -> Replica:
         host=row[8],
         engine_key=engine_key,
         changed_at=float(row[9]),
+        accounts=tuple(row[11]),
     )

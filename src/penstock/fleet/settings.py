@@ -45,6 +45,9 @@ class FleetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     # What this keeper runs; a keeper without entries runs nothing.
     replicas: tuple[WantedReplicas, ...] = ()
+    # What this keeper starts: "settings" = the replicas above; "deployments" = what control places
+    # here (`penstock deploy apply`), and nothing of the above.
+    obeys: Literal["settings", "deployments"] = "settings"
     # Where a keeper keeps what it must know after its own restart: pids, ports, engine logs.
     state_folder: str = "penstock-state/fleet"
     # The name of this host in the roster; empty = ask the machine.

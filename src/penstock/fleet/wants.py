@@ -1,9 +1,11 @@
 """Builds the planner's wants from settings and catalogue. Wrong entries are refused at startup."""
 
+from collections.abc import Iterable
+
 from penstock.catalogue import Catalogue, LaunchValues, fill
-from penstock.fleet.intent import IntentLimits, Want
+from penstock.fleet.intent import AssignedReplica, IntentLimits, Want
 from penstock.fleet.settings import FleetSettings, WantedReplicas
-from penstock.records.model import Model, ModelId, Recipe
+from penstock.records.model import Model, Recipe
 
 
 def wants_of(settings: FleetSettings, catalogue: Catalogue) -> tuple[Want, ...]:
@@ -19,15 +21,33 @@ def wants_of(settings: FleetSettings, catalogue: Catalogue) -> tuple[Want, ...]:
     return tuple(wants.values())
 
 
-def recipes_of(settings: FleetSettings, catalogue: Catalogue) -> dict[ModelId, Recipe]:
-    """Return the launched models' recipes; CatalogueError if a placeholder cannot be filled."""
-    recipes: dict[ModelId, Recipe] = {}
-    for entry in settings.replicas:
-        if entry.provider == "process":
-            model = catalogue.find(entry.model)
-            fill(model.recipe, _sample(model.recipe, settings))
-            recipes[model.id] = model.recipe
-    return recipes
+def check_recipes(settings: FleetSettings, wants: Iterable[Want]) -> None:
+    """Raise CatalogueError if a placeholder of a launched model's recipe cannot be filled here."""
+    for want in wants:
+        if want.recipe is not None:
+            fill(want.recipe, _sample(want.recipe, settings))
+
+
+def wants_of_assigned(assigned: Iterable[AssignedReplica]) -> tuple[Want, ...]:
+    """Return a want for each replica that control has placed here."""
+    return tuple(
+        Want(
+            name=f"assigned:{each.id}",
+            provider="process",
+            model=each.model,
+            count=1,
+            served_name=each.recipe.served_name,
+            dialect=each.recipe.dialect,
+            slots_live=each.recipe.slots_live,
+            has_priority=each.recipe.has_priority,
+            gpus=each.recipe.gpus,
+            start_seconds_max=float(each.recipe.start_seconds_max),
+            recipe=each.recipe,
+            assignment=each.id,
+            accounts=each.accounts,
+        )
+        for each in assigned
+    )
 
 
 def _sample(recipe: Recipe, settings: FleetSettings) -> LaunchValues:
@@ -71,4 +91,5 @@ def _want(entry: WantedReplicas, model: Model, *, count: int | None = None) -> W
         has_priority=recipe.has_priority if is_launched else entry.has_priority,
         gpus=recipe.gpus if is_launched else 0,
         start_seconds_max=float(recipe.start_seconds_max) if is_launched else None,
+        recipe=recipe if is_launched else None,
     )

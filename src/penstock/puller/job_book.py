@@ -30,6 +30,8 @@ class WantedJobs(msgspec.Struct, frozen=True):
     count: int
     warm: tuple[int, ...]
     is_aged: bool
+    # Only jobs of these accounts; empty: of all.
+    accounts: tuple[str, ...] = ()
 
 
 class JobBook:
@@ -60,6 +62,7 @@ class JobBook:
             self._lease_seconds,
             warm=wanted.warm,
             aged_only=wanted.is_aged,
+            accounts=wanted.accounts,
         )
         async with self._rooms.store.transaction() as transaction:
             return await self._rooms.queue.claim(transaction, claim)

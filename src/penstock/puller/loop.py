@@ -158,7 +158,13 @@ class Puller:
     async def _claim(self, lane: Lane, room: Room, jobs: asyncio.TaskGroup) -> None:
         is_aged = not room.start
         count = min(room.start or room.start_aged, self._settings.claim_max)
-        wanted = WantedJobs(lane.replica.model, count, lane.warm, is_aged=is_aged)
+        wanted = WantedJobs(
+            lane.replica.model,
+            count,
+            lane.warm,
+            is_aged=is_aged,
+            accounts=lane.replica.accounts,
+        )
         lease_until = self._clock.monotonic() + self._settings.lease_seconds
         claimed: list[ClaimedJob] = []
         try:

@@ -4,7 +4,7 @@ Two keepers never get the same job: rows that another keeper has locked are skip
 priority has a virtual clock, which advances to the highest tag claimed.
 """
 
-from typing import Final
+from typing import Final, LiteralString
 
 import msgspec
 
@@ -16,6 +16,7 @@ from penstock.records.model import ModelId
 from penstock.store import Transaction
 
 _QUERIES: Final = read_queries("claiming.sql")
+_OF_MODEL: Final = "where model = %s"
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -29,6 +30,8 @@ class Claim(msgspec.Struct, frozen=True):
     warm: tuple[int, ...] = ()
     # Only jobs that have waited longer than the wait target.
     aged_only: bool = False
+    # Only jobs of these accounts; empty: of all.
+    accounts: tuple[str, ...] = ()
 
 
 async def claim(tx: Transaction, want: Claim, settings: QueueSettings) -> list[ClaimedJob]:
@@ -51,8 +54,8 @@ async def wake(tx: Transaction, limit: int) -> int:
 async def _claim_next(tx: Transaction, want: Claim, settings: QueueSettings) -> list[ClaimedJob]:
     look_ahead = settings.look_ahead_jobs if want.warm else 0
     rows = await tx.fetch(
-        _QUERIES["ahead"] + _QUERIES["take"],
-        (want.model, want.count + look_ahead, *_taking(want, settings)),
+        _statement("ahead", want),
+        (*_of(want), want.count + look_ahead, *_taking(want, settings)),
     )
     return [claimed_from(row) for row in rows]
 
@@ -63,9 +66,9 @@ async def _claim_aged(tx: Transaction, want: Claim, settings: QueueSettings) -> 
         return []
     look_ahead = settings.look_ahead_jobs if want.warm else 0
     rows = await tx.fetch(
-        _QUERIES["ahead_aged"] + _QUERIES["take"],
+        _statement("ahead_aged", want),
         (
-            want.model,
+            *_of(want),
             settings.aged_look_jobs,
             age,
             want.count + look_ahead,
@@ -74,10 +77,21 @@ async def _claim_aged(tx: Transaction, want: Claim, settings: QueueSettings) -> 
     )
     if not rows:
         rows = await tx.fetch(
-            _QUERIES["ahead_oldest"] + _QUERIES["take"],
-            (want.model, age, want.count, *_taking(want, settings)),
+            _statement("ahead_oldest", want),
+            (*_of(want), age, want.count, *_taking(want, settings)),
         )
     return [claimed_from(row) for row in rows]
+
+
+def _statement(name: str, want: Claim) -> LiteralString:
+    ahead = _QUERIES[name]
+    if want.accounts:
+        ahead = ahead.replace(_OF_MODEL, _OF_MODEL + " and account = any(%s)", 1)
+    return ahead + _QUERIES["take"]
+
+
+def _of(want: Claim) -> tuple[object, ...]:
+    return (want.model, list(want.accounts)) if want.accounts else (want.model,)
 
 
 def _taking(want: Claim, settings: QueueSettings) -> tuple[object, ...]:

@@ -28,6 +28,8 @@ class HostReport(msgspec.Struct, frozen=True):
     waiting: dict[ModelId, str] = {}
     # Of the GPUs' driver, if there is one.
     versions: dict[str, str] = {}
+    # What its keeper starts: the replicas of its own "settings", or those of "deployments".
+    obeys: str = "settings"
 
 
 def gpus_in_words(count: int) -> str:

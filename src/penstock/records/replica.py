@@ -38,6 +38,10 @@ class Replica(msgspec.Struct, frozen=True):
     gpus: tuple[str, ...] = ()
     # What the engine wants from its callers; "" = nothing, or what `engine.api_keys` has.
     engine_key: str = ""
+    # The deployment's assignment that it was started for; "" if it is of its host's settings.
+    assignment: str = ""
+    # The accounts that it serves; empty: all.
+    accounts: tuple[str, ...] = ()
     # Unix time at which the roster's row last changed; 0 for a replica that is not from the roster.
     changed_at: float = 0.0
 

@@ -2,20 +2,31 @@
 
 from typing import Final
 
+from penstock.records.model import ModelId
 from penstock.records.replica import Replica, ReplicaId
 from penstock.routing.home import HomeRing
 from penstock.routing.known_replica import KnownReplica
 
 _LEAST_LOADED: Final = 4
+_NO_MODEL: Final = ModelId("")
 
 
 class ModelFleet:
     """One model's replicas, rebuilt when the roster or the ejections change."""
 
     def __init__(
-        self, ready: tuple[Replica, ...], members: list[KnownReplica], version: int
+        self,
+        ready: tuple[Replica, ...],
+        members: list[KnownReplica],
+        version: int,
+        model: ModelId = _NO_MODEL,
+        account: str = "",
     ) -> None:
+        self.model = model
+        self.account = account
         self.ready = ready
+        # Accounts for which some of the ready replicas are reserved.
+        self.dedicated = frozenset(account for each in ready for account in each.accounts)
         # The version of the ejections that the members were filtered by.
         self.version = version
         self.members = members

@@ -60,6 +60,7 @@ class Router:
     ) -> None:
         self._roster = roster
         self._table = table
+        # By pool: a model, or a model and an account that has replicas of its own.
         self._fleets: dict[ModelId, ModelFleet] = {}
         self._peers = PeerState.ALONE
         self._failed_seconds = settings.failed_seconds
@@ -104,9 +105,19 @@ class Router:
         session = self.knowledge.sessions.find(request.placement.session_key)
         return self._chooser.weigh(self._question(request, session, (), now))
 
-    def free(self, model: ModelId) -> bool:
+    def pool(self, request: InferenceRequest) -> ModelId:
+        """Return the name of the replicas that may serve a request: those of its model that all
+        accounts share, or these and the ones that are reserved for its account.
+        """
+        model, account = request.model.id, request.account
+        if account not in self._fleet(model).dedicated:
+            return model
+        # Names of models have no spaces.
+        return ModelId(f"{model} {account}")
+
+    def free(self, pool: ModelId) -> bool:
         """Return whether a replica has a free slot or there is none. Admission's `Capacity`."""
-        members = self._fleet(model).members
+        members = self._fleet(pool).members
         for known in members:
             self._look(known)
             # Flex work takes no live slot: it yields to live requests, and engines run it last.
@@ -208,7 +219,7 @@ class Router:
         now: float,
     ) -> Question:
         model, only = request.model.id, request.placement.only_replica
-        fleet = self._one(model, only) if only else self._fleet(model)
+        fleet = self._one(model, only) if only else self._fleet(self.pool(request))
         self._was_asked = True
         if now - fleet.ticked_at > _TICK_AGE_SECONDS:
             self._tick(fleet, now)
@@ -230,7 +241,7 @@ class Router:
             choice = self._chooser.choose(asked.among(asked.fleet, asked.last, excluded))
         if choice is None and self.ejections and not asked.request.placement.only_replica:
             # Only ejected replicas are left: a try that may fail is better than a sure refusal.
-            choice = self._chooser.choose(asked.among(self._all_ready(asked.model), None, excluded))
+            choice = self._chooser.choose(asked.among(self._all_ready(asked), None, excluded))
         if choice is None:
             raise self._nobody(asked.model)
         return choice
@@ -248,13 +259,19 @@ class Router:
             retry_after_seconds=_NOTHING_RUNS_SECONDS,
         )
 
-    def _fleet(self, model: ModelId) -> ModelFleet:
+    def _fleet(self, pool: ModelId) -> ModelFleet:
+        """Return the replicas of a pool."""
+        fleet = self._fleets.get(pool)
+        model, account = split_pool(pool) if fleet is None else (fleet.model, fleet.account)
         ready = self._roster.ready(model)
-        fleet = self._fleets.get(model)
         version = self.ejections.version
         if fleet is None or fleet.ready is not ready or fleet.version != version:
-            members = [self.knowledge.replica(r) for r in ready if r.id not in self.ejections]
-            fleet = self._fleets[model] = ModelFleet(ready, members, version)
+            members = [
+                self.knowledge.replica(each)
+                for each in ready
+                if each.id not in self.ejections and (not each.accounts or account in each.accounts)
+            ]
+            fleet = self._fleets[pool] = ModelFleet(ready, members, version, model, account)
         return fleet
 
     def _one(self, model: ModelId, replica: str) -> ModelFleet:
@@ -262,8 +279,14 @@ class Router:
         ready = tuple(each for each in self._roster.ready(model) if each.id == replica)
         return ModelFleet(ready, [self.knowledge.replica(each) for each in ready], 0)
 
-    def _all_ready(self, model: ModelId) -> ModelFleet:
-        ready = self._roster.ready(model)
+    def _all_ready(self, asked: Question) -> ModelFleet:
+        """Return the ready replicas that may serve a request, ejected ones too."""
+        account = asked.request.account
+        ready = tuple(
+            each
+            for each in self._roster.ready(asked.model)
+            if not each.accounts or account in each.accounts
+        )
         return ModelFleet(ready, [self.knowledge.replica(replica) for replica in ready], 0)
 
     def _compare(self, route: Route, session: Session, question: Question) -> None:
@@ -288,3 +311,9 @@ class Router:
         """Write this worker's load for the other workers of this host to read at once."""
         if self._table is not None:
             self._table.write(known.id, known.own_load())
+
+
+def split_pool(pool: ModelId) -> tuple[ModelId, str]:
+    """Return a pool's model, and the account that has replicas of its own there, else ""."""
+    model, _, account = pool.partition(" ")
+    return ModelId(model), account

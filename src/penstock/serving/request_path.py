@@ -116,12 +116,12 @@ class RequestPath:
             hold.settle(requests=requests, tokens=end.tokens, nanousd=end.charge_nanousd)
 
     async def _wait(self, request: InferenceRequest, end: RequestEnd) -> None:
-        """Wait until some replica of the model has a free slot."""
+        """Wait until some replica that may serve the request has a free slot."""
         started = self._monotonic()
         self._budget.note_request(started)
-        model = request.model.id
-        if not self._gate.has_room(model):
-            await self._gate.wait(model, reject_if_busy=request.terms.reject_if_busy)
+        pool = self._router.pool(request)
+        if not self._gate.has_room(pool):
+            await self._gate.wait(pool, reject_if_busy=request.terms.reject_if_busy)
             end.waited_seconds = self._monotonic() - started
 
     def _pick(self, request: InferenceRequest, tried: list[ReplicaId]) -> Route | None:
@@ -130,7 +130,7 @@ class RequestPath:
             return self._router.pick(request, tried, self._monotonic())
         except NoReplica:
             # This request takes no slot, so the next waiting one is admitted in its place.
-            self._gate.let_next(request.model.id)
+            self._gate.let_next(self._router.pool(request))
             if not tried:
                 raise
             return None
@@ -144,7 +144,7 @@ class RequestPath:
         end: RequestEnd,
     ) -> Error | None:
         """Try one replica; return None if it served, or a failure after which another may try."""
-        model = request.model.id
+        pool = self._router.pool(request)
         client = self._clients.to(route.replica)
         end.replica, end.cached_expected = route.replica.id, route.expected_cached
         end.session_moved, end.cache_break = route.moved, route.cache_break
@@ -158,7 +158,7 @@ class RequestPath:
         # Before anything is awaited, so that the next routing decision counts this attempt.
         self._router.sent(route, started)
         try:
-            self._gate.let_next(model)
+            self._gate.let_next(pool)
             await client.run(request, attempt)
             if attempt.said_error:
                 # The engine sent the error to the caller itself, inside the stream.
@@ -178,8 +178,8 @@ class RequestPath:
             now = self._monotonic()
             is_failed = bool(error) and error in _REPLICA_FAILURES
             self._router.finished(route, _reported(attempt.usage), now, is_failed=is_failed)
-            self._gate.note_end(model)
-            self._gate.let_next(model)
+            self._gate.note_end(pool)
+            self._gate.let_next(pool)
             is_left = outcome is _LEFT and attempt.was_sent
             if is_left and attempt.usage is None:
                 attempt.usage = self._uncached_prompt(request, route)
@@ -203,7 +203,7 @@ class RequestPath:
         try:
             meter = self._meters.open(request, end, hold.limits)
         except JournalFull:
-            self._gate.let_next(request.model.id)
+            self._gate.let_next(self._router.pool(request))
             raise
         end.attempts += 1
         return meter

@@ -20,7 +20,11 @@ class TokenCounter:
 
     async def count(self, request: InferenceRequest) -> int | None:
         """Return the engine's count; None if the engine cannot count."""
-        replicas = self._ready(request.model.id)
+        replicas = [
+            each
+            for each in self._ready(request.model.id)
+            if not each.accounts or request.account in each.accounts
+        ]
         if not replicas:
             raise NoReplica(f"No replica of {request.model.id} is ready.", retry_after_seconds=5)
         # By the request's id, which is random, so that all of them share the work.

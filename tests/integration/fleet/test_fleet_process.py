@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.integration.fleet.engine_replicas import replica_at
 
@@ -48,6 +49,7 @@ class Bench:
         self.folder = StateFolder(path)
         self.folder.open()
         self._path = path
+        self.want = _WANT
 
     def provider(
         self, *command: str, environment: dict[str, str] | None = None, **settings: object
@@ -62,7 +64,8 @@ class Bench:
         made = FleetSettings(**{**plain, "engine_keys": True, **settings})  # type: ignore[arg-type]
         # Asked only if the cell is to decide.
         keys = EngineKeys(Store(StoreSettings(dsn="host=127.0.0.1")), made)
-        return ProcessProvider(made, self.folder, {ModelId("m"): recipe}, keys, SystemClock())
+        self.want = msgspec.structs.replace(_WANT, recipe=recipe)
+        return ProcessProvider(made, self.folder, keys, SystemClock())
 
     def file(self, replica: ReplicaId) -> ReplicaFile:
         found = self.folder.read(replica)
@@ -106,9 +109,9 @@ async def _ended(provider: ProcessProvider) -> SeenProcess:
     return seen
 
 
-async def _started(provider: ProcessProvider) -> ReplicaId:
+async def _started(bench: Bench, provider: ProcessProvider) -> ReplicaId:
     replica = ReplicaId(new_id())
-    await provider.start(replica, _WANT)
+    await provider.start(replica, bench.want)
     return replica
 
 
@@ -122,7 +125,7 @@ async def _healthy(url: str) -> None:
 
 async def test_a_started_engine_serves_and_ends_when_told(bench: Bench) -> None:
     provider = bench.provider()
-    replica = await _started(provider)
+    replica = await _started(bench, provider)
     seen = await _only(provider)
     assert (seen.id, seen.phase, seen.want) == (replica, Phase.ALIVE, "w")
     await _healthy(seen.url)
@@ -137,9 +140,9 @@ async def test_a_started_engine_serves_and_ends_when_told(bench: Bench) -> None:
 
 async def test_starting_and_stopping_twice_is_as_once(bench: Bench) -> None:
     provider = bench.provider()
-    replica = await _started(provider)
+    replica = await _started(bench, provider)
     before = bench.file(replica)
-    await provider.start(replica, _WANT)
+    await provider.start(replica, bench.want)
     assert bench.file(replica) == before
     for _ in range(2):
         await provider.stop(replica)
@@ -149,7 +152,7 @@ async def test_starting_and_stopping_twice_is_as_once(bench: Bench) -> None:
 
 
 async def test_supervisor_and_engine_are_outside_the_keepers_process_tree(bench: Bench) -> None:
-    replica = await _started(bench.provider())
+    replica = await _started(bench, bench.provider())
     file = bench.file(replica)
     assert os.getpgid(file.engine_pid) == file.engine_pid
     assert os.getsid(file.supervisor_pid) not in (os.getsid(0), os.getsid(file.engine_pid))
@@ -158,7 +161,7 @@ async def test_supervisor_and_engine_are_outside_the_keepers_process_tree(bench:
 
 async def test_a_program_that_is_not_there_is_observed_as_ended(bench: Bench) -> None:
     provider = bench.provider("no-such-program")
-    replica = await _started(provider)
+    replica = await _started(bench, provider)
     seen = await _only(provider)
     assert (seen.phase, seen.detail) == (Phase.ENDED, "exit code 127")
     assert "could not be started" in bench.folder.last_line(replica)
@@ -166,7 +169,7 @@ async def test_a_program_that_is_not_there_is_observed_as_ended(bench: Bench) ->
 
 async def test_an_engine_that_ends_by_itself_leaves_its_exit_code_and_log(bench: Bench) -> None:
     provider = bench.provider(sys.executable, "-c", "print('out of memory'); raise SystemExit(3)")
-    replica = await _started(provider)
+    replica = await _started(bench, provider)
     seen = await _ended(provider)
     assert seen.detail == "exit code 3"
     assert bench.folder.last_line(replica) == "out of memory"
@@ -178,7 +181,7 @@ async def test_a_stubborn_engine_is_killed_with_its_whole_group(
     program = tmp_path / "stubborn.py"
     program.write_text(_STUBBORN)
     provider = bench.provider(sys.executable, str(program), stop_grace_seconds=0.3)
-    replica = await _started(provider)
+    replica = await _started(bench, provider)
     await _until(lambda: bench.folder.last_line(replica).startswith("worker"))
     worker = int(bench.folder.last_line(replica).split()[1])
     await provider.stop(replica)
@@ -193,7 +196,7 @@ async def test_workers_that_outlive_a_crashed_engine_are_killed(
     program = tmp_path / "stubborn.py"
     program.write_text(_STUBBORN)
     provider = bench.provider(sys.executable, str(program))
-    replica = await _started(provider)
+    replica = await _started(bench, provider)
     await _until(lambda: bench.folder.last_line(replica).startswith("worker"))
     worker = int(bench.folder.last_line(replica).split()[1])
     os.kill(bench.file(replica).engine_pid, signal.SIGKILL)
@@ -203,7 +206,7 @@ async def test_workers_that_outlive_a_crashed_engine_are_killed(
 
 async def test_an_engine_without_a_keeper_is_ended_after_the_orphan_time(bench: Bench) -> None:
     provider = bench.provider(orphan_seconds=1.0)
-    replica = await _started(provider)
+    replica = await _started(bench, provider)
     file = bench.file(replica)
     for _ in range(10):
         bench.folder.touch()
@@ -215,7 +218,7 @@ async def test_an_engine_without_a_keeper_is_ended_after_the_orphan_time(bench: 
 
 
 async def test_an_engine_whose_folder_was_taken_away_is_ended(bench: Bench) -> None:
-    replica = await _started(bench.provider())
+    replica = await _started(bench, bench.provider())
     file = bench.file(replica)
     bench.folder.retire(replica, kept=1)
     await _until(lambda: not is_running(file.engine_pid, file.engine_started))
@@ -226,7 +229,7 @@ async def test_an_engine_whose_supervisor_was_killed_is_orphaned_and_can_be_ende
     bench: Bench,
 ) -> None:
     provider = bench.provider()
-    replica = await _started(provider)
+    replica = await _started(bench, provider)
     file = bench.file(replica)
     os.kill(file.supervisor_pid, signal.SIGKILL)
     await _until(lambda: not is_running(file.supervisor_pid, file.supervisor_started))
@@ -242,7 +245,7 @@ async def test_workers_without_engine_and_supervisor_are_found_by_their_log(
     program = tmp_path / "stubborn.py"
     program.write_text(_STUBBORN)
     provider = bench.provider(sys.executable, str(program), stop_grace_seconds=0.1)
-    replica = await _started(provider)
+    replica = await _started(bench, provider)
     await _until(lambda: bench.folder.last_line(replica).startswith("worker"))
     file = bench.file(replica)
     os.kill(file.supervisor_pid, signal.SIGKILL)
@@ -268,7 +271,7 @@ async def test_a_process_with_the_same_pid_and_another_start_time_is_not_touched
     bench: Bench, stranger: subprocess.Popen[bytes]
 ) -> None:
     provider = bench.provider("no-such-program")
-    replica = await _started(provider)
+    replica = await _started(bench, provider)
     path = bench.folder.folder_of(replica) / "state.json"
     state = json.loads(path.read_bytes()) | {
         "supervisor_pid": stranger.pid,
@@ -285,7 +288,7 @@ async def test_a_process_with_the_same_pid_and_another_start_time_is_not_touched
 
 async def test_nothing_of_an_earlier_boot_is_alive(bench: Bench) -> None:
     provider = bench.provider()
-    replica = await _started(provider)
+    replica = await _started(bench, provider)
     path = bench.folder.folder_of(replica) / "state.json"
     state = path.read_text()
     path.write_text(json.dumps(json.loads(state) | {"boot": "another"}))
@@ -296,7 +299,7 @@ async def test_nothing_of_an_earlier_boot_is_alive(bench: Bench) -> None:
 async def test_the_log_stays_within_its_limit(bench: Bench) -> None:
     noisy = "import time\nfor n in range(400):\n  print('x' * 500, flush=True); time.sleep(0.005)"
     provider = bench.provider(sys.executable, "-c", noisy, engine_log_bytes_max=20_000)
-    replica = await _started(provider)
+    replica = await _started(bench, provider)
     await _ended(provider)
     log = bench.folder.log_of(replica)
     # 200 KB were written. A quarter of a second of it may come on top of the limit.
@@ -313,7 +316,7 @@ async def test_an_engine_gets_the_recipes_environment_and_none_of_our_settings(
         "import os; print({k: os.environ.get(k) for k in ('PENSTOCK_STORE__DSN','INHERITED','X')})"
     )
     provider = bench.provider(sys.executable, "-c", show, environment={"X": "{port}"})
-    replica = await _started(provider)
+    replica = await _started(bench, provider)
     await _ended(provider)
     line = bench.folder.last_line(replica)
     port = bench.file(replica).port
@@ -325,8 +328,8 @@ async def test_taken_ports_are_passed_over_and_none_left_is_said(bench: Bench) -
         port = taken.getsockname()[1]
         provider = bench.provider(port_first=port, port_last=port)
         with pytest.raises(NoReplica, match=f"{port} and {port}"):
-            await provider.start(ReplicaId(new_id()), _WANT)
-    replica = await _started(provider)
+            await provider.start(ReplicaId(new_id()), bench.want)
+    replica = await _started(bench, provider)
     assert bench.file(replica).port == port
 
 

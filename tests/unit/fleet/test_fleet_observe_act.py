@@ -70,13 +70,11 @@ class World:
         providers = {"shelf": self.provider}
         settings = FleetSettings()
         probe = EngineProbe(settings)
-        self.observer = Observer(
-            providers, (_WANT,), probe, self.folder, self.clock, settings=settings
-        )
+        self.observer = Observer(providers, probe, self.folder, self.clock, settings=settings)
         self.actor = Actor(providers, self.known, self.folder, self.clock, ended_kept=1)
 
     async def look(self) -> FleetObservation:
-        return await self.observer.observe(self.known, "host")
+        return await self.observer.observe(self.known, "host", (_WANT,))
 
     def put(self, name: str = _R) -> None:
         seen = SeenProcess(ReplicaId(name), "w", ModelId("m"), 1, _WANT.url, Phase.ENDED, "exit 1")

@@ -6,7 +6,7 @@ import pytest
 from penstock.catalogue import Catalogue, CatalogueError
 from penstock.errors import UnknownModel
 from penstock.fleet.settings import FleetSettings, WantedReplicas
-from penstock.fleet.wants import limits_of, recipes_of, wants_of
+from penstock.fleet.wants import check_recipes, limits_of, wants_of
 from penstock.records.model import Family, Model, ModelId, Recipe
 
 _RECIPE = Recipe(("serve", "{port}"), served_name="tiny", slots_live=8, start_seconds_max=77)
@@ -67,9 +67,9 @@ def test_a_model_that_is_not_in_the_catalogue_is_refused() -> None:
 def test_a_recipe_that_lacks_the_engine_home_is_refused_before_anything_runs() -> None:
     wanted = FleetSettings(replicas=(WantedReplicas("@cf/a/home"),))
     with pytest.raises(CatalogueError, match="engine_home"):
-        recipes_of(wanted, _CATALOGUE)
+        check_recipes(wanted, wants_of(wanted, _CATALOGUE))
     with_home = msgspec.structs.replace(wanted, engine_home="/opt/engine")
-    assert list(recipes_of(with_home, _CATALOGUE)) == ["@cf/a/home"]
+    check_recipes(with_home, wants_of(with_home, _CATALOGUE))
 
 
 def test_the_planner_gets_the_limits_of_the_settings() -> None:

@@ -29,7 +29,6 @@ from penstock.fleet.processes import (
 from penstock.fleet.providers import SeenProcess
 from penstock.fleet.replica_files import ReplicaFile, StateFolder
 from penstock.fleet.settings import FleetSettings
-from penstock.records.model import ModelId, Recipe
 from penstock.records.replica import ReplicaId
 from penstock.telemetry.log_file import open_log
 
@@ -48,13 +47,11 @@ class ProcessProvider:
         self,
         settings: FleetSettings,
         folder: StateFolder,
-        recipes: dict[ModelId, Recipe],
         keys: EngineKeys,
         clock: Clock,
     ) -> None:
         self._settings = settings
         self._folder = folder
-        self._recipes = recipes
         self._keys = keys
         self._clock = clock
         self._next_port = settings.port_first
@@ -116,7 +113,8 @@ class ProcessProvider:
             return
         settings = self._settings
         port = self._free_port()
-        recipe = self._recipes[want.model]
+        recipe = want.recipe
+        assert recipe is not None, "a launched want has its recipe"
         key = self._keys.new_key(recipe)
         values = LaunchValues(port, settings.replica_address, settings.engine_home, gpus, key)
         argv, environment = fill(recipe, values)

@@ -1,0 +1,1 @@
+"""What the leading control process decides for all hosts: placement and rollouts."""

@@ -1,0 +1,161 @@
+"""Reads deployments, hosts and assignments from Postgres, and writes what control decides."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from penstock.clock import new_id
+from penstock.fleet.cell.rollout import Comparison, RolloutStage
+from penstock.fleet.cell.step import CellChanges
+from penstock.fleet.cell.view import (
+    AssignmentView,
+    CellView,
+    DeploymentView,
+    HostView,
+    ReplicaPhase,
+)
+from penstock.records.deployment import DeploymentSpec
+from penstock.records.host import Gpu
+from penstock.store.pool import Row, Transaction
+
+_LOCK: Final = "update deployments_revision set revision = revision + 1"
+_DEPLOYMENTS: Final = """
+    select d.name, d.revision, d.launch, d.stable, d.target, d.stage,
+        extract(epoch from now() - d.stage_since)::float8, d.waits, d.is_paused, d.is_removed,
+        r.spec::text, r.model,
+        (select jsonb_object_agg(l.revision::text, l.recipe -> 'gpus')::text
+         from deployment_revisions l
+         where l.deployment = d.name and l.revision = l.launch),
+        (r.recipe ->> 'start_seconds_max')::float8
+    from deployments d
+    join deployment_revisions r on r.deployment = d.name and r.revision = d.revision
+    order by d.name limit 1000
+"""
+_HOSTS: Final = """
+    select h.keeper, h.name, h.labels::text, h.gpus::text, h.waiting::text, h.is_cordoned,
+        h.is_draining, extract(epoch from now() - h.heartbeat_at)::float8,
+        array(select unnest(r.gpus) from replicas r
+              where r.keeper = h.keeper and r.state <> 'gone')
+    from hosts h where h.obeys = 'deployments' order by h.name, h.keeper limit 1000
+"""
+_ASSIGNMENTS: Final = """
+    select a.id::text, a.deployment, a.launch, a.keeper, a.gpus, a.ending,
+        coalesce((select r.state from replicas r
+                  where r.assignment = a.id::text and r.state <> 'gone'
+                  order by r.state = 'ready' desc limit 1), 'none'),
+        extract(epoch from now() - a.made_at)::float8,
+        coalesce(extract(epoch from now() - a.ending_at)::float8, 0)
+    from assignments a order by a.made_at, a.id limit 10000
+"""
+_PLACE: Final = """
+    insert into assignments (id, deployment, launch, keeper, host, gpus)
+    values (%s::uuid, %s, %s, %s, %s, %s)
+"""
+_END: Final = """
+    update assignments set ending = %s, ending_at = now() where id = %s::uuid and ending = ''
+"""
+_DROP: Final = "delete from assignments where id = any(%s::uuid[])"
+_STAGE: Final = """
+    update deployments set
+        stage = %s, stage_since = case when stage = %s then stage_since else now() end,
+        reason = case when %s = '' and stage = %s then reason else %s end,
+        stable = coalesce(%s, stable), waits = %s
+    where name = %s
+"""
+_REMOVE: Final = "delete from deployments where name = any(%s)"
+
+
+async def lock_deployments(tx: Transaction) -> None:
+    """Wait for other writers; call it first in a transaction."""
+    await tx.execute(_LOCK)
+
+
+async def read_cell(tx: Transaction, comparisons: dict[str, Comparison]) -> CellView:
+    """Return what is known of the cell now."""
+    return CellView(
+        deployments=tuple(_deployment(row) for row in await tx.fetch(_DEPLOYMENTS)),
+        hosts=tuple(_host(row) for row in await tx.fetch(_HOSTS)),
+        assignments=tuple(_assignment(row) for row in await tx.fetch(_ASSIGNMENTS)),
+        comparisons=comparisons,
+    )
+
+
+async def write_changes(tx: Transaction, cell: CellView, changes: CellChanges) -> bool:
+    """Write what was decided; return whether that was anything."""
+    for placement in changes.placements:
+        values = (new_id(), *msgspec.structs.astuple(placement))
+        await tx.execute(_PLACE, values)
+    for id, reason in changes.ends.items():
+        await tx.execute(_END, (reason, id))
+    if changes.dropped:
+        await tx.execute(_DROP, (list(changes.dropped),))
+    is_moved = await _write_stages(tx, cell.deployments, changes)
+    if changes.removed:
+        await tx.execute(_REMOVE, (list(changes.removed),))
+    parts = (changes.placements, changes.ends, changes.dropped, changes.removed)
+    return is_moved or any(parts)
+
+
+async def _write_stages(
+    tx: Transaction, deployments: Sequence[DeploymentView], changes: CellChanges
+) -> bool:
+    is_moved = False
+    for each in deployments:
+        change = changes.stages[each.name]
+        is_same = change.stage is each.stage and change.waits == each.waits
+        if is_same and change.stable is None and not change.reason:
+            continue
+        is_moved = is_moved or not is_same or change.stable is not None
+        stage, reason = change.stage.value, change.reason
+        values = (stage, stage, reason, stage, reason, change.stable, change.waits, each.name)
+        await tx.execute(_STAGE, values)
+    return is_moved
+
+
+def _deployment(row: Row) -> DeploymentView:
+    return DeploymentView(
+        name=row[0],
+        revision=row[1],
+        launch=row[2],
+        stable=row[3],
+        target=row[4],
+        stage=RolloutStage(row[5]),
+        stage_seconds=row[6],
+        waits=row[7],
+        is_paused=row[8],
+        is_removed=row[9],
+        spec=msgspec.json.decode(row[10], type=DeploymentSpec),
+        model=row[11],
+        gpus={int(key): count for key, count in msgspec.json.decode(row[12]).items()},
+        start_seconds_max=row[13],
+    )
+
+
+def _host(row: Row) -> HostView:
+    keeper, name, labels, gpus, waiting, is_cordoned, is_draining, silent, held = row
+    return HostView(
+        keeper=keeper,
+        name=name,
+        labels=msgspec.json.decode(labels),
+        gpus=msgspec.json.decode(gpus, type=tuple[Gpu, ...]),
+        held=frozenset(held),
+        waiting=frozenset(msgspec.json.decode(waiting, type=dict[str, str])),
+        is_cordoned=is_cordoned,
+        is_draining=is_draining,
+        silent_seconds=silent,
+    )
+
+
+def _assignment(row: Row) -> AssignmentView:
+    return AssignmentView(
+        id=row[0],
+        deployment=row[1],
+        launch=row[2],
+        keeper=row[3],
+        gpus=row[4],
+        ending=row[5],
+        phase=ReplicaPhase(row[6]),
+        age_seconds=row[7],
+        ending_seconds=row[8],
+    )

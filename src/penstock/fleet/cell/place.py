@@ -1,0 +1,120 @@
+"""Chooses hosts for replicas of deployments. Pure.
+
+Best fit and nothing more: the fullest host that still fits, after spreading replicas of one
+deployment over hosts. Nothing that runs is ever moved. Guarantees: no host gets more than it has
+room for, and what is not placed has a reason.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from penstock.records.deployment import HostChoice
+from penstock.records.host import gpus_in_words
+
+
+class OpenHost(msgspec.Struct, frozen=True):
+    """A host on which replicas may be placed now."""
+
+    keeper: str
+    name: str
+    labels: dict[str, str]
+    # GPUs that nobody holds.
+    free_gpus: int
+    # Replicas that are placed here, by deployment.
+    placed: dict[str, int] = {}
+
+
+class WantedPlaces(msgspec.Struct, frozen=True):
+    """Replicas of one deployment that are to be placed."""
+
+    deployment: str
+    launch: int
+    count: int
+    gpus: int
+    hosts: HostChoice
+    is_spread: bool = True
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """One replica, placed on a host."""
+
+    deployment: str
+    launch: int
+    keeper: str
+    host: str
+    gpus: int
+
+
+def place(
+    wanted: Iterable[WantedPlaces], hosts: Sequence[OpenHost]
+) -> tuple[list[Placement], dict[str, str]]:
+    """Return placements in the order of `wanted`, and why replicas of a deployment have none."""
+    rooms = {host.keeper: _Room(host) for host in hosts}
+    placements: list[Placement] = []
+    reasons: dict[str, str] = {}
+    # Larger replicas first: smaller ones fit into what is left.
+    for each in sorted(wanted, key=lambda each: -each.gpus):
+        fitting = [room for room in rooms.values() if _matches(room.host, each.hosts)]
+        for _ in range(each.count):
+            chosen = _choose(fitting, each)
+            if chosen is None:
+                reasons[each.deployment] = _reason(each, fitting, len(hosts))
+                break
+            chosen.take(each)
+            host = chosen.host
+            placements.append(
+                Placement(each.deployment, each.launch, host.keeper, host.name, each.gpus)
+            )
+    return placements, reasons
+
+
+class _Room:
+    """A host's room while replicas are placed."""
+
+    def __init__(self, host: OpenHost) -> None:
+        self.host = host
+        self.free = host.free_gpus
+        self.placed = dict(host.placed)
+        self.total = sum(self.placed.values())
+
+    def take(self, wanted: WantedPlaces) -> None:
+        self.free -= wanted.gpus
+        self.placed[wanted.deployment] = self.placed.get(wanted.deployment, 0) + 1
+        self.total += 1
+
+
+def _choose(rooms: Sequence[_Room], wanted: WantedPlaces) -> _Room | None:
+    fitting = [room for room in rooms if room.free >= wanted.gpus]
+    if not fitting:
+        return None
+
+    def worth(room: _Room) -> tuple[int, int, int, str]:
+        own = room.placed.get(wanted.deployment, 0) if wanted.is_spread else 0
+        # Without GPUs to fill up, the host with the fewest replicas is the least busy.
+        busy = room.free if wanted.gpus else room.total
+        return own, busy, room.total, room.host.name
+
+    return min(fitting, key=worth)
+
+
+def _matches(host: OpenHost, choice: HostChoice) -> bool:
+    if choice.names and host.name not in choice.names:
+        return False
+    return _has_labels(host.labels, choice.labels)
+
+
+def _has_labels(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    return all(labels.get(name) == value for name, value in wanted.items())
+
+
+def _reason(wanted: WantedPlaces, fitting: Sequence[_Room], hosts: int) -> str:
+    if not hosts:
+        return "no host is ready for deployments"
+    if not fitting:
+        return f"none of {hosts} hosts that are ready has the labels or names it asks for"
+    best = max(fitting, key=lambda room: room.free)
+    return (
+        f"needs {gpus_in_words(wanted.gpus)} on one host; most free: {best.free} on"
+        f" {best.host.name}"
+    )

@@ -1,0 +1,190 @@
+"""Decides what control changes next, from all that it knows of the cell. Pure.
+
+Guarantees: a replica is placed once and on a host with room; an assignment is dropped only when
+nothing runs for it, or its host is lost; what runs is never moved.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from penstock.fleet.cell.place import OpenHost, Placement, WantedPlaces, place
+from penstock.fleet.cell.rollout import (
+    Decision,
+    DeploymentState,
+    PlacedReplica,
+    RolloutStage,
+    decide,
+)
+from penstock.fleet.cell.view import (
+    AssignmentView,
+    CellLimits,
+    CellView,
+    DeploymentView,
+    HostView,
+    ReplicaPhase,
+)
+
+
+class StageChange(msgspec.Struct, frozen=True):
+    """How a deployment stands from now on."""
+
+    stage: RolloutStage
+    reason: str
+    # The launch that has proved itself; None if nothing changes.
+    stable: int | None
+    # Why replicas have no place; "" if all have one.
+    waits: str
+
+
+class CellChanges(msgspec.Struct, frozen=True):
+    """What to write."""
+
+    placements: tuple[Placement, ...] = ()
+    # Assignments to end, with the reason.
+    ends: dict[str, str] = {}
+    # Assignments of which nothing runs any more.
+    dropped: tuple[str, ...] = ()
+    stages: dict[str, StageChange] = {}
+    # Deployments that were removed and have nothing left.
+    removed: tuple[str, ...] = ()
+
+
+def next_changes(cell: CellView, limits: CellLimits) -> CellChanges:
+    """Return what brings the cell closer to what its deployments want."""
+    hosts = {host.keeper: host for host in cell.hosts}
+    dropped = [each.id for each in cell.assignments if _is_over(each, hosts, limits)]
+    kept = [each for each in cell.assignments if each.id not in dropped]
+    models = {each.name: each.model for each in cell.deployments}
+    ends = {each.id: reason for each in kept if (reason := _must_leave(each, hosts, models))}
+    decisions = {
+        deployment.name: decide(_state(deployment, kept, ends, cell))
+        for deployment in cell.deployments
+    }
+    for decision in decisions.values():
+        ends |= decision.ends
+    wanted = [
+        _wanted(deployment, launch, count)
+        for deployment in cell.deployments
+        for launch, count in decisions[deployment.name].starts.items()
+    ]
+    placements, reasons = place(wanted, open_hosts(cell, kept, limits))
+    present = {each.deployment for each in kept}
+    return CellChanges(
+        placements=tuple(placements),
+        ends=ends,
+        dropped=tuple(dropped),
+        stages={
+            deployment.name: _change(decisions[deployment.name], reasons.get(deployment.name, ""))
+            for deployment in cell.deployments
+        },
+        removed=tuple(
+            each.name for each in cell.deployments if each.is_removed and each.name not in present
+        ),
+    )
+
+
+def _is_over(each: AssignmentView, hosts: dict[str, HostView], limits: CellLimits) -> bool:
+    """Return whether nothing runs for an assignment, or nobody will ever hear of it again."""
+    host = hosts.get(each.keeper)
+    if host is None or host.silent_seconds >= limits.lost_seconds:
+        return True
+    if not each.ending or each.phase is not ReplicaPhase.NONE:
+        return False
+    # Its keeper may have read the assignment before it was to end, and be starting it now.
+    has_been_heard = host.silent_seconds < each.ending_seconds
+    return has_been_heard and each.ending_seconds >= limits.settle_seconds
+
+
+def _must_leave(each: AssignmentView, hosts: dict[str, HostView], models: dict[str, str]) -> str:
+    """Return why an assignment must leave its host; "" if it need not."""
+    host = hosts[each.keeper]
+    if each.ending:
+        return ""
+    if host.is_draining:
+        return "its host is drained"
+    if each.phase is ReplicaPhase.NONE and models.get(each.deployment) in host.waiting:
+        # Nothing runs there, so nothing is moved: the host has less room than it had.
+        return "its host has no room for it"
+    return ""
+
+
+def _state(
+    deployment: DeploymentView,
+    assignments: list[AssignmentView],
+    ends: dict[str, str],
+    cell: CellView,
+) -> DeploymentState:
+    replicas = [
+        PlacedReplica(
+            assignment=each.id,
+            launch=each.launch,
+            is_ready=each.phase is ReplicaPhase.READY,
+            is_ending=bool(each.ending) or each.id in ends,
+            age_seconds=each.age_seconds,
+        )
+        for each in assignments
+        if each.deployment == deployment.name
+    ]
+    return DeploymentState(
+        target=0 if deployment.is_removed else deployment.target,
+        launch=deployment.launch,
+        stable=deployment.stable,
+        stage=deployment.stage,
+        stage_seconds=deployment.stage_seconds,
+        is_paused=deployment.is_paused and not deployment.is_removed,
+        rules=deployment.spec.rollout,
+        start_seconds_max=deployment.start_seconds_max,
+        replicas=replicas,
+        comparison=cell.comparisons.get(deployment.name),
+        has_no_room=bool(deployment.waits),
+    )
+
+
+def _wanted(deployment: DeploymentView, launch: int, count: int) -> WantedPlaces:
+    spec = deployment.spec
+    return WantedPlaces(
+        deployment=deployment.name,
+        launch=launch,
+        count=count,
+        gpus=deployment.gpus[launch],
+        hosts=spec.hosts,
+        is_spread=spec.spread == "hosts",
+    )
+
+
+def open_hosts(
+    cell: CellView, assignments: Sequence[AssignmentView], limits: CellLimits
+) -> list[OpenHost]:
+    """Return the hosts on which replicas may be placed, with the room that they have."""
+    placed: dict[str, Counter[str]] = {}
+    unstarted: Counter[str] = Counter()
+    for each in assignments:
+        placed.setdefault(each.keeper, Counter())[each.deployment] += 1
+        if each.phase is ReplicaPhase.NONE:
+            unstarted[each.keeper] += each.gpus
+    return [
+        OpenHost(
+            keeper=host.keeper,
+            name=host.name,
+            labels=host.labels,
+            free_gpus=max(0, _free(host, limits) - unstarted[host.keeper]),
+            placed=dict(placed.get(host.keeper, {})),
+        )
+        for host in cell.hosts
+        if not host.is_cordoned
+        and not host.is_draining
+        and host.silent_seconds < limits.silent_seconds
+    ]
+
+
+def _free(host: HostView, limits: CellLimits) -> int:
+    """Return how many GPUs neither replicas hold nor other programs use."""
+    return sum(
+        gpu.id not in host.held and gpu.used_mb <= limits.gpu_foreign_mb for gpu in host.gpus
+    )
+
+
+def _change(decision: Decision, waits: str) -> StageChange:
+    return StageChange(decision.stage, decision.reason, decision.stable, waits)

@@ -1,0 +1,93 @@
+"""What control knows of deployments, hosts and placed replicas at one moment. Records only."""
+
+from enum import StrEnum
+
+import msgspec
+
+from penstock.fleet.cell.rollout import Comparison, RolloutStage
+from penstock.records.deployment import DeploymentSpec
+from penstock.records.host import Gpu
+
+
+class ReplicaPhase(StrEnum):
+    """What has become of an assignment's replica."""
+
+    # Its keeper has not started it, or it has ended and was not started again yet.
+    NONE = "none"
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+
+
+class DeploymentView(msgspec.Struct, frozen=True):
+    """A deployment with its newest revision."""
+
+    name: str
+    revision: int
+    launch: int
+    stable: int | None
+    target: int
+    stage: RolloutStage
+    stage_seconds: float
+    waits: str
+    is_paused: bool
+    is_removed: bool
+    spec: DeploymentSpec
+    model: str
+    # GPUs of a replica, by launch.
+    gpus: dict[int, int]
+    start_seconds_max: float
+
+
+class HostView(msgspec.Struct, frozen=True):
+    """A host whose keeper obeys deployments."""
+
+    keeper: str
+    name: str
+    labels: dict[str, str]
+    gpus: tuple[Gpu, ...]
+    # The ids of GPUs that replicas hold.
+    held: frozenset[str]
+    # Models for which its keeper finds no room.
+    waiting: frozenset[str]
+    is_cordoned: bool
+    is_draining: bool
+    silent_seconds: float
+
+
+class AssignmentView(msgspec.Struct, frozen=True):
+    """One placed replica."""
+
+    id: str
+    deployment: str
+    launch: int
+    keeper: str
+    gpus: int
+    # Why it is to end; "" while it is wanted.
+    ending: str
+    phase: ReplicaPhase
+    age_seconds: float
+    # How long it has been ending.
+    ending_seconds: float = 0.0
+
+
+class CellView(msgspec.Struct, frozen=True):
+    """All of it."""
+
+    deployments: tuple[DeploymentView, ...]
+    hosts: tuple[HostView, ...]
+    assignments: tuple[AssignmentView, ...]
+    # The last comparison of each deployment that has canaries.
+    comparisons: dict[str, Comparison] = {}
+
+
+class CellLimits(msgspec.Struct, frozen=True):
+    """The settings that decisions need."""
+
+    # A host that was silent for this long is lost, with all that runs there.
+    lost_seconds: float = 660.0
+    # Nothing is placed on a host that was silent for this long.
+    silent_seconds: float = 20.0
+    # How long a keeper may take to read that a replica is to end.
+    settle_seconds: float = 10.0
+    gpu_foreign_mb: int = 1024

@@ -1,0 +1,128 @@
+"""Placement: best fit, spread, never over capacity, and a reason for what is left."""
+
+import time
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.fleet.cell.place import OpenHost, WantedPlaces, place
+from penstock.records.deployment import HostChoice
+
+ANY = HostChoice()
+
+
+def host(name: str, free: int = 8, **labels: str) -> OpenHost:
+    return OpenHost(f"keeper-{name}", name, labels, free)
+
+
+def test_the_fullest_host_that_fits_is_taken() -> None:
+    hosts = [host("a", 8), host("b", 3), host("c", 2)]
+    [first], reasons = place([WantedPlaces("d", 1, 1, 2, ANY)], hosts)
+    assert (first.host, reasons) == ("c", {})
+
+
+def test_replicas_of_a_deployment_are_spread_over_hosts() -> None:
+    hosts = [host("a", 8), host("b", 8)]
+    placed, _ = place([WantedPlaces("d", 1, 4, 2, ANY)], hosts)
+    assert Counter(each.host for each in placed) == {"a": 2, "b": 2}
+    filled, _ = place([WantedPlaces("d", 1, 4, 2, ANY, is_spread=False)], hosts)
+    assert Counter(each.host for each in filled) == {"a": 4}
+
+
+def test_what_already_runs_counts_for_the_spread() -> None:
+    hosts = [OpenHost("ka", "a", {}, 6, {"d": 1}), host("b", 8)]
+    [placed], _ = place([WantedPlaces("d", 1, 1, 2, ANY)], hosts)
+    assert placed.host == "b"
+
+
+def test_labels_and_names_choose_hosts() -> None:
+    hosts = [host("a", gpu="h100"), host("b", gpu="h200"), host("c", gpu="h200")]
+    choice = HostChoice(labels={"gpu": "h200"}, names=("c", "a"))
+    [placed], _ = place([WantedPlaces("d", 1, 1, 8, choice)], hosts)
+    assert placed.host == "c"
+
+
+def test_what_finds_no_room_says_why() -> None:
+    reasons = place([WantedPlaces("d", 1, 1, 8, ANY)], [host("a", 4), host("b", 2)])[1]
+    assert reasons == {"d": "needs 8 GPUs on one host; most free: 4 on a"}
+    labels = HostChoice(labels={"gpu": "b200"})
+    reasons = place([WantedPlaces("d", 1, 1, 8, labels)], [host("a")])[1]
+    assert reasons == {"d": "none of 1 hosts that are ready has the labels or names it asks for"}
+    assert place([WantedPlaces("d", 1, 1, 0, ANY)], [])[1] == {
+        "d": "no host is ready for deployments"
+    }
+
+
+def test_replicas_without_gpus_go_where_fewest_are() -> None:
+    hosts = [OpenHost("ka", "a", {}, 0, {"x": 3}), OpenHost("kb", "b", {}, 0, {"x": 1})]
+    [placed], _ = place([WantedPlaces("d", 1, 1, 0, ANY)], hosts)
+    assert placed.host == "b"
+
+
+_hosts = st.lists(
+    st.builds(
+        OpenHost,
+        keeper=st.uuids().map(str),
+        name=st.sampled_from([f"h{n}" for n in range(6)]),
+        labels=st.dictionaries(st.sampled_from("ab"), st.sampled_from("xy")),
+        free_gpus=st.integers(0, 16),
+    ),
+    max_size=6,
+    unique_by=lambda each: each.keeper,
+)
+_wanted = st.lists(
+    st.builds(
+        WantedPlaces,
+        deployment=st.sampled_from([f"d{n}" for n in range(5)]),
+        launch=st.integers(1, 3),
+        count=st.integers(0, 8),
+        gpus=st.integers(0, 8),
+        hosts=st.builds(
+            HostChoice, labels=st.dictionaries(st.sampled_from("ab"), st.sampled_from("xy"))
+        ),
+        is_spread=st.booleans(),
+    ),
+    max_size=5,
+    unique_by=lambda each: each.deployment,
+)
+
+
+@settings(max_examples=100)
+@given(_wanted, _hosts)
+def test_no_host_is_over_its_room_and_all_is_placed_or_has_a_reason(
+    wanted: list[WantedPlaces], hosts: list[OpenHost]
+) -> None:
+    placed, reasons = place(wanted, hosts)
+    taken: Counter[str] = Counter()
+    for one in placed:
+        taken[one.keeper] += one.gpus
+    by_keeper = {each.keeper: each for each in hosts}
+    assert all(count <= by_keeper[keeper].free_gpus for keeper, count in taken.items())
+    counts = Counter(each.deployment for each in placed)
+    for each in wanted:
+        assert counts[each.deployment] == each.count or reasons[each.deployment]
+        for one in placed:
+            if one.deployment == each.deployment:
+                labels = by_keeper[one.keeper].labels
+                assert all(labels.get(k) == v for k, v in each.hosts.labels.items())
+    # What is left out would fit nowhere: a whole replica finds no host with so much left.
+    for each in wanted:
+        if each.deployment in reasons and not each.hosts.labels:
+            left = [h.free_gpus - taken[h.keeper] for h in hosts]
+            assert all(free < each.gpus for free in left)
+
+
+def test_two_hundred_replicas_on_fifty_hosts_take_little_time() -> None:
+    hosts = [host(f"gpu-{n}", 8) for n in range(50)]
+    wanted = [WantedPlaces(f"d{n}", 1, 4, 2, ANY) for n in range(50)]
+    best = min(_cpu_of(wanted, hosts) for _ in range(5))
+    placed, reasons = place(wanted, hosts)
+    assert (len(placed), reasons) == (200, {})
+    assert best <= 0.05
+
+
+def _cpu_of(wanted: list[WantedPlaces], hosts: list[OpenHost]) -> float:
+    began = time.process_time()
+    place(wanted, hosts)
+    return time.process_time() - began
