@@ -19,6 +19,7 @@ from penstock.catalogue.entry import read_entry
 from penstock.catalogue.models import BUILTIN_FOLDER
 from penstock.cli.commands import app
 from penstock.config import load, toml
+from penstock.records.deployment import DeploymentSpec
 
 _AND_SO_ON = "…"
 _SEPARATORS = frozenset({"|", "||", "&", "&&", ";", ";;", "(", ")", "\n", "{", "}", "!"})
@@ -148,6 +149,10 @@ def _kind(value: object) -> str:
 
 
 def _read_toml(block: Block) -> None:
+    deployments = tomllib.loads(block.text).get("deployment")
+    if deployments is not None:
+        msgspec.convert(deployments, dict[str, DeploymentSpec])
+        return
     if "parse" in block.marks:
         tomllib.loads(block.text)
     elif "catalogue" not in block.marks:
