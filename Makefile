@@ -21,7 +21,7 @@ export NATIVE_OPTIMISE ?= $(if $(filter wheel image release soak bench-%,$(filte
 export MYPY_CACHE_DIR := $(CACHE)/mypy
 
 .PHONY: setup check test unit integration native wheel image release simulation engine acceptance up docs site clean pin bench-overhead bench-gate bench-profile bench-count bench-routing bench-queue \
-	bench-flex bench-agents bench-pressure bench-workers chaos chaos-agents chaos-metering soak nightly summary \
+	bench-flex bench-agents bench-pressure bench-workers chaos chaos-agents chaos-fleet chaos-metering soak nightly summary \
 	verify-release
 
 setup: .venv/.ready
@@ -149,6 +149,10 @@ chaos: setup
 chaos-agents: setup
 	$(BIN)/python -m tests.chaos.agents $(if $(SHORT),--short) $(if $(SEED),--seed $(SEED))
 
+# Kills keepers, engines and control and cuts hosts off while deployments change: 8 minutes; SHORT=1 for CI's form.
+chaos-fleet: setup
+	$(BIN)/python -m tests.chaos.fleet $(if $(SHORT),--short) $(if $(SEED),--seed $(SEED))
+
 # Kills and outages of metering, about 5 minutes; SHORT=1 for the form that CI runs, ONLY=a for one part.
 chaos-metering: setup
 	$(BIN)/python -m tests.chaos.metering $(if $(SHORT),--short) $(if $(ONLY),--only $(ONLY))
@@ -180,6 +184,7 @@ nightly: setup
 	$(MAKE) chaos-metering
 	$(MAKE) chaos
 	$(MAKE) chaos-agents
+	$(MAKE) chaos-fleet
 	$(MAKE) bench-count
 	$(MAKE) soak
 	$(MAKE) bench-overhead

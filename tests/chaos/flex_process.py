@@ -60,5 +60,11 @@ class PenstockProcess:
             self.kill()
 
     @property
+    def pid(self) -> int:
+        """The process id; 0 if it does not run."""
+        is_up = self._process is not None and self._process.poll() is None
+        return self._process.pid if is_up and self._process is not None else 0
+
+    @property
     def log_file(self) -> Path:
         return self.folder / "process.log"

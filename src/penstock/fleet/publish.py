@@ -40,9 +40,20 @@ class Publisher:
             await self._write(entry)
             self._known.ended.pop(replica, None)
         for entry in list(self._known.replicas.values()):
-            if not entry.is_written and not entry.is_superseded:
+            if not (entry.is_written or entry.is_superseded or self._is_ghost(entry)):
                 await self._write(entry)
         await self._beat(loads or {})
+
+    def _is_ghost(self, entry: WatchedReplica) -> bool:
+        """Return whether a replica that this keeper has not listed is no longer placed here.
+
+        It is listed when it drains, so that nobody sends anything there meanwhile.
+        """
+        assigned, own = self._known.orders.assigned, entry.replica.assignment
+        is_draining = entry.replica.state is ReplicaState.DRAINING
+        if entry.written is not None or is_draining or not own or assigned is None:
+            return False
+        return own not in {each.id for each in assigned}
 
     async def _write(self, entry: WatchedReplica) -> None:
         # Read once: the reconcile loop may move the replica during the wait for Postgres.

@@ -256,9 +256,9 @@ class Keeper:
         while True:
             self._has_changed.clear()
             try:
+                await self._obey(keeper)
                 await publisher.publish(self._loads.figures(self._clock.monotonic()))
                 await self._reporter.report(keeper, self._host)
-                await self._obey(keeper)
                 await self._logs.answer(keeper, self._folder)
             except StoreUnavailable:
                 if not is_away:

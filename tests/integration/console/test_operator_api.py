@@ -18,6 +18,7 @@ _NOBODY = "0" * 32
 _FIELDS: dict[str, Any] = {
     "account": _NOBODY,
     "amounts": [{"measure": "requests", "period": "day", "amount": 1}],
+    "deployments": {"chat": {"model": "kimi-k2.5"}},
     "holder": "00000000-0000-7000-8000-000000000001",
     "host": "nohost",
     "hour": "2026-11-01T00:00:00Z",
@@ -27,6 +28,7 @@ _FIELDS: dict[str, Any] = {
     "model": "kimi-k2.5",
     "name": "somebody",
     "replica": "noreplica",
+    "replicas": {"min": 1, "max": 1},
     "session": "s",
 }
 

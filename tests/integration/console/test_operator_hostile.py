@@ -102,8 +102,11 @@ def test_bodies_heads_and_connections_are_bounded(control: ControlProcess) -> No
     with control.client() as client:
         big = client.post("/accounts", content=b" " * 70_000)
         assert big.status_code == 413
-        for path in ("/v1/files", "/v1/chat/completions"):
-            assert client.post(control.url + path, content=b"x" * 200_000).status_code == 413
+        long = client.post(f"{control.url}/v1/chat/completions", content=b"x" * 200_000)
+        assert long.status_code == 413
+        # A page that is not there may answer before the whole body has come.
+        file = client.post(f"{control.url}/v1/files", content=b"x" * 200_000)
+        assert file.status_code in (404, 413)
         long = client.get("/accounts", headers={"x-long": "x" * 70_000})
         assert long.status_code == 431
     held = [RawClient(control.port) for _ in range(25)]

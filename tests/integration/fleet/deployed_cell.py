@@ -50,8 +50,7 @@ class Host:
             port_first=25000 + 100 * number,
             port_last=25099 + 100 * number,
             orphan_seconds=60.0,
-            drain_seconds=20.0,
-            **{"gpus": GPUS, **changes},
+            **{"gpus": GPUS, "drain_seconds": 20.0, **changes},
         )
         self._keeper: Keeper | None = None
         self._running: asyncio.Task[None] | None = None
@@ -168,12 +167,14 @@ def catalogue() -> Catalogue:
 
 
 @asynccontextmanager
-async def deployed_cell(store: Store, folder: Path, hosts: int) -> AsyncIterator[DeployedCell]:
+async def deployed_cell(
+    store: Store, folder: Path, hosts: int, **changes: Any
+) -> AsyncIterator[DeployedCell]:
     """So many hosts named gpu-1 and on, with four GPUs each, and control."""
     async with asyncio.TaskGroup() as tasks:
         cell = DeployedCell(store, folder, tasks)
         for number in range(hosts):
-            cell.add_host(f"gpu-{number + 1}")
+            cell.add_host(f"gpu-{number + 1}", **changes)
         loops = [tasks.create_task(cell.run()), tasks.create_task(cell.follow())]
         try:
             yield cell

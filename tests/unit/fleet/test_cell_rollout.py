@@ -18,6 +18,7 @@ from penstock.records.deployment import RolloutRules
 
 def replica(name: str, launch: int = 1, *, age: float = 100.0, **facts: bool) -> PlacedReplica:
     known = {"is_ready": True, "is_ending": False, **facts}
+    known.setdefault("is_draining", known["is_ending"])
     return PlacedReplica(name, launch, age_seconds=age, **known)
 
 

@@ -43,6 +43,9 @@ class PlacedReplica(msgspec.Struct, frozen=True):
     # Whether it is to end; it may still finish its requests.
     is_ending: bool
     age_seconds: float
+    # Whether it is known to drain. One that is to end may serve, or even start, until its keeper
+    # has heard of it.
+    is_draining: bool = False
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -68,7 +71,7 @@ class DeploymentState(msgspec.Struct, frozen=True):
     start_seconds_max: float
     replicas: Sequence[PlacedReplica]
     comparison: Comparison | None = None
-    # Whether the last placement found no room for a replica of the wanted launch.
+    # Whether there is no room for a replica that is to start.
     has_no_room: bool = False
 
 
@@ -86,6 +89,15 @@ class Decision(msgspec.Struct, frozen=True):
 
 def decide(state: DeploymentState) -> Decision:
     """Return the next step. Called every second, so a step may wait for the next call."""
+    decision = _decide(state)
+    present = sum(not (each.is_ending and each.is_draining) for each in state.replicas)
+    room = max(0, state.target + state.rules.surge - present)
+    starts = {launch: min(count, room) for launch, count in decision.starts.items()}
+    starts = {launch: count for launch, count in starts.items() if count}
+    return msgspec.structs.replace(decision, starts=starts)
+
+
+def _decide(state: DeploymentState) -> Decision:
     live = [replica for replica in state.replicas if not replica.is_ending]
     if state.is_paused:
         return _hold(state, live)
@@ -150,8 +162,10 @@ def _move(
     if not old:
         ends = dict.fromkeys(_surplus(new, target), "not wanted")
         return _settle(state, Decision(starts, ends, stage), goal, new)
-    # Where neither the surge nor the GPUs leave room, one replica at a time makes some.
-    is_stuck = missing > 0 and (rules.surge == 0 or state.has_no_room)
+    # Where neither the surge nor the GPUs leave room, one replica at a time makes some. One that
+    # ends already will.
+    is_waiting = any(replica.is_ending for replica in state.replicas)
+    is_stuck = missing > 0 and not is_waiting and (rules.surge == 0 or state.has_no_room)
     allowed = max(rules.unavailable, 1 if is_stuck else 0)
     spare = sum(replica.is_ready for replica in live) - target + allowed
     over = len(live) + started - target

@@ -58,18 +58,21 @@ def next_changes(cell: CellView, limits: CellLimits) -> CellChanges:
     kept = [each for each in cell.assignments if each.id not in dropped]
     models = {each.name: each.model for each in cell.deployments}
     ends = {each.id: reason for each in kept if (reason := _must_leave(each, hosts, models))}
-    decisions = {
-        deployment.name: decide(_state(deployment, kept, ends, cell))
-        for deployment in cell.deployments
-    }
-    for decision in decisions.values():
-        ends |= decision.ends
+    states = {each.name: _state(each, kept, ends, cell) for each in cell.deployments}
+    decisions = {name: decide(state) for name, state in states.items()}
     wanted = [
         _wanted(deployment, launch, count)
         for deployment in cell.deployments
         for launch, count in decisions[deployment.name].starts.items()
     ]
     placements, reasons = place(wanted, open_hosts(cell, kept, limits))
+    for name in reasons:
+        without_room = msgspec.structs.replace(states[name], has_no_room=True)
+        decision = decisions[name]
+        ends_for_room = decide(without_room).ends
+        decisions[name] = msgspec.structs.replace(decision, ends=decision.ends | ends_for_room)
+    for decision in decisions.values():
+        ends |= decision.ends
     present = {each.deployment for each in kept}
     return CellChanges(
         placements=tuple(placements),
@@ -123,6 +126,7 @@ def _state(
             is_ready=each.phase is ReplicaPhase.READY,
             is_ending=bool(each.ending) or each.id in ends,
             age_seconds=each.age_seconds,
+            is_draining=each.phase is ReplicaPhase.DRAINING,
         )
         for each in assignments
         if each.deployment == deployment.name
@@ -138,7 +142,6 @@ def _state(
         start_seconds_max=deployment.start_seconds_max,
         replicas=replicas,
         comparison=cell.comparisons.get(deployment.name),
-        has_no_room=bool(deployment.waits),
     )
 
 

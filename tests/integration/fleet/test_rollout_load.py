@@ -1,0 +1,120 @@
+"""A rollout of eight replicas under open streams and a steady load: nobody notices it."""
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.integration.cells.cell_key import key_file
+from tests.integration.cells.gateway_process import GatewayProcess
+from tests.integration.fleet.deployed_cell import MODEL, DeployedCell, deployed_cell
+from tests.integration.fleet.streaming_crowd import PER_SECOND, STREAMS, CrowdReport
+from tests.integration.fleet.watched_keeper import state_folder
+
+from penstock.policy import AccountBook, KeyBook
+from penstock.records.account import Role
+from penstock.store import Store, StoreSettings
+
+REPLICAS = 8
+_ENTRY = f"""
+id = "{MODEL}"
+family = "openai"
+context_tokens = 100_000
+[recipe]
+served_name = "m"
+command = ["x", "{{port}}"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    for host in tmp_path.glob("gpu-*"):
+        with state_folder(host):
+            pass
+
+
+@pytest.fixture
+async def busy_store(dsn: str) -> AsyncIterator[Store]:
+    """Six keepers, control and a mirror share it, which are processes of their own elsewhere."""
+    store = Store(StoreSettings(dsn=dsn, pool_size_max=16))
+    await store.open()
+    yield store
+    await store.close()
+
+
+async def test_nobody_notices_a_rollout(busy_store: Store, dsn: str, folder: Path) -> None:
+    account = await AccountBook(busy_store).create("crowd")
+    _, key = await KeyBook(busy_store).create(Role.RUNTIME, account.id, "crowd")
+    async with deployed_cell(busy_store, folder, hosts=6, drain_seconds=60.0) as cell:
+        await cell.apply(replicas={"min": REPLICAS, "max": REPLICAS})
+        await cell.settled(REPLICAS)
+        old = {replica.id for replica in cell.ready()}
+        gateway = _gateway(dsn, folder)
+        await asyncio.to_thread(gateway.start)
+        try:
+            async with _crowd(gateway.url, key) as crowd:
+                await _roll_out(cell)
+                assert not old & {replica.id for replica in cell.ready()}
+                out, _ = await crowd.communicate(b"")
+        finally:
+            await asyncio.to_thread(gateway.stop)
+    report = msgspec.json.decode(out, type=CrowdReport)
+    assert report.dropped == []
+    assert set(report.statuses) == {"200"}
+    assert report.whole >= STREAMS
+    assert report.statuses["200"] >= STREAMS + 5 * PER_SECOND
+
+
+@asynccontextmanager
+async def _crowd(url: str, key: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The clients, once all their streams are open."""
+    crowd = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.integration.fleet.streaming_crowd", url, key, MODEL),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=Path(__file__).parents[3],
+    )
+    try:
+        assert crowd.stdout is not None
+        async with asyncio.timeout(30):
+            assert await crowd.stdout.readline() == b"open\n"
+        yield crowd
+    finally:
+        if crowd.returncode is None:
+            crowd.kill()
+            await crowd.wait()
+
+
+async def _roll_out(cell: DeployedCell) -> None:
+    replicas = {"min": REPLICAS, "max": REPLICAS}
+    await cell.apply(replicas=replicas, environment={"NEW": "1"}, rollout={"surge": 4})
+    cell.fewest.clear()
+    deadline = time.monotonic() + 90
+    while (shown := await cell.shown()).stage != "done" or shown.ready != REPLICAS:
+        assert time.monotonic() < deadline, shown
+        await asyncio.sleep(0.2)
+    assert min(cell.fewest) >= REPLICAS
+
+
+def _gateway(dsn: str, folder: Path) -> GatewayProcess:
+    own = folder / "gateway"
+    catalogue = own / "catalogue"
+    catalogue.mkdir(parents=True)
+    (catalogue / "pair.toml").write_text(_ENTRY)
+    settings = {
+        "store.dsn": dsn,
+        "catalogue.folder": str(catalogue),
+        "metering.journal_folder": str(own / "journal"),
+        "store.cell_key_file": key_file(folder),
+        # Hosts that are several want a bucket; nothing here is kept in it.
+        "store.objects_url": "s3://nothing/here",
+        "store.objects_endpoint": "http://127.0.0.1:9",
+        "store.objects_access_key": "none",
+        "store.objects_secret_key": "none",
+    }
+    return GatewayProcess(own, settings)
