@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
+from tests.simulation.fleet_rows import Assignment, Deployment, Engine, Host, RosterRow
 
 from penstock.fleet.cell.rollout import RolloutStage
 from penstock.fleet.cell.step import CellChanges, next_changes
@@ -23,7 +24,6 @@ from penstock.fleet.cell.view import (
 )
 from penstock.fleet.intent import (
     AssignedReplica,
-    Failures,
     FleetObservation,
     Intent,
     IntentLimits,
@@ -43,7 +43,6 @@ from penstock.fleet.plan import (
 )
 from penstock.fleet.wants import wants_of_assigned
 from penstock.records.deployment import DeploymentSpec, ReplicaRange
-from penstock.records.host import Gpu
 from penstock.records.model import ModelId, Recipe
 from penstock.records.replica import ReplicaId, ReplicaState
 
@@ -56,89 +55,6 @@ _KEEPER_LIMITS = IntentLimits(
 )
 _START_SECONDS = 3.0
 _HEARD_SECONDS = 2.0
-
-
-class Engine(msgspec.Struct):
-    """One engine and what its keeper knows of it."""
-
-    id: ReplicaId
-    want: str
-    assignment: str
-    model: str
-    gpus: tuple[str, ...]
-    started_at: float
-    state: ReplicaState = ReplicaState.STARTING
-    since: float = 0.0
-    ready_since: float | None = None
-    is_alive: bool = True
-    is_superseded: bool = False
-    is_failed: bool = False
-    detail: str = ""
-    # When the roster got its present state; None if it has not.
-    written_at: float | None = None
-
-
-class RosterRow(msgspec.Struct):
-    """A replica as Postgres has it."""
-
-    id: ReplicaId
-    assignment: str
-    keeper: str
-    model: str
-    state: ReplicaState
-    gpus: tuple[str, ...]
-    beat_at: float
-
-
-class Assignment(msgspec.Struct):
-    """A row of `assignments`."""
-
-    id: str
-    deployment: str
-    launch: int
-    keeper: str
-    gpus: int
-    made_at: float
-    ending: str = ""
-    ending_at: float = 0.0
-
-
-class Deployment(msgspec.Struct):
-    """A row of `deployments`."""
-
-    name: str
-    spec: DeploymentSpec
-    gpus: int
-    launch: int = 1
-    stable: int | None = None
-    target: int = 0
-    stage: RolloutStage = RolloutStage.ROLLING
-    stage_at: float = 0.0
-    waits: str = ""
-
-
-class Host:
-    """A machine with GPUs, engines that run on it, and a keeper."""
-
-    def __init__(self, name: str, gpus: int) -> None:
-        self.name = name
-        self.gpus = tuple(Gpu(index, str(index)) for index in range(gpus))
-        self.engines: dict[ReplicaId, Engine] = {}
-        self.failures: dict[str, Failures] = {}
-        self.orders = KeeperOrders()
-        self.waiting: dict[ModelId, str] = {}
-        self.reported_at = 0.0
-        self.is_frozen = False
-        self.has_keeper = True
-        self.is_cordoned = False
-        self.is_draining = False
-        self.asked: dict[ReplicaId, str] = {}
-
-    def held(self) -> Counter[str]:
-        """How many engines have each GPU."""
-        return Counter(
-            gpu for engine in self.engines.values() if engine.is_alive for gpu in engine.gpus
-        )
 
 
 class FleetWorld:

@@ -4,7 +4,8 @@ from collections import deque
 
 import pytest
 from tests.chaos.fleet_steps import Step, StepKind, draw_steps
-from tests.simulation.fleet_world import FleetWorld, Host
+from tests.simulation.fleet_rows import Host
+from tests.simulation.fleet_world import FleetWorld
 
 _MODELS = {"one": 1, "two": 2, "four": 4}
 _MOST = {"one": 6, "two": 4, "four": 2}

@@ -93,7 +93,7 @@ class Crowd:
 async def _run(url: str, key: str, model: str) -> None:
     crowd = Crowd(url, key, model)
     running = asyncio.ensure_future(crowd.run())
-    while crowd.open < STREAMS:  # noqa: ASYNC110 - clients have no event for it
+    while crowd.open < STREAMS:
         assert not crowd.dropped, crowd.dropped[:3]
         await asyncio.sleep(0.05)
     print("open", flush=True)
