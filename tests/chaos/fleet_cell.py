@@ -15,7 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.chaos.flex_process import PenstockProcess
-from tests.chaos.process_tree import kill_tree
 from tests.chaos.started import Started
 from tests.integration.cells.cell_key import key_file
 from tests.integration.cells.gateway_process import GatewayProcess, Settings
@@ -168,10 +167,6 @@ class FleetCell(Started):
         self.gateway = GatewayProcess(folder, {**self.settings, **own})
         self._stack.callback(self.gateway.stop)
         self.gateway.start()
-
-    def kill_tree_of(self, process: PenstockProcess) -> None:
-        if process.pid:
-            kill_tree(process.pid)
 
     def doubles(self) -> int:
         return sum(len(host.doubles()) for host in self.hosts)

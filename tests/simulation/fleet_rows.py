@@ -71,6 +71,7 @@ class Deployment(msgspec.Struct):
     target: int = 0
     stage: RolloutStage = RolloutStage.ROLLING
     stage_at: float = 0.0
+    reason: str = ""
     waits: str = ""
 
 

@@ -119,8 +119,8 @@ class FleetWorld:
             deployment = self.deployments[name]
             if change.stage is not deployment.stage:
                 deployment.stage, deployment.stage_at = change.stage, self.now
-            deployment.stable = deployment.stable if change.stable is None else change.stable
-            deployment.waits = change.waits
+            deployment.stable = change.stable
+            deployment.reason, deployment.waits = change.reason, change.waits
 
     def _view(self) -> CellView:
         phases = self._phases()
@@ -159,6 +159,7 @@ class FleetWorld:
             target=each.target,
             stage=each.stage,
             stage_seconds=self.now - each.stage_at,
+            reason=each.reason,
             waits=each.waits,
             is_paused=False,
             is_removed=False,

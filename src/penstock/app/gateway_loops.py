@@ -2,17 +2,15 @@
 
 import asyncio
 import contextlib
-import os
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
 from penstock.app import heap
 from penstock.app.gateway_rooms import GatewayRooms
-from penstock.app.process_version import process_version
+from penstock.app.this_process import this_worker
 from penstock.errors import StoreUnavailable
-from penstock.fleet.workers import Worker, WorkerTable
+from penstock.fleet.workers import WorkerTable
 from penstock.metering.journal_folder import claim_folder
 
 _FLUSH_SECONDS: Final = 0.2
@@ -47,7 +45,7 @@ async def running(rooms: GatewayRooms) -> AsyncIterator[None]:
                 group.create_task(_follow(rooms)),
                 group.create_task(_tick(rooms)),
                 group.create_task(heap.keep_small()),
-                group.create_task(WorkerTable(rooms.store).keep(_worker(rooms))),
+                group.create_task(_report(rooms)),
             ]
             yield
             for loop in loops:
@@ -70,16 +68,12 @@ async def _load(rooms: GatewayRooms) -> None:
             await rooms.drain.adopt()
 
 
-def _worker(rooms: GatewayRooms) -> Worker:
-    """Return what this worker reports of itself."""
-    config = rooms.config
-    return Worker(
-        rooms.holder,
-        "gateway",
-        config.fleet.host or socket.gethostname(),
-        process_version(),
-        {"pid": os.getpid(), "address": f"{config.ingress.host}:{config.ingress.port}"},
-    )
+async def _report(rooms: GatewayRooms) -> None:
+    """Report this worker among the cell's processes until cancelled."""
+    ingress = rooms.config.ingress
+    address = f"{ingress.host}:{ingress.port}"
+    me = this_worker(rooms.config, "gateway", rooms.holder, address)
+    await WorkerTable(rooms.store).keep(me)
 
 
 async def _close(rooms: GatewayRooms) -> None:

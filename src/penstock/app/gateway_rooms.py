@@ -1,12 +1,12 @@
 """Builds all the rooms of one gateway worker, once."""
 
-import socket
 from pathlib import Path
 
 from penstock.admission import Gate, Limits, release_holder
 from penstock.app.batch_parts import BatchNeeds, BatchParts
 from penstock.app.flex_parts import FlexParts
 from penstock.app.job_rooms import desk_rooms, session_books
+from penstock.app.this_process import host_name
 from penstock.catalogue import load_catalogue
 from penstock.clock import Clock, TimerWheel, new_id
 from penstock.config import Config
@@ -86,7 +86,7 @@ class GatewayRooms:
         self.clients = FleetClients(config.engine, self.wheel, clock)
         self.gate = Gate(self.router, config.admission, self.wheel)
         self.prober = Prober(self.router, self.clients, clock)
-        self.reach = Reach(config.signals, config.fleet.host or socket.gethostname())
+        self.reach = Reach(config.signals, host_name(config))
         # None until the cell's key is known.
         self.exchange: GossipLoops | None = None
 

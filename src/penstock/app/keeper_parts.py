@@ -2,13 +2,11 @@
 
 import asyncio
 import logging
-import os
-import socket
 from typing import Final
 
 from penstock.app.job_rooms import background_responses, desk_rooms, job_desk
-from penstock.app.process_version import process_version
 from penstock.app.station import Station, StationRooms, StationSettings
+from penstock.app.this_process import host_name, this_worker
 from penstock.catalogue import load_catalogue
 from penstock.clock import Clock, new_id
 from penstock.config import Config
@@ -16,7 +14,7 @@ from penstock.errors import StoreUnavailable
 from penstock.fleet.health import EngineProbe
 from penstock.fleet.reconcile import Announce, Keeper
 from penstock.fleet.roster import RosterMirror
-from penstock.fleet.workers import Worker, WorkerTable
+from penstock.fleet.workers import WorkerTable
 from penstock.policy import cell_mark, read_cell_secret, signal_key
 from penstock.signals import (
     Announcer,
@@ -46,7 +44,7 @@ def station(config: Config, store: Store, objects: Objects, kept: Keeper, clock:
     """Build the station that runs flex work on the replicas of one keeper."""
     jobs = desk_rooms(store, objects, config)
     desk = job_desk(jobs, config, clock)
-    host = config.fleet.host or socket.gethostname()
+    host = host_name(config)
 
     async def check_objects() -> None:
         roster = RosterMirror(store, clock, config.fleet)
@@ -103,16 +101,14 @@ def announcing(
 
 async def report(config: Config, store: Store) -> None:
     """Report this process among the cell's workers until cancelled."""
-    host = config.fleet.host or socket.gethostname()
-    me = Worker(new_id(), "keeper", host, process_version(), {"pid": os.getpid()})
-    await WorkerTable(store).keep(me)
+    await WorkerTable(store).keep(this_worker(config, "keeper", new_id()))
 
 
 async def _watch_hosts(
     config: Config, roster: RosterMirror, clock: Clock, line: Announcer | KeeperGossipLoops
 ) -> None:
     """Log when the roster has a host that this keeper's signals do not reach, until cancelled."""
-    reach = Reach(config.signals, config.fleet.host or socket.gethostname())
+    reach = Reach(config.signals, host_name(config))
     while True:
         hosts = {replica.host for replica in roster.all()}
         reach.note(hosts, clock.monotonic(), is_up=line.is_up)

@@ -2,6 +2,7 @@
 
 import random
 import time
+import uuid
 from typing import Final
 
 # Ids are not secrets, so they need no randomness from the kernel, which costs a system call per id.
@@ -19,6 +20,11 @@ def new_id() -> str:
         f"{time_digits[:8]}-{time_digits[8:12]}-{time_digits[12:]}"
         f"-{random_digits[:4]}-{random_digits[4:]}"
     )
+
+
+def first_id_at(seconds: float) -> uuid.UUID:
+    """Return the least id of a time since 1970: ids that were made from then on are not less."""
+    return uuid.UUID(int=int(seconds * 1000) << 80)
 
 
 def timestamp_of(uuid7: str) -> float:

@@ -21,13 +21,18 @@ from penstock.console.settings import ControlSettings
 from penstock.console.sign_in import SignIn
 from penstock.errors import (
     Error,
-    InternalError,
     InvalidRequest,
     MethodNotAllowed,
     NotFound,
     Overloaded,
 )
-from penstock.ingress.pages.json_pages import RequestIds, crash_page, error_page, json_response
+from penstock.ingress.pages.json_pages import (
+    RequestIds,
+    error_page,
+    json_response,
+    on_crash,
+    on_error,
+)
 from penstock.ingress.pages.page_body import decoded
 
 logger = logging.getLogger(__name__)
@@ -102,7 +107,7 @@ def build_operator_pages(pages: OperatorPages, lifespan: Lifespan[Starlette]) ->
         ],
         middleware=[Middleware(RequestIds)],
         lifespan=lifespan,
-        exception_handlers={Error: _on_error, HTTPException: _on_http, Exception: _on_crash},
+        exception_handlers={Error: on_error, HTTPException: _on_http, Exception: on_crash},
     )
 
 
@@ -157,17 +162,8 @@ def _refusal(bad: msgspec.ValidationError) -> InvalidRequest:
     return InvalidRequest(str(bad), param=name)
 
 
-async def _on_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Error)
-    return error_page(request, error)
-
-
 async def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         return error_page(request, MethodNotAllowed())
     return error_page(request, NotFound())
-
-
-async def _on_crash(request: Request, _: Exception) -> Response:
-    return crash_page(request, InternalError())

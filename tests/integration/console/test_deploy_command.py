@@ -1,16 +1,12 @@
 """`penstock deploy` over the operator's API, with no database in reach."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 from tests.integration.cells.commands import Penstock, read
-from tests.integration.cells.control_process import ControlProcess, control_process
+from tests.integration.cells.control_process import ControlProcess
 from tests.integration.cells.gateway_process import eventually
-from typer.testing import CliRunner
-
-from penstock.cli.commands import app
 
 FILE = """
 [deployment.kimi]
@@ -18,21 +14,6 @@ model = "kimi-k2.5"
 replicas = { min = 2, max = 2 }
 hosts = { labels = { gpu = "h200" } }
 """
-
-
-@pytest.fixture
-def control(dsn: str, tmp_path: Path) -> Iterator[ControlProcess]:
-    with control_process(dsn, tmp_path) as control:
-        yield control
-
-
-@pytest.fixture
-def remote(control: ControlProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Penstock:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("PENSTOCK_STORE_DSN", raising=False)
-    monkeypatch.setenv("PENSTOCK_OPERATOR_URL", control.url)
-    monkeypatch.setenv("PENSTOCK_OPERATOR_KEY", control.keys.operator)
-    return lambda *arguments: CliRunner().invoke(app, list(arguments))
 
 
 @pytest.fixture

@@ -1,13 +1,11 @@
 """The operator's API: who may call what, what it answers, and how it refuses."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
-from tests.integration.cells.control_process import ControlProcess, control_process
+from tests.integration.cells.control_process import ControlProcess
 from tests.integration.cells.gateway_process import eventually
 
 from penstock.console.operation import Operation
@@ -31,12 +29,6 @@ _FIELDS: dict[str, Any] = {
     "replicas": {"min": 1, "max": 1},
     "session": "s",
 }
-
-
-@pytest.fixture
-def control(dsn: str, tmp_path: Path) -> Iterator[ControlProcess]:
-    with control_process(dsn, tmp_path, {"control.wrong_keys_per_minute": 10_000}) as control:
-        yield control
 
 
 def call(control: ControlProcess, secret: str, operation: Operation[Any, Any]) -> tuple[int, Any]:

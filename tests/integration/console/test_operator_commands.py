@@ -1,31 +1,10 @@
 """Commands of administration over the operator's API, with no database in reach."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.integration.cells.commands import Penstock, read
-from tests.integration.cells.control_process import ControlProcess, control_process
-from typer.testing import CliRunner
-
-from penstock.cli.commands import app
-
-
-@pytest.fixture
-def control(dsn: str, tmp_path: Path) -> Iterator[ControlProcess]:
-    with control_process(dsn, tmp_path) as control:
-        yield control
-
-
-@pytest.fixture
-def remote(control: ControlProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Penstock:
-    """Commands that know control's address and a key, and nothing of the database."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("PENSTOCK_STORE_DSN", raising=False)
-    monkeypatch.setenv("PENSTOCK_OPERATOR_URL", control.url)
-    monkeypatch.setenv("PENSTOCK_OPERATOR_KEY", control.keys.operator)
-    return lambda *arguments: CliRunner().invoke(app, list(arguments))
+from tests.integration.cells.control_process import ControlProcess
 
 
 def test_every_command_of_administration_works_without_a_dsn(remote: Penstock) -> None:

@@ -200,11 +200,12 @@ def test_other_figures_are_short() -> None:
         (["--by", "minute"], "`by` must be one of hour, day"),
         (["--group-by", "colour"], "comma list"),
         (["--since", "yesterday"], "RFC 3339"),
-        (["--session", "s", "--account", "a", "--model", "m"], "no other filters"),
+        (["--session", "s", "--account", "a", "--model", "m"], "no parameter `model`"),
         (["--limit", "0"], "from 1 to 10000"),
         ([], "There is no Postgres to ask"),
         (["request", "x"], "There is no Postgres to ask"),
         (["export", "--out", "x.parquet", "--since", "nope"], "RFC 3339"),
+        (["export", "--out", "x.csv", "--since", "2025-01-01"], "longer than 400 days"),
     ],
 )
 def test_wrong_question_is_one_line_and_exit_code_two(

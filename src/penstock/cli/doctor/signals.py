@@ -1,8 +1,8 @@
 """Checks whether the hosts of the roster can receive each other's signals."""
 
-import socket
 from collections.abc import Iterable
 
+from penstock.app.this_process import host_name
 from penstock.cli.doctor.check import Check, ok, warn
 from penstock.config import Config
 from penstock.signals import SignalsSettings
@@ -14,7 +14,7 @@ _NAME = "signals"
 async def check_signals(config: Config, roster_hosts: Iterable[str]) -> Check:
     """Check signals between this machine and `roster_hosts`, the hosts of the replicas."""
     settings = config.signals
-    hosts = len({config.fleet.host or socket.gethostname(), *roster_hosts} - {""})
+    hosts = len({host_name(config), *roster_hosts} - {""})
     if settings.transport == "nats" and (problem := await _nats_problem(settings)):
         advice = "Start it, or correct signals.nats_url; gateways route by what they know alone."
         return warn(_NAME, f"NATS cannot be reached ({problem})", advice)

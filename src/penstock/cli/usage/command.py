@@ -28,7 +28,7 @@ from penstock.console.usage_operations import (
 from penstock.metering.reports.export_file import opened_file
 from penstock.metering.reports.focus import focus_row
 from penstock.metering.reports.usage_reports import check_period
-from penstock.wire.resources.usage_query import ReportPeriod, read_period
+from penstock.wire.resources.usage_query import ReportPeriod, read_parameters, read_period
 
 app = typer.Typer(help="Show what was used and what it cost.", invoke_without_command=True)
 
@@ -77,7 +77,14 @@ def usage(  # noqa: PLR0913 - each is an option of the command line
         raise CommandFailed("Pass --json or --csv, not both.", ExitCode.USAGE)
     most = None if limit is None else str(limit)
     if session is not None and by is None and group_by is None:
-        _refuse_filters(key, model, tier, workflow, prompt_family, replica)
+        _refuse_filters(
+            key=key,
+            model=model,
+            tier=tier,
+            workflow=workflow,
+            prompt_family=prompt_family,
+            replica=replica,
+        )
         turns = SessionAsked(session=session, account=account, since=since, until=until, limit=most)
         # Refused here already, without a database.
         session_query(turns, SystemClock().now())
@@ -155,9 +162,7 @@ async def _export(desk: Administration, period: ReportPeriod, out: Path) -> int:
     return count
 
 
-def _refuse_filters(*values: str | None) -> None:
-    if any(value is not None for value in values):
-        raise CommandFailed(
-            "A session's turns have no other filters: pass --by or --group-by for sums.",
-            ExitCode.USAGE,
-        )
+def _refuse_filters(**filters: str | None) -> None:
+    """Refuse filters that a session's turns do not have, as the report itself would."""
+    given = [(name, text) for name, text in filters.items() if text is not None]
+    read_parameters(given, ("since", "until", "limit", "account"))

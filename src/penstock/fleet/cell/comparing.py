@@ -1,9 +1,9 @@
 """Reads what canaries and the replicas that they are compared with did, from the ledger."""
 
-import uuid
 from datetime import UTC, datetime
 from typing import Final
 
+from penstock.clock import first_id_at
 from penstock.fleet.cell.judge import Side, judge
 from penstock.fleet.cell.rollout import Comparison, RolloutStage
 from penstock.fleet.cell.view import CellView, DeploymentView
@@ -36,8 +36,7 @@ async def read_comparisons(store: Store, cell: CellView, now: float) -> dict[str
 async def _compare(store: Store, deployment: DeploymentView, now: float) -> Comparison:
     since = now - deployment.stage_seconds
     days = sorted({datetime.fromtimestamp(at, UTC).date() for at in (since, now)})
-    first = uuid.UUID(int=int(since * 1000) << 80)
-    values = (deployment.launch, deployment.name, days, first, _ROWS_MAX)
+    values = (deployment.launch, deployment.name, days, first_id_at(since), _ROWS_MAX)
     async with store.transaction() as tx:
         rows = await tx.fetch(_ATTEMPTS, values)
     new = [(failed, ms) for is_new, failed, ms in rows if is_new]

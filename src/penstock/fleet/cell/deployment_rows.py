@@ -1,6 +1,5 @@
 """Reads deployments, hosts and assignments from Postgres, and writes what control decides."""
 
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -22,8 +21,8 @@ from penstock.store.pool import Row, Transaction
 _LOCK: Final = "update deployments_revision set revision = revision + 1"
 _DEPLOYMENTS: Final = """
     select d.name, d.revision, d.launch, d.stable, d.target, d.stage,
-        extract(epoch from now() - d.stage_since)::float8, d.waits, d.is_paused, d.is_removed,
-        r.spec::text, r.model,
+        extract(epoch from now() - d.stage_since)::float8, d.reason, d.waits, d.is_paused,
+        d.is_removed, r.spec::text, r.model,
         (select jsonb_object_agg(l.revision::text, l.recipe -> 'gpus')::text
          from deployment_revisions l
          where l.deployment = d.name and l.revision = l.launch),
@@ -59,8 +58,7 @@ _DROP: Final = "delete from assignments where id = any(%s::uuid[])"
 _STAGE: Final = """
     update deployments set
         stage = %s, stage_since = case when stage = %s then stage_since else now() end,
-        reason = case when %s = '' and stage = %s then reason else %s end,
-        stable = coalesce(%s, stable), waits = %s
+        reason = %s, stable = %s, waits = %s
     where name = %s
 """
 _REMOVE: Final = "delete from deployments where name = any(%s)"
@@ -81,8 +79,8 @@ async def read_cell(tx: Transaction, comparisons: dict[str, Comparison]) -> Cell
     )
 
 
-async def write_changes(tx: Transaction, cell: CellView, changes: CellChanges) -> bool:
-    """Write what was decided; return whether that was anything."""
+async def write_changes(tx: Transaction, changes: CellChanges) -> None:
+    """Write what was decided."""
     for placement in changes.placements:
         values = (new_id(), *msgspec.structs.astuple(placement))
         await tx.execute(_PLACE, values)
@@ -90,27 +88,12 @@ async def write_changes(tx: Transaction, cell: CellView, changes: CellChanges) -
         await tx.execute(_END, (reason, id))
     if changes.dropped:
         await tx.execute(_DROP, (list(changes.dropped),))
-    is_moved = await _write_stages(tx, cell.deployments, changes)
+    for name, change in changes.stages.items():
+        stage = change.stage.value
+        row = (stage, stage, change.reason, change.stable, change.waits, name)
+        await tx.execute(_STAGE, row)
     if changes.removed:
         await tx.execute(_REMOVE, (list(changes.removed),))
-    parts = (changes.placements, changes.ends, changes.dropped, changes.removed)
-    return is_moved or any(parts)
-
-
-async def _write_stages(
-    tx: Transaction, deployments: Sequence[DeploymentView], changes: CellChanges
-) -> bool:
-    is_moved = False
-    for each in deployments:
-        change = changes.stages[each.name]
-        is_same = change.stage is each.stage and change.waits == each.waits
-        if is_same and change.stable is None and not change.reason:
-            continue
-        is_moved = is_moved or not is_same or change.stable is not None
-        stage, reason = change.stage.value, change.reason
-        values = (stage, stage, reason, stage, reason, change.stable, change.waits, each.name)
-        await tx.execute(_STAGE, values)
-    return is_moved
 
 
 def _deployment(row: Row) -> DeploymentView:
@@ -122,13 +105,14 @@ def _deployment(row: Row) -> DeploymentView:
         target=row[4],
         stage=RolloutStage(row[5]),
         stage_seconds=row[6],
-        waits=row[7],
-        is_paused=row[8],
-        is_removed=row[9],
-        spec=msgspec.json.decode(row[10], type=DeploymentSpec),
-        model=row[11],
-        gpus={int(key): count for key, count in msgspec.json.decode(row[12]).items()},
-        start_seconds_max=row[13],
+        reason=row[7],
+        waits=row[8],
+        is_paused=row[9],
+        is_removed=row[10],
+        spec=msgspec.json.decode(row[11], type=DeploymentSpec),
+        model=row[12],
+        gpus={int(key): count for key, count in msgspec.json.decode(row[13]).items()},
+        start_seconds_max=row[14],
     )
 
 

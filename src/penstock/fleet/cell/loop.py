@@ -60,15 +60,15 @@ class DeploymentLoop:
         if not cell.deployments and not cell.assignments:
             return False
         cell = await self._with_comparisons(cell)
-        if not _is_change(cell, next_changes(cell, self._limits)):
+        if next_changes(cell, self._limits).is_nothing:
             return False
         async with self._store.transaction() as tx:
             await lock_deployments(tx)
             cell = await read_cell(tx, self._comparisons)
             changes = next_changes(cell, self._limits)
-            is_changed = await write_changes(tx, cell, changes)
+            await write_changes(tx, changes)
         _log(cell, changes)
-        return is_changed
+        return not changes.is_nothing
 
     async def _with_comparisons(self, cell: CellView) -> CellView:
         now = self._clock.monotonic()
@@ -76,17 +76,6 @@ class DeploymentLoop:
             self._compared_at = now
             self._comparisons = await read_comparisons(self._store, cell, self._clock.now())
         return CellView(cell.deployments, cell.hosts, cell.assignments, self._comparisons)
-
-
-def _is_change(cell: CellView, changes: CellChanges) -> bool:
-    if any((changes.placements, changes.ends, changes.dropped, changes.removed)):
-        return True
-    for each in cell.deployments:
-        stage = changes.stages[each.name]
-        is_same = stage.stage is each.stage and stage.waits == each.waits
-        if not is_same or stage.stable is not None or stage.reason:
-            return True
-    return False
 
 
 def _log(cell: CellView, changes: CellChanges) -> None:
@@ -100,8 +89,8 @@ def _log(cell: CellView, changes: CellChanges) -> None:
             },
         )
     for each in cell.deployments:
-        stage = changes.stages[each.name]
-        if stage.stage is not each.stage:
+        stage = changes.stages.get(each.name)
+        if stage is not None and stage.stage is not each.stage:
             logger.info(
                 "rollout moved",
                 extra={

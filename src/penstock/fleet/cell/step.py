@@ -32,7 +32,7 @@ class StageChange(msgspec.Struct, frozen=True):
 
     stage: RolloutStage
     reason: str
-    # The launch that has proved itself; None if nothing changes.
+    # The launch that served well last; None before any has.
     stable: int | None
     # Why replicas have no place; "" if all have one.
     waits: str
@@ -46,9 +46,14 @@ class CellChanges(msgspec.Struct, frozen=True):
     ends: dict[str, str] = {}
     # Assignments of which nothing runs any more.
     dropped: tuple[str, ...] = ()
+    # Deployments that stand otherwise than before.
     stages: dict[str, StageChange] = {}
     # Deployments that were removed and have nothing left.
     removed: tuple[str, ...] = ()
+
+    @property
+    def is_nothing(self) -> bool:
+        return not any((self.placements, self.ends, self.dropped, self.stages, self.removed))
 
 
 def next_changes(cell: CellView, limits: CellLimits) -> CellChanges:
@@ -79,8 +84,9 @@ def next_changes(cell: CellView, limits: CellLimits) -> CellChanges:
         ends=ends,
         dropped=tuple(dropped),
         stages={
-            deployment.name: _change(decisions[deployment.name], reasons.get(deployment.name, ""))
-            for deployment in cell.deployments
+            each.name: change
+            for each in cell.deployments
+            if (change := _change(each, decisions[each.name], reasons.get(each.name, "")))
         },
         removed=tuple(
             each.name for each in cell.deployments if each.is_removed and each.name not in present
@@ -189,5 +195,11 @@ def _free(host: HostView, limits: CellLimits) -> int:
     )
 
 
-def _change(decision: Decision, waits: str) -> StageChange:
-    return StageChange(decision.stage, decision.reason, decision.stable, waits)
+def _change(before: DeploymentView, decision: Decision, waits: str) -> StageChange | None:
+    """Return how a deployment stands after a decision; None if that is as before."""
+    # A decision without a reason leaves the one that its stage began with.
+    kept = before.reason if decision.stage is before.stage else ""
+    stable = before.stable if decision.stable is None else decision.stable
+    after = StageChange(decision.stage, decision.reason or kept, stable, waits)
+    now = StageChange(before.stage, before.reason, before.stable, before.waits)
+    return None if after == now else after

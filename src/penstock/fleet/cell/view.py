@@ -29,6 +29,8 @@ class DeploymentView(msgspec.Struct, frozen=True):
     target: int
     stage: RolloutStage
     stage_seconds: float
+    # Why it stands so, and why replicas have no place; for people.
+    reason: str
     waits: str
     is_paused: bool
     is_removed: bool

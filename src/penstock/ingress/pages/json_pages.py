@@ -6,7 +6,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.clock import new_id
-from penstock.errors import Error
+from penstock.errors import Error, InternalError
 from penstock.ingress import error_response
 
 _ID = "penstock_request_id"
@@ -60,6 +60,17 @@ def crash_page(request: Request, error: Error) -> Response:
     page = error_page(request, error)
     page.raw_headers += _id_headers(request.scope, request.scope.get(_ID) or new_id())
     return page
+
+
+async def on_error(request: Request, error: Exception) -> Response:
+    """Answer a page's own error: Starlette's handler for it."""
+    assert isinstance(error, Error)
+    return error_page(request, error)
+
+
+async def on_crash(request: Request, _: Exception) -> Response:
+    """Answer a bug: Starlette's handler for every other exception."""
+    return crash_page(request, InternalError())
 
 
 def _is_workers_ai(scope: Scope) -> bool:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Lifespan
 
-from penstock.errors import Error, InternalError, MethodNotAllowed, NotFound
+from penstock.errors import Error, MethodNotAllowed, NotFound
 from penstock.ingress.inference.inference_endpoint import EXPOSED_HEADERS
 from penstock.ingress.pages.batch_pages import BatchPages
 from penstock.ingress.pages.conversation_pages import ConversationPages
@@ -21,7 +21,13 @@ from penstock.ingress.pages.file_pages import FilePages
 from penstock.ingress.pages.front_page import FrontPage
 from penstock.ingress.pages.health import HealthPages
 from penstock.ingress.pages.job_pages import JobPages
-from penstock.ingress.pages.json_pages import RequestIds, crash_page, error_page, json_response
+from penstock.ingress.pages.json_pages import (
+    RequestIds,
+    error_page,
+    json_response,
+    on_crash,
+    on_error,
+)
 from penstock.ingress.pages.model_pages import ModelPages
 from penstock.ingress.pages.openapi import document
 from penstock.ingress.pages.response_pages import ResponsePages
@@ -121,7 +127,7 @@ def build_pages(
         routes=routes,
         middleware=middleware,
         lifespan=lifespan,
-        exception_handlers={Error: _on_error, HTTPException: _on_http, Exception: _on_crash},
+        exception_handlers={Error: on_error, HTTPException: _on_http, Exception: on_crash},
     )
 
 
@@ -143,11 +149,6 @@ async def _post_only(_: Request) -> Response:
     raise MethodNotAllowed("This path takes POST only.")
 
 
-async def _on_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Error)
-    return error_page(request, error)
-
-
 async def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
@@ -156,7 +157,3 @@ async def _on_http(request: Request, error: Exception) -> Response:
     return error_page(
         request, NotFound(f"No such path. Did you mean `{meant}`?" if meant else None)
     )
-
-
-async def _on_crash(request: Request, _: Exception) -> Response:
-    return crash_page(request, InternalError())

@@ -4,11 +4,11 @@ A page bounds the memory, and an hour bounds each query. The export of an hour t
 written is incomplete: export only hours that are over.
 """
 
-import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from penstock.clock import first_id_at
 from penstock.metering.reports.focus import Charge, Kind
 from penstock.store import Store
 
@@ -54,16 +54,13 @@ async def read_charges(
     `names` maps the accounts' ids to their names.
     """
     # Ids begin with their time and are the key of a day's partition, so an hour is a key range.
-    ids = (_first_id(hour), _first_id(hour + timedelta(hours=1)))
+    start = hour.timestamp()
+    ids = (first_id_at(start), first_id_at(start + timedelta(hours=1).total_seconds()))
     day = hour.astimezone(UTC).date()
     async with store.transaction() as transaction:
         rows = await transaction.fetch(_CHARGES, (day, *ids, PAGE_ROWS, first))
     charges = [charge for row in rows for charge in _charges(hour, row, names)]
     return charges, first + PAGE_ROWS if len(rows) == PAGE_ROWS else None
-
-
-def _first_id(hour: datetime) -> uuid.UUID:
-    return uuid.UUID(int=int(hour.timestamp() * 1000) << 80)
 
 
 def _charges(hour: datetime, row: tuple[Any, ...], names: Mapping[str, str]) -> list[Charge]:
