@@ -20,7 +20,7 @@ export NATIVE_OPTIMISE ?= $(if $(filter wheel image release soak bench-%,$(filte
 # Type checking takes minutes without its cache, and seconds with it.
 export MYPY_CACHE_DIR := $(CACHE)/mypy
 
-.PHONY: setup check test unit integration native wheel image release simulation engine acceptance up docs site clean pin bench-overhead bench-gate bench-profile bench-count bench-routing bench-queue \
+.PHONY: setup check test unit integration native wheel image release simulation engine acceptance up docs site clean pin bench-overhead bench-gate bench-profile bench-count bench-routing bench-scaling bench-queue \
 	bench-flex bench-agents bench-pressure bench-workers chaos chaos-agents chaos-fleet chaos-metering soak nightly summary \
 	verify-release
 
@@ -122,6 +122,11 @@ bench-count: setup
 # A simulated fleet on published traces, our rule and others', up to 25 minutes; FULL=1 for every row and the plots.
 bench-routing: setup
 	$(BIN)/python benchmarks/routing.py $(if $(FULL),--full)
+
+# Engine-hours and first tokens of a simulated day by our rule, KEDA's and others', on a published
+# trace: 40 minutes.
+bench-scaling: native
+	PYTHONPATH=$$($(BIN)/python deploy/native/build.py | tail -1) $(BIN)/python benchmarks/autoscale.py
 
 # The queue's functions beside the same statements run bare, at a thousand and at a million jobs.
 bench-queue: setup

@@ -54,6 +54,10 @@ class SimulatedRoster:
         del model
         return None
 
+    def waking(self, model: ModelId) -> ReplicaStart | None:
+        del model
+        return None
+
     def all(self) -> tuple[Replica, ...]:
         self._refresh()
         return tuple(self._by_id.values())

@@ -1,4 +1,5 @@
 """The wait queue of each model. *Busy* means every eligible replica has its live slots in flight.
+A model at zero replicas that wakes for requests has a queue too, with bounds of its own.
 
 A request that ends admits the longest-waiting one. Nothing here is durable: the client of a waiting
 request keeps its connection open.
@@ -12,7 +13,7 @@ from typing import Protocol
 from penstock.admission.drain_rate import DrainRate
 from penstock.admission.settings import AdmissionSettings
 from penstock.clock import TimerWheel
-from penstock.errors import OutOfCapacity
+from penstock.errors import NoReplica, OutOfCapacity
 from penstock.records.model import ModelId
 
 
@@ -20,6 +21,8 @@ class Capacity(Protocol):
     """The port that routing implements."""
 
     def free(self, model: ModelId) -> bool: ...
+
+    def waking(self, model: ModelId) -> NoReplica | None: ...
 
 
 class Gate:
@@ -46,14 +49,16 @@ class Gate:
         """Wait for a slot, in order of arrival."""
         waiting = self._waiting.setdefault(model, deque())
         settings = self._settings
-        if reject_if_busy or len(waiting) >= settings.waiting_max:
-            # Requests that wait are served before a client that retries.
-            seconds = self._retry_after(model, ahead=len(waiting))
+        is_waking = self._capacity.waking(model) is not None
+        waiting_max = settings.wake_waiting_max if is_waking else settings.waiting_max
+        seconds_max = settings.wake_seconds_max if is_waking else settings.wait_seconds_max
+        if reject_if_busy or len(waiting) >= waiting_max:
+            refusal = self._refusal(model)
             self._drop_if_empty(model)
-            raise OutOfCapacity(retry_after_seconds=seconds)
+            raise refusal
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting.append(turn)
-        timer = self._wheel.after(settings.wait_seconds_max, lambda: self._give_up(model, turn))
+        timer = self._wheel.after(seconds_max, lambda: self._give_up(model, turn))
         # A slot may have become free while earlier waiters were leaving, with none to notify.
         self._let_in(model)
         try:
@@ -117,8 +122,16 @@ class Gate:
     def _give_up(self, model: ModelId, turn: asyncio.Future[None]) -> None:
         if turn.done():
             return
+        turn.set_exception(self._refusal(model))
+
+    def _refusal(self, model: ModelId) -> NoReplica | OutOfCapacity:
+        """Return what is said to a request that cannot wait, or not longer."""
+        waking = self._capacity.waking(model)
+        if waking is not None:
+            return waking
+        # Requests that wait are served before a client that retries.
         seconds = self._retry_after(model, ahead=len(self._waiting.get(model, ())))
-        turn.set_exception(OutOfCapacity(retry_after_seconds=seconds))
+        return OutOfCapacity(retry_after_seconds=seconds)
 
     def _retry_after(self, model: ModelId, *, ahead: int) -> int:
         drain = self._drains.get(model)

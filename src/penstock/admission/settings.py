@@ -13,6 +13,10 @@ class AdmissionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     waiting_max: Annotated[int, Meta(ge=0, le=10**6)] = 1000
     # How long a request may wait for a free slot before it is answered 429 (code 3040).
     wait_seconds_max: Annotated[float, Meta(ge=0, le=3600)] = 60.0
+    # How many requests may wait for a model at zero replicas; more are answered 503 (code 3040).
+    wake_waiting_max: Annotated[int, Meta(ge=0, le=10**6)] = 1000
+    # How long a request may wait for such a model to start before it is answered 503 (code 3040).
+    wake_seconds_max: Annotated[float, Meta(ge=0, le=3600)] = 600.0
     # What `Retry-After` says to those who are refused, while no request was yet seen to end.
     retry_after_seconds: Annotated[int, Meta(ge=1, le=3600)] = 5
     # The most that `Retry-After` says; else it is how long the queue takes at the measured rate.

@@ -33,6 +33,7 @@ async def running(rooms: GatewayRooms) -> AsyncIterator[None]:
             loops = [
                 group.create_task(rooms.keys.run()),
                 group.create_task(rooms.roster.run()),
+                group.create_task(rooms.waiting_reports.run()),
                 group.create_task(rooms.prober.run()),
                 group.create_task(rooms.limits.run()),
                 group.create_task(rooms.drain.run()),

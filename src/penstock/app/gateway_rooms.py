@@ -12,6 +12,7 @@ from penstock.clock import Clock, TimerWheel, new_id
 from penstock.config import Config
 from penstock.events import EndpointBook, Feed
 from penstock.fleet.roster import RosterMirror
+from penstock.fleet.waiting_reports import WaitingReports
 from penstock.ingress.inference.inference_endpoint import InferenceEndpoint
 from penstock.ingress.inference.request_accounting import RequestAccounting
 from penstock.ingress.inference.stored_way import StoredWay
@@ -94,6 +95,9 @@ class GatewayRooms:
         """Build limits, the journal and its drain, metrics and the request log."""
         config, telemetry = self.config, self.config.telemetry
         holder = self.holder = new_id()
+        self.waiting_reports = WaitingReports(
+            self.store, self.clock, holder, self.gate.waiting, self.roster
+        )
         self.limits = Limits(self.store, self.clock, config.admission, holder)
         self.journal = Journal(Path(config.metering.journal_folder), holder, config.metering)
         refusals = Refusals(self.store, config.metering.refusals_max)

@@ -14,7 +14,7 @@ from penstock import admission, metering, policy, routing
 from penstock.catalogue import Catalogue
 from penstock.clock import Clock, TimerWheel, new_id
 from penstock.engine.settings import EngineSettings
-from penstock.errors import InvalidRequest, StoreUnavailable
+from penstock.errors import InvalidRequest, NoReplica, StoreUnavailable
 from penstock.jobs.submission import JobDesk
 from penstock.metering.journal_folder import claim_folder
 from penstock.puller.complete import CompletionRooms
@@ -232,6 +232,9 @@ class _OwnReplicas:
         del model
         return None
 
+    def waking(self, model: ModelId) -> ReplicaStart | None:
+        return self.starting(model)
+
 
 class _AlwaysFree:
     """A capacity that is always free: the puller checks for room before it claims a job."""
@@ -239,6 +242,10 @@ class _AlwaysFree:
     def free(self, model: ModelId) -> bool:
         del model
         return True
+
+    def waking(self, model: ModelId) -> NoReplica | None:
+        del model
+        return None
 
 
 def _claim(folder: Path, mark: str) -> None:

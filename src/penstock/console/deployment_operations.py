@@ -91,7 +91,7 @@ async def _plan(rooms: OperatorRooms, asked: DeploymentsAsked) -> PlanAnswer:
     wanted = await _resolved(rooms, asked)
     present = {each.name: each for each in await rooms.deployments.read()}
     async with rooms.store.transaction() as tx:
-        cell = await read_cell(tx, {})
+        cell = await read_cell(tx)
     return PlanAnswer([planned_change(each, present.get(each.name), cell) for each in wanted])
 
 

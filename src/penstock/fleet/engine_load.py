@@ -9,7 +9,12 @@ import logging
 
 from penstock.clock import Clock
 from penstock.errors import ReplicaUnreachable
-from penstock.fleet.engine_metrics import EngineMetrics, PrefillRate, read_metrics
+from penstock.fleet.engine_metrics import (
+    EngineMetrics,
+    PrefillRate,
+    UncachedRate,
+    read_metrics,
+)
 from penstock.fleet.health import EngineProbe
 from penstock.fleet.known import Known, WatchedReplica
 from penstock.fleet.settings import FleetSettings
@@ -69,12 +74,19 @@ class EngineLoads:
 
     def figures(self, now: float) -> dict[ReplicaId, LoadFigures]:
         """Return the latest readings of engines that are ready now, for the roster."""
-        return {
-            ReplicaId(claim.replica): LoadFigures(
-                claim.running, claim.waiting, claim.kv_use, claim.kv_tokens, claim.prefill_rate
+        figures = {}
+        for claim in self.claims(now):
+            reading = self._readings[ReplicaId(claim.replica)]
+            figures[ReplicaId(claim.replica)] = LoadFigures(
+                running=claim.running,
+                waiting=claim.waiting,
+                kv_use=claim.kv_use,
+                kv_tokens=claim.kv_tokens,
+                prefill_rate=claim.prefill_rate,
+                uncached_rate=reading.given.tokens_per_second,
+                idle_seconds=max(0.0, now - reading.busy_at),
             )
-            for claim in self.claims(now)
-        }
+        return figures
 
     def _ready(self) -> dict[ReplicaId, WatchedReplica]:
         return {
@@ -91,23 +103,30 @@ class EngineLoads:
         except ReplicaUnreachable:
             has_answered = False
         now = self._clock.monotonic()
-        reading = self._readings.setdefault(entry.replica.id, _Reading())
+        reading = self._readings.setdefault(entry.replica.id, _Reading(now))
         reading.at, reading.has_answered = now, has_answered
         if page is not None:
-            reading.metrics = read_metrics(page)
+            before, reading.metrics = reading.metrics, read_metrics(page)
+            # Short requests come and go between two readings, but their tokens are counted.
+            is_asked = reading.metrics.uncached_tokens != before.uncached_tokens
+            if reading.metrics.inside or is_asked:
+                reading.busy_at = now
             reading.rate.note(reading.metrics, now)
+            reading.given.note(reading.metrics, now)
 
 
 class _Reading:
     """One engine's latest reading; without metrics it still has whether the engine answers."""
 
-    __slots__ = ("at", "has_answered", "metrics", "rate")
+    __slots__ = ("at", "busy_at", "given", "has_answered", "metrics", "rate")
 
-    def __init__(self) -> None:
+    def __init__(self, now: float) -> None:
         self.at = 0.0
+        self.busy_at = now
         self.has_answered = False
         self.metrics = EngineMetrics()
         self.rate = PrefillRate()
+        self.given = UncachedRate()
 
 
 def _claim(replica: ReplicaId, reading: _Reading, *, is_well: bool) -> EngineClaim:

@@ -5,6 +5,7 @@ The names are vLLM's. An engine with several ranks has a sample for each; they a
 
 import math
 import re
+from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
@@ -17,9 +18,24 @@ _CACHE_CONFIG: Final = "vllm:cache_config_info"
 # vLLM counts both when a request ends, so that both always cover the same requests.
 _PREFILLED: Final = "vllm:request_prefill_kv_computed_tokens_sum"
 _PREFILL_SECONDS: Final = "vllm:request_prefill_time_seconds_sum"
+_PROMPTS: Final = "vllm:prefix_cache_queries_total"
+_HITS: Final = "vllm:prefix_cache_hits_total"
+# An engine without a prefix cache counts its prompts here alone.
+_PROMPTS_READ: Final = "vllm:prompt_tokens_total"
 _PREFILLS: Final = "vllm:request_prefill_time_seconds_count"
 _NAMES: Final = frozenset(
-    {_RUNNING, _WAITING, _KV_USE, _CACHE_CONFIG, _PREFILLED, _PREFILL_SECONDS, _PREFILLS}
+    {
+        _RUNNING,
+        _WAITING,
+        _KV_USE,
+        _CACHE_CONFIG,
+        _PREFILLED,
+        _PREFILL_SECONDS,
+        _PREFILLS,
+        _PROMPTS,
+        _HITS,
+        _PROMPTS_READ,
+    }
 )
 
 _NAME: Final = re.compile(r"[^{ ]+")
@@ -29,6 +45,8 @@ _LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
 _TELLING_TOKENS: Final = 256.0
 # The best rate is forgotten after one to two times this period.
 _MEMORY_SECONDS: Final = 300.0
+# Over how long the rate of given tokens is counted.
+_RATE_SECONDS: Final = 60.0
 
 
 class EngineMetrics(msgspec.Struct, frozen=True):
@@ -43,6 +61,8 @@ class EngineMetrics(msgspec.Struct, frozen=True):
     prefilled_tokens: float = 0.0
     prefill_seconds: float = 0.0
     prefills: float = 0.0
+    # Since then too: tokens of prompts that were in no cache.
+    uncached_tokens: float = 0.0
 
     @property
     def inside(self) -> int | None:
@@ -68,6 +88,7 @@ def read_metrics(page: bytes) -> EngineMetrics:
         samples.setdefault(name[0], []).append(_number(line.rpartition(" ")[2]))
     sums = {name: _sum(values) for name, values in samples.items()}
     running, waiting = sums.get(_RUNNING), sums.get(_WAITING)
+    prompts = max(sums.get(_PROMPTS) or 0.0, sums.get(_PROMPTS_READ) or 0.0)
     ranks = len(samples.get(_KV_USE, ())) or 1
     return EngineMetrics(
         running=None if running is None else int(running),
@@ -78,6 +99,7 @@ def read_metrics(page: bytes) -> EngineMetrics:
         prefilled_tokens=sums.get(_PREFILLED) or 0.0,
         prefill_seconds=sums.get(_PREFILL_SECONDS) or 0.0,
         prefills=sums.get(_PREFILLS) or 0.0,
+        uncached_tokens=max(0.0, prompts - (sums.get(_HITS) or 0.0)),
     )
 
 
@@ -113,6 +135,30 @@ class PrefillRate:
         if now - self._turned_at >= _MEMORY_SECONDS:
             self._best_before, self._best, self._turned_at = self._best, 0.0, now
         self._best = max(self._best, tokens / seconds)
+
+
+class UncachedRate:
+    """Counts the uncached prompt tokens that an engine is given in a second, over a minute."""
+
+    def __init__(self) -> None:
+        self._readings: deque[tuple[float, float]] = deque()
+
+    @property
+    def tokens_per_second(self) -> float:
+        """0 until two readings were made."""
+        if len(self._readings) < 2:
+            return 0.0
+        (since, before), (now, after) = self._readings[0], self._readings[-1]
+        return max(0.0, after - before) / (now - since)
+
+    def note(self, metrics: EngineMetrics, now: float) -> None:
+        readings = self._readings
+        if readings and (now <= readings[-1][0] or metrics.uncached_tokens < readings[-1][1]):
+            # A restarted engine counts from 0 again.
+            readings.clear()
+        readings.append((now, metrics.uncached_tokens))
+        while readings[0][0] < now - _RATE_SECONDS:
+            readings.popleft()
 
 
 def _cache_size(labels: Mapping[str, str]) -> int:

@@ -63,6 +63,13 @@ class OrderTable:
             tuple(_assigned(each) for each in assigned),
         )
 
+    async def revision(self) -> int:
+        """Return a number that grows with every change of deployments and assignments."""
+        async with self._store.statement() as statement:
+            row = await statement.fetch_one("select revision from deployments_revision")
+        assert row is not None, "the migration writes this row"
+        return int(row[0])
+
     async def cordon(self, host: str, *, is_cordoned: bool, is_draining: bool = False) -> None:
         """Set whether a host, by its name or its keeper's id, starts replicas and keeps them."""
         values = (is_cordoned, is_draining, host, host)

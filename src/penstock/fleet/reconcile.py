@@ -93,6 +93,8 @@ class Keeper:
         self._stop = asyncio.Event()
         self._has_looked = asyncio.Event()
         self._has_changed = asyncio.Event()
+        # Set when there is something to do before the next heartbeat.
+        self._is_called = asyncio.Event()
         self._is_ending = False
         self.failures = 0
 
@@ -115,9 +117,11 @@ class Keeper:
                 loops = [
                     group.create_task(self._beat()),
                     group.create_task(self._write_roster(publisher, keeper)),
+                    group.create_task(self._loads.run()),
                 ]
+                if self._settings.obeys == "deployments":
+                    loops.append(group.create_task(self._watch_orders()))
                 if announce is not None:
-                    loops.append(group.create_task(self._loads.run()))
                     loops.append(group.create_task(self._announce(announce, keeper)))
                 await self._reconcile()
                 if stop_replicas:
@@ -133,6 +137,7 @@ class Keeper:
     def stop(self) -> None:
         """Ask `run` to end."""
         self._stop.set()
+        self._is_called.set()
 
     def replicas(self) -> tuple[Replica, ...]:
         """Return this keeper's replicas."""
@@ -209,8 +214,9 @@ class Keeper:
 
     async def _reconcile(self) -> None:
         while not self._stop.is_set():
+            self._is_called.clear()
             await self._guarded_step()
-            await wait_for_event(self._stop, self._settings.heartbeat_seconds)
+            await wait_for_event(self._is_called, self._settings.heartbeat_seconds)
 
     async def _end_replicas(self) -> None:
         """Drain and stop all replicas; give up after the longest time that this may take."""
@@ -281,12 +287,24 @@ class Keeper:
                 await self._obey(keeper)
             await asyncio.sleep(self._settings.heartbeat_seconds)
 
+    async def _watch_orders(self) -> None:
+        """Call for the orders as soon as control has placed or ended a replica anywhere."""
+        seen = 0
+        while True:
+            with contextlib.suppress(StoreUnavailable):
+                revision = await self._orders.revision()
+                if revision != seen:
+                    seen = revision
+                    self._has_changed.set()
+            await asyncio.sleep(self._settings.heartbeat_seconds / 2)
+
     async def _obey(self, keeper: str) -> None:
         """Read what operators ask, and keep it for a restart while Postgres is away."""
         orders = await self._orders.read(keeper)
         if orders != self._known.orders:
             await asyncio.to_thread(self._folder.write_orders, orders)
             self._known.orders = orders
+            self._is_called.set()
             _log.info("orders changed", extra={"action": "orders_changed"})
 
     async def _report(

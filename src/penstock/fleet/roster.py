@@ -44,7 +44,9 @@ _ENROLL = """
            or (replicas.generation = excluded.generation and replicas.keeper = excluded.keeper))
 """
 _CHANGE = """
-    update replicas set state = %s, url = %s, served_name = %s, slots_live = %s, detail = %s,
+    update replicas set state = %s,
+                        ready_at = coalesce(ready_at, case when %s = 'ready' then now() end),
+                        url = %s, served_name = %s, slots_live = %s, detail = %s,
                         engine_key = %s, accounts = %s, revision = %s,
                         heartbeat_at = now(), changed_at = now()
     where id = %s and generation = %s and (state <> 'gone' or state = %s)
@@ -70,6 +72,16 @@ _COLUMNS = (
 )
 _READ_ALL = f"select {_COLUMNS} from replicas where state <> 'gone'"  # noqa: S608 - constants only
 _READ_NEWER = f"select {_COLUMNS} from replicas where revision > %s"  # noqa: S608 - constants only
+# Models whose deployments may be at zero, and how long they take to wake.
+_READ_WAKEFUL = """
+    select r.model, max(d.start_seconds) from deployments d
+    join deployment_revisions r on r.deployment = d.name and r.revision = d.revision
+    where not d.is_removed and not d.is_paused
+        and (r.spec -> 'scale' ->> 'idle_to_zero_minutes')::float8 > 0
+    group by r.model limit 1000
+"""
+# While requests wait for a replica the roster is read so many times as often.
+_AWAITED_FACTOR = 4
 
 
 class RosterTable:
@@ -99,9 +111,9 @@ class RosterTable:
         async with self._store.transaction() as tx:
             revision = await bump(tx)
             values = (
-                replica.state, replica.url, replica.served_name, replica.slots_live, detail,
-                key, list(replica.accounts), revision, replica.id, replica.generation,
-                replica.state,
+                replica.state, replica.state, replica.url, replica.served_name,
+                replica.slots_live, detail, key, list(replica.accounts), revision, replica.id,
+                replica.generation, replica.state,
             )  # fmt: skip
             if await tx.execute(_CHANGE, values) == 0:
                 raise GenerationStale(f"{replica.id} has no generation {replica.generation} now.")
@@ -165,6 +177,9 @@ class RosterMirror:
         self._replicas: dict[ReplicaId, Replica] = {}
         self._ready: dict[ModelId, tuple[Replica, ...]] = {}
         self._wanted: frozenset[ModelId] = frozenset()
+        self._wakeful: dict[ModelId, float | None] = {}
+        # Whether requests wait here for a replica.
+        self.is_awaited = False
         self._last_start_seconds: dict[ModelId, float] = {}
         self._revision = 0
         self._is_behind = True
@@ -191,7 +206,20 @@ class RosterMirror:
             return None
         # The times are Postgres's, whose clock may be ahead of this host's.
         elapsed = max(0.0, self._clock.now() - min(since))
-        return ReplicaStart(elapsed, self._last_start_seconds.get(model))
+        return ReplicaStart(elapsed, self._start_seconds(model))
+
+    def waking(self, model: ModelId) -> ReplicaStart | None:
+        """Return the start that goes on, or is about to, of a model that wakes for requests.
+
+        None for models that do not.
+        """
+        if model not in self._wakeful:
+            return None
+        return self.starting(model) or ReplicaStart(0.0, self._start_seconds(model))
+
+    def _start_seconds(self, model: ModelId) -> float | None:
+        """Return how long the model's last start took, here or in the whole cell."""
+        return self._last_start_seconds.get(model, self._wakeful.get(model))
 
     def wanted_models(self) -> frozenset[ModelId]:
         """Return the models that have a replica in any state but gone."""
@@ -212,6 +240,8 @@ class RosterMirror:
             # The revision is read first, so that rows committed in between are read again later.
             counter = await tx.fetch_one(_REVISION)
             rows = await tx.fetch(_READ_ALL)
+            wakeful = await tx.fetch(_READ_WAKEFUL)
+        self._wakeful = dict(wakeful)
         assert counter is not None, "the migration writes this row"
         replicas = [await self._read(row) for row in rows]
         self._apply({replica.id: replica for replica in replicas}, int(counter[0]))
@@ -224,6 +254,7 @@ class RosterMirror:
             return
         async with self._store.statement() as tx:
             rows = await tx.fetch(_READ_NEWER, (self._revision,))
+            self._wakeful = dict(await tx.fetch(_READ_WAKEFUL))
         replicas = dict(self._replicas)
         for row in rows:
             replica = await self._read(row)
@@ -246,7 +277,8 @@ class RosterMirror:
                 self.failures += 1
                 self._is_behind = True
                 _log.exception("roster loop failed", extra={"action": "roster_loop_failed"})
-            await asyncio.sleep(self._poll_seconds)
+            factor = _AWAITED_FACTOR if self.is_awaited else 1
+            await asyncio.sleep(self._poll_seconds / factor)
 
     async def _read(self, row: Row) -> Replica:
         return _replica(row, await self._unsealed(row[0], bytes(row[10])))

@@ -51,6 +51,19 @@ class RolloutRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     halt: HaltLines = HaltLines()
 
 
+class ScaleRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the count of replicas follows the load, between `replicas.min` and `replicas.max`."""
+
+    # Of 100 requests, 95 are meant to have their first token by then.
+    first_token_p95_ms: Annotated[float, Meta(gt=0, le=3_600_000)] = 2000.0
+    # A deployment without requests for so long ends its last replica; 0 keeps it.
+    idle_to_zero_minutes: Annotated[float, Meta(ge=0, le=100_000)] = 0.0
+    # Over how long load is averaged.
+    window_seconds: Annotated[float, Meta(ge=5, le=3600)] = 60.0
+    # How long a count stands before it shrinks by one.
+    cooldown_seconds: Annotated[float, Meta(ge=0, le=86_400)] = 600.0
+
+
 class DeploymentSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What an operator writes of a deployment."""
 
@@ -66,4 +79,21 @@ class DeploymentSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arguments: Annotated[tuple[str, ...], Meta(max_length=100)] = ()
     # Variables beside those of the recipe.
     environment: dict[str, str] = {}
+    scale: ScaleRules = ScaleRules()
     rollout: RolloutRules = RolloutRules()
+
+    def __post_init__(self) -> None:
+        if self.scale.idle_to_zero_minutes and self.replicas.min:
+            raise ValueError("idle_to_zero_minutes needs replicas.min = 0")
+        if self.scale.idle_to_zero_minutes and self.accounts:
+            raise ValueError("a deployment for some accounts alone cannot go to zero")
+
+    @property
+    def first_target(self) -> int:
+        """How many replicas a new deployment begins with."""
+        return min(self.replicas.max, max(1, self.replicas.min))
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether its count of replicas follows the load."""
+        return self.replicas.max > max(1, self.replicas.min) or self.scale.idle_to_zero_minutes > 0

@@ -57,6 +57,10 @@ class LoadFigures(msgspec.Struct, frozen=True, omit_defaults=True):
     kv_tokens: int = 0
     # Uncached prompt tokens that it reads in a second; 0 before it has read many.
     prefill_rate: float = 0.0
+    # Those that it was given in a second, over the last minute.
+    uncached_rate: float = 0.0
+    # For how long it has had no request.
+    idle_seconds: float = 0.0
 
 
 class ReplicaStart(msgspec.Struct, frozen=True):

@@ -40,6 +40,8 @@ class Roster(Protocol):
 
     def starting(self, model: ModelId) -> ReplicaStart | None: ...
 
+    def waking(self, model: ModelId) -> ReplicaStart | None: ...
+
 
 class LoadChanges(NamedTuple):
     """The load and the new prompts that this worker publishes."""
@@ -116,14 +118,28 @@ class Router:
         return ModelId(f"{model} {account}")
 
     def free(self, pool: ModelId) -> bool:
-        """Return whether a replica has a free slot or there is none. Admission's `Capacity`."""
+        """Return whether a request may try: a replica has a free slot, or waiting helps nothing.
+
+        Admission's `Capacity`.
+        """
         members = self._fleet(pool).members
         for known in members:
             self._look(known)
             # Flex work takes no live slot: it yields to live requests, and engines run it last.
             if known.live_in_flight < known.slots_live:
                 return True
-        return not members
+        return not members and self.waking(pool) is None
+
+    def waking(self, pool: ModelId) -> NoReplica | None:
+        """Return the refusal of those who cannot wait for a model at zero that wakes for requests.
+
+        None while it has replicas, even ejected ones, and if it does not wake. `Capacity`'s too.
+        """
+        fleet = self._fleet(pool)
+        if any(not each.accounts or fleet.account in each.accounts for each in fleet.ready):
+            return None
+        start = self._roster.waking(fleet.model)
+        return None if start is None else still_starting(fleet.model, start)
 
     # Progress of requests
 

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from tests.integration.cells.cell_key import key_file
+from tests.integration.cells.gateway_process import GatewayProcess
 from tests.integration.fleet.watched_keeper import is_up, quick_settings, states_in
 
 from penstock.catalogue import Catalogue
@@ -30,8 +32,17 @@ from penstock.store import Store
 
 MODEL = ModelId("@cf/test/pair")
 GPUS = 4
+_ENTRY = f"""
+id = "{MODEL}"
+family = "openai"
+context_tokens = 100_000
+[recipe]
+served_name = "m"
+command = ["x", "{{port}}"]
+"""
 # Short enough to be seen in a test, and longer than an engine takes to start.
-LOST_SECONDS = 3.0
+LOST_BEATS = 30
+_BEAT_SECONDS = 0.1
 
 
 class Host:
@@ -74,15 +85,20 @@ class Host:
 class DeployedCell:
     """Several hosts and one control."""
 
-    def __init__(self, store: Store, folder: Path, tasks: asyncio.TaskGroup) -> None:
+    def __init__(
+        self, store: Store, folder: Path, tasks: asyncio.TaskGroup, heartbeat_seconds: float
+    ) -> None:
         self._store = store
         self._folder = folder
         self._tasks = tasks
         self.hosts: dict[str, Host] = {}
         self.deployments = Deployments(store)
-        settings = quick_settings(folder)
+        settings = quick_settings(folder, heartbeat_seconds=heartbeat_seconds)
         control = msgspec.structs.replace(
-            settings, orphan_seconds=LOST_SECONDS, reap_margin_seconds=0.0, reap_seconds=0.2
+            settings,
+            orphan_seconds=LOST_BEATS * heartbeat_seconds,
+            reap_margin_seconds=0.0,
+            reap_seconds=0.2,
         )
         self.loop = DeploymentLoop(store, SystemClock(), control)
         self._reaper = Reaper(store, SystemClock(), control)
@@ -90,6 +106,7 @@ class DeployedCell:
         self.catalogue = catalogue()
         self.fewest: list[int] = []
         self.is_control_away = False
+        self.look_seconds = 0.1
 
     def add_host(self, name: str, **changes: Any) -> Host:
         folder = self._folder / name
@@ -115,7 +132,7 @@ class DeployedCell:
             if not self.is_control_away:
                 await self.loop.step()
                 await self._reaper.step()
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(self.look_seconds)
 
     async def follow(self) -> None:
         """What a gateway reads; notes how many replicas it could have asked."""
@@ -166,13 +183,35 @@ def catalogue() -> Catalogue:
     return Catalogue([Model(MODEL, Family.OPENAI, 8192, Recipe(command, {}, "m", gpus=2))])
 
 
+def gateway_of(dsn: str, folder: Path, **changes: Any) -> GatewayProcess:
+    """A gateway of a cell whose hosts have their folders here; it is not started yet."""
+    own = folder / "gateway"
+    catalogue = own / "catalogue"
+    catalogue.mkdir(parents=True)
+    (catalogue / "pair.toml").write_text(_ENTRY)
+    settings = {
+        "store.dsn": dsn,
+        "catalogue.folder": str(catalogue),
+        "metering.journal_folder": str(own / "journal"),
+        "store.cell_key_file": key_file(folder),
+        # Hosts that are several want a bucket; nothing here is kept in it.
+        "store.objects_url": "s3://nothing/here",
+        "store.objects_endpoint": "http://127.0.0.1:9",
+        "store.objects_access_key": "none",
+        "store.objects_secret_key": "none",
+        **changes,
+    }
+    return GatewayProcess(own, settings)
+
+
 @asynccontextmanager
 async def deployed_cell(
     store: Store, folder: Path, hosts: int, **changes: Any
 ) -> AsyncIterator[DeployedCell]:
     """So many hosts named gpu-1 and on, with four GPUs each, and control."""
     async with asyncio.TaskGroup() as tasks:
-        cell = DeployedCell(store, folder, tasks)
+        beat = changes.get("heartbeat_seconds", _BEAT_SECONDS)
+        cell = DeployedCell(store, folder, tasks, beat)
         for number in range(hosts):
             cell.add_host(f"gpu-{number + 1}", **changes)
         loops = [tasks.create_task(cell.run()), tasks.create_task(cell.follow())]

@@ -3,58 +3,29 @@
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
-import pytest
-from tests.integration.cells.cell_key import key_file
-from tests.integration.cells.gateway_process import GatewayProcess
-from tests.integration.fleet.deployed_cell import MODEL, DeployedCell, deployed_cell
+from tests.integration.fleet.deployed_cell import MODEL, DeployedCell, deployed_cell, gateway_of
 from tests.integration.fleet.streaming_crowd import PER_SECOND, STREAMS, CrowdReport
-from tests.integration.fleet.watched_keeper import state_folder
 
 from penstock.policy import AccountBook, KeyBook
 from penstock.records.account import Role
-from penstock.store import Store, StoreSettings
+from penstock.store import Store
 
 REPLICAS = 8
-_ENTRY = f"""
-id = "{MODEL}"
-family = "openai"
-context_tokens = 100_000
-[recipe]
-served_name = "m"
-command = ["x", "{{port}}"]
-"""
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path
-    for host in tmp_path.glob("gpu-*"):
-        with state_folder(host):
-            pass
-
-
-@pytest.fixture
-async def busy_store(dsn: str) -> AsyncIterator[Store]:
-    """Six keepers, control and a mirror share it, which are processes of their own elsewhere."""
-    store = Store(StoreSettings(dsn=dsn, pool_size_max=16))
-    await store.open()
-    yield store
-    await store.close()
-
-
-async def test_nobody_notices_a_rollout(busy_store: Store, dsn: str, folder: Path) -> None:
+async def test_nobody_notices_a_rollout(busy_store: Store, dsn: str, hosts_folder: Path) -> None:
     account = await AccountBook(busy_store).create("crowd")
     _, key = await KeyBook(busy_store).create(Role.RUNTIME, account.id, "crowd")
-    async with deployed_cell(busy_store, folder, hosts=6, drain_seconds=60.0) as cell:
+    async with deployed_cell(busy_store, hosts_folder, hosts=6, drain_seconds=60.0) as cell:
         await cell.apply(replicas={"min": REPLICAS, "max": REPLICAS})
         await cell.settled(REPLICAS)
         old = {replica.id for replica in cell.ready()}
-        gateway = _gateway(dsn, folder)
+        gateway = gateway_of(dsn, hosts_folder)
         await asyncio.to_thread(gateway.start)
         try:
             async with _crowd(gateway.url, key) as crowd:
@@ -99,22 +70,3 @@ async def _roll_out(cell: DeployedCell) -> None:
         assert time.monotonic() < deadline, shown
         await asyncio.sleep(0.2)
     assert min(cell.fewest) >= REPLICAS
-
-
-def _gateway(dsn: str, folder: Path) -> GatewayProcess:
-    own = folder / "gateway"
-    catalogue = own / "catalogue"
-    catalogue.mkdir(parents=True)
-    (catalogue / "pair.toml").write_text(_ENTRY)
-    settings = {
-        "store.dsn": dsn,
-        "catalogue.folder": str(catalogue),
-        "metering.journal_folder": str(own / "journal"),
-        "store.cell_key_file": key_file(folder),
-        # Hosts that are several want a bucket; nothing here is kept in it.
-        "store.objects_url": "s3://nothing/here",
-        "store.objects_endpoint": "http://127.0.0.1:9",
-        "store.objects_access_key": "none",
-        "store.objects_secret_key": "none",
-    }
-    return GatewayProcess(own, settings)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.admission import AdmissionSettings, Gate
 from penstock.clock import TimerWheel
-from penstock.errors import OutOfCapacity
+from penstock.errors import NoReplica, OutOfCapacity
 from penstock.records.model import ModelId
 from penstock.testing.manual_clock import ManualClock
 
@@ -21,6 +21,8 @@ class World:
 
     def __init__(self, slots: int, limits: AdmissionSettings | None = None) -> None:
         self.slots = slots
+        # What is said while the model is at zero and wakes.
+        self.refusal: NoReplica | None = None
         self.clock = ManualClock()
         self.wheel = TimerWheel(self.clock)
         self.gate = Gate(self, limits or AdmissionSettings(), self.wheel)
@@ -34,6 +36,10 @@ class World:
     def free(self, model: ModelId) -> bool:
         return model != M or len(self.running) < self.slots
 
+    def waking(self, model: ModelId) -> NoReplica | None:
+        del model
+        return self.refusal
+
     def arrive(self, *, reject_if_busy: bool = False) -> int:
         number = len(self.tasks)
         visit = self._visit(number, reject_if_busy=reject_if_busy)
@@ -44,7 +50,7 @@ class World:
         if not self.gate.has_room(M):
             try:
                 await self.gate.wait(M, reject_if_busy=reject_if_busy)
-            except OutOfCapacity:
+            except (NoReplica, OutOfCapacity):
                 self.refused.append(number)
                 return
         self.running.append(number)
@@ -165,6 +171,39 @@ async def test_queue_is_bounded() -> None:
     world.arrive()
     await world.settle()
     assert world.waiting() == 2
+    await world.close()
+
+
+async def test_a_model_that_wakes_has_bounds_and_a_refusal_of_its_own() -> None:
+    world = World(0, AdmissionSettings(waiting_max=1, wake_waiting_max=2, wake_seconds_max=300.0))
+    world.refusal = NoReplica("it starts", retry_after_seconds=42)
+    for _ in range(3):
+        world.arrive()
+    await world.settle()
+    assert (world.waiting(), world.refused) == (2, [2])
+    with pytest.raises(NoReplica) as beyond:
+        await world.gate.wait(M, reject_if_busy=True)
+    assert beyond.value.retry_after_seconds == 42
+    world.pass_time(299)
+    await world.settle()
+    assert world.waiting() == 2
+    world.refusal, world.slots = None, 1
+    world.gate.capacity_changed()
+    await world.settle()
+    assert world.running == [0]
+    await world.close()
+
+
+async def test_who_waits_too_long_for_a_model_that_wakes_is_told_when_to_ask_again() -> None:
+    world = World(0, AdmissionSettings(wake_seconds_max=300.0))
+    world.refusal = NoReplica("it starts", retry_after_seconds=42)
+    wait = asyncio.ensure_future(world.gate.wait(M, reject_if_busy=False))
+    await asyncio.sleep(0)
+    world.pass_time(301)
+    with pytest.raises(NoReplica) as late:
+        await wait
+    assert late.value.retry_after_seconds == 42
+    world.slots = 1
     await world.close()
 
 

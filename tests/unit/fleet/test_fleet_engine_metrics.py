@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.fleet.engine_pages import ALONE, AT_ONCE, SHORT, engine_page
 
-from penstock.fleet.engine_metrics import EngineMetrics, PrefillRate, read_metrics
+from penstock.fleet.engine_metrics import EngineMetrics, PrefillRate, UncachedRate, read_metrics
 
 
 def test_load_is_read_from_a_page_of_a_real_engine() -> None:
@@ -104,3 +104,28 @@ def test_rate_is_never_above_the_fastest_that_was_seen(
         )
         fastest = max(m / t for m, t, _ in steps[: number + 1])
         assert rate.tokens_per_second <= fastest * 1.001
+
+
+def test_the_rate_of_given_tokens_is_that_of_the_last_minute() -> None:
+    given_tokens = UncachedRate()
+    assert given_tokens.tokens_per_second == 0.0
+    for second in range(100):
+        before = min(second, 50)
+        given_tokens.note(EngineMetrics(uncached_tokens=100.0 * before), float(second))
+    # It was given nothing for 49 of the last 60 seconds.
+    assert given_tokens.tokens_per_second == pytest.approx(1100 / 60)
+    # An engine that was started again counts from 0.
+    given_tokens.note(EngineMetrics(uncached_tokens=0.0), 101.0)
+    assert given_tokens.tokens_per_second == 0.0
+    given_tokens.note(EngineMetrics(uncached_tokens=30.0), 102.0)
+    assert given_tokens.tokens_per_second == 30.0
+
+
+def test_uncached_tokens_are_those_that_no_cache_had() -> None:
+    page = b"""vllm:prefix_cache_queries_total{engine="0"} 500.0
+vllm:prefix_cache_hits_total{engine="0"} 300.0
+vllm:prompt_tokens_total{engine="0"} 480.0
+"""
+    assert read_metrics(page).uncached_tokens == 200.0
+    without_cache = b'vllm:prompt_tokens_total{engine="0"} 480.0'
+    assert read_metrics(without_cache).uncached_tokens == 480.0

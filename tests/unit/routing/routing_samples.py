@@ -23,6 +23,8 @@ class Roster:
         self.all: tuple[Replica, ...] = ()
         self._ready: dict[ModelId, tuple[Replica, ...]] = {}
         self.starts: dict[ModelId, ReplicaStart] = {}
+        # Models that wake for requests.
+        self.wakeful: dict[ModelId, ReplicaStart] = {}
         self.write(*replicas)
 
     def write(self, *replicas: Replica) -> None:
@@ -41,6 +43,9 @@ class Roster:
 
     def starting(self, model: ModelId) -> ReplicaStart | None:
         return self.starts.get(model)
+
+    def waking(self, model: ModelId) -> ReplicaStart | None:
+        return self.wakeful.get(model)
 
 
 def a_replica(name: str, slots: int = 256, **fields: Any) -> Replica:

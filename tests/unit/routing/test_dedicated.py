@@ -7,6 +7,7 @@ from tests.unit.routing.routing_samples import MODEL, Roster, a_replica, a_reque
 
 from penstock.errors import NoReplica
 from penstock.records.account import AccountId
+from penstock.records.replica import ReplicaStart
 from penstock.records.request import InferenceRequest
 from penstock.routing import Router, RoutingSettings
 
@@ -79,3 +80,24 @@ def test_an_account_without_any_replica_is_told_so() -> None:
     with pytest.raises(NoReplica):
         router.pick(request_of("c", 1), [], 1.0)
     assert router.pick(request_of("a", 1), [], 1.0).replica.id == "own-1"
+
+
+def test_requests_wait_for_a_model_at_zero_only_if_it_wakes() -> None:
+    router, roster = a_router()
+    pool = router.pool(request_of("c", 1))
+    roster.wakeful[MODEL.id] = ReplicaStart(3.0, 10.0)
+    assert router.free(pool)
+    assert router.waking(pool) is None
+    # Only those of other accounts are left.
+    roster.write(a_replica("own-1", accounts=("a",)))
+    router.keep_only(roster.all)
+    refusal = router.waking(pool)
+    assert not router.free(pool)
+    assert refusal is not None
+    assert refusal.retry_after_seconds == 7
+    assert router.free(router.pool(request_of("a", 1)))
+    # Nobody is kept waiting for a model that would not come.
+    roster.wakeful.clear()
+    assert router.free(pool)
+    with pytest.raises(NoReplica):
+        router.pick(request_of("c", 1), (), 0.0)

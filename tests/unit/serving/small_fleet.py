@@ -76,6 +76,10 @@ class Fleet:
         del model
         return None
 
+    def waking(self, model: ModelId) -> ReplicaStart | None:
+        del model
+        return None
+
     async def add(self, *answers: Answer) -> TinyEngine:
         engine = await TinyEngine(*answers).start()
         self.engines.append(engine)

@@ -7,7 +7,7 @@ from penstock.clock import first_id_at
 from penstock.fleet.cell.judge import Side, judge
 from penstock.fleet.cell.rollout import Comparison, RolloutStage
 from penstock.fleet.cell.view import CellView, DeploymentView
-from penstock.store.pool import Store
+from penstock.store.pool import Transaction
 
 # Attempts that are read at most, the newest: more would say the same.
 _ROWS_MAX: Final = 20_000
@@ -24,21 +24,20 @@ _ATTEMPTS: Final = """
 """
 
 
-async def read_comparisons(store: Store, cell: CellView, now: float) -> dict[str, Comparison]:
+async def read_comparisons(tx: Transaction, cell: CellView, now: float) -> dict[str, Comparison]:
     """Return the comparison of each deployment whose canaries are compared now."""
     return {
-        each.name: await _compare(store, each, now)
+        each.name: await _compare(tx, each, now)
         for each in cell.deployments
         if each.stage is RolloutStage.COMPARING
     }
 
 
-async def _compare(store: Store, deployment: DeploymentView, now: float) -> Comparison:
+async def _compare(tx: Transaction, deployment: DeploymentView, now: float) -> Comparison:
     since = now - deployment.stage_seconds
     days = sorted({datetime.fromtimestamp(at, UTC).date() for at in (since, now)})
     values = (deployment.launch, deployment.name, days, first_id_at(since), _ROWS_MAX)
-    async with store.transaction() as tx:
-        rows = await tx.fetch(_ATTEMPTS, values)
+    rows = await tx.fetch(_ATTEMPTS, values)
     new = [(failed, ms) for is_new, failed, ms in rows if is_new]
     old = [(failed, ms) for is_new, failed, ms in rows if not is_new]
     verdict, figures = judge(_side(new), _side(old), deployment.spec.rollout.halt)

@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from penstock.clock import new_id
+from penstock.fleet.cell.autoscale import DeploymentLoad
 from penstock.fleet.cell.rollout import Comparison, RolloutStage
 from penstock.fleet.cell.step import CellChanges
 from penstock.fleet.cell.view import (
@@ -26,7 +27,9 @@ _DEPLOYMENTS: Final = """
         (select jsonb_object_agg(l.revision::text, l.recipe -> 'gpus')::text
          from deployment_revisions l
          where l.deployment = d.name and l.revision = l.launch),
-        (r.recipe ->> 'start_seconds_max')::float8
+        (r.recipe ->> 'start_seconds_max')::float8,
+        extract(epoch from now() - d.target_since)::float8,
+        extract(epoch from now() - d.busy_at)::float8, d.start_seconds
     from deployments d
     join deployment_revisions r on r.deployment = d.name and r.revision = d.revision
     order by d.name limit 1000
@@ -44,7 +47,10 @@ _ASSIGNMENTS: Final = """
                   where r.assignment = a.id::text and r.state <> 'gone'
                   order by r.state = 'ready' desc limit 1), 'none'),
         extract(epoch from now() - a.made_at)::float8,
-        coalesce(extract(epoch from now() - a.ending_at)::float8, 0)
+        coalesce(extract(epoch from now() - a.ending_at)::float8, 0),
+        coalesce((select sum(coalesce((r.load ->> 'running')::int, 0)
+                             + coalesce((r.load ->> 'waiting')::int, 0))::int
+                  from replicas r where r.assignment = a.id::text and r.state = 'ready'), 0)
     from assignments a order by a.made_at, a.id limit 10000
 """
 _PLACE: Final = """
@@ -61,6 +67,14 @@ _STAGE: Final = """
         reason = %s, stable = %s, waits = %s
     where name = %s
 """
+_SCALE: Final = """
+    update deployments set target = %s, target_reason = %s, target_since = now() where name = %s
+"""
+_NOTE: Final = """
+    update deployments set
+        busy_at = case when %s then now() else busy_at end, start_seconds = %s
+    where name = %s
+"""
 _REMOVE: Final = "delete from deployments where name = any(%s)"
 
 
@@ -69,14 +83,24 @@ async def lock_deployments(tx: Transaction) -> None:
     await tx.execute(_LOCK)
 
 
-async def read_cell(tx: Transaction, comparisons: dict[str, Comparison]) -> CellView:
+async def read_cell(
+    tx: Transaction,
+    comparisons: dict[str, Comparison] | None = None,
+    loads: dict[str, DeploymentLoad] | None = None,
+) -> CellView:
     """Return what is known of the cell now."""
     return CellView(
         deployments=tuple(_deployment(row) for row in await tx.fetch(_DEPLOYMENTS)),
         hosts=tuple(_host(row) for row in await tx.fetch(_HOSTS)),
         assignments=tuple(_assignment(row) for row in await tx.fetch(_ASSIGNMENTS)),
-        comparisons=comparisons,
+        comparisons=comparisons or {},
+        loads=loads or {},
     )
+
+
+async def note_load(tx: Transaction, name: str, *, is_busy: bool, start_seconds: float) -> None:
+    """Remember that a deployment has work, and how long its starts take."""
+    await tx.execute(_NOTE, (is_busy, start_seconds, name))
 
 
 async def write_changes(tx: Transaction, changes: CellChanges) -> None:
@@ -92,6 +116,8 @@ async def write_changes(tx: Transaction, changes: CellChanges) -> None:
         stage = change.stage.value
         row = (stage, stage, change.reason, change.stable, change.waits, name)
         await tx.execute(_STAGE, row)
+    for name, target in changes.targets.items():
+        await tx.execute(_SCALE, (target.count, target.reason, name))
     if changes.removed:
         await tx.execute(_REMOVE, (list(changes.removed),))
 
@@ -113,6 +139,9 @@ def _deployment(row: Row) -> DeploymentView:
         model=row[12],
         gpus={int(key): count for key, count in msgspec.json.decode(row[13]).items()},
         start_seconds_max=row[14],
+        target_seconds=row[15],
+        idle_seconds=row[16],
+        start_seconds=row[17],
     )
 
 
@@ -142,4 +171,5 @@ def _assignment(row: Row) -> AssignmentView:
         phase=ReplicaPhase(row[6]),
         age_seconds=row[7],
         ending_seconds=row[8],
+        in_flight=row[9],
     )

@@ -15,8 +15,8 @@ from penstock.store.pool import Row, Store, Transaction
 
 _DEPLOYMENTS_MAX: Final = 50
 _COLUMNS: Final = """
-    d.name, d.revision, d.launch, d.stable, d.target, d.stage, d.reason, d.waits, d.is_paused,
-    r.model, r.spec::text,
+    d.name, d.revision, d.launch, d.stable, d.target, d.target_reason, d.stage, d.reason, d.waits,
+    d.is_paused, r.model, r.spec::text,
     (select count(*) from assignments a where a.deployment = d.name and a.ending = ''),
     (select count(*) from assignments a join replicas p on p.assignment = a.id::text
      where a.deployment = d.name and p.state = 'ready')
@@ -48,9 +48,11 @@ _ADD: Final = """
     values (%s, 1, 1, %s, 'rolling')
     on conflict (name) do nothing
 """
+# What was at zero stays there.
 _MOVE: Final = """
     update deployments set
         revision = %s, launch = %s, target = least(greatest(target, %s), %s), is_removed = false,
+        target_since = now(), target_reason = '',
         stage = case when launch = %s then stage else %s end,
         stage_since = case when launch = %s then stage_since else now() end,
         reason = case when launch = %s then reason else '' end
@@ -76,6 +78,8 @@ class ShownDeployment(msgspec.Struct, frozen=True):
     stable: int | None
     # How many replicas are wanted, placed and ready.
     target: int
+    # Why so many are wanted, where that follows the load; else "".
+    target_reason: str
     stage: str
     # Why the rollout stands so.
     reason: str
@@ -201,12 +205,12 @@ class Deployments:
             row = await tx.fetch_one(_REVISION, (name, present))
             assert row is not None, "a deployment has its newest revision"
             spec = msgspec.json.decode(row[1], type=DeploymentSpec)
-            scaled = ResolvedDeployment(
-                name,
-                msgspec.structs.replace(spec, replicas=replicas),
-                row[0],
-                msgspec.json.decode(row[2], type=Recipe),
-            )
+            try:
+                own = msgspec.structs.replace(spec, replicas=replicas)
+            except ValueError as unfit:
+                raise InvalidRequest(f"{name}: {unfit}.", param="replicas") from None
+            recipe = msgspec.json.decode(row[2], type=Recipe)
+            scaled = ResolvedDeployment(name, own, row[0], recipe)
             await self._write(tx, scaled, present, author)
 
     async def set_paused(self, name: str, is_paused: bool) -> None:
@@ -234,12 +238,14 @@ class Deployments:
             return False
         revision = present + 1
         if not present:
-            await tx.execute(_ADD, (wanted.name, wanted.spec.replicas.min))
+            await tx.execute(_ADD, (wanted.name, wanted.spec.first_target))
         same = await tx.fetch_one(_SAME_LAUNCH, (wanted.name, wanted.model, recipe))
         launch = revision if same is None else same[0]
         names = (wanted.name, revision, launch, wanted.model)
         await tx.execute(_ADD_REVISION, (*names, spec, recipe, author.key, author.why))
-        bounds = (wanted.spec.replicas.min, wanted.spec.replicas.max)
+        may_sleep = wanted.spec.scale.idle_to_zero_minutes > 0
+        low = wanted.spec.replicas.min if may_sleep else wanted.spec.first_target
+        bounds = (low, wanted.spec.replicas.max)
         stage = RolloutStage.CANARY if wanted.spec.rollout.canary else RolloutStage.ROLLING
         values = (revision, launch, *bounds, launch, stage, launch, launch, wanted.name)
         await tx.execute(_MOVE, values)
@@ -287,12 +293,13 @@ def _shown(row: Row) -> ShownDeployment:
         launch=row[2],
         stable=row[3],
         target=row[4],
-        stage=row[5],
-        reason=row[6],
-        waits=row[7],
-        is_paused=row[8],
-        model=row[9],
-        spec=msgspec.json.decode(row[10], type=DeploymentSpec),
-        placed=row[11],
-        ready=row[12],
+        target_reason=row[5],
+        stage=row[6],
+        reason=row[7],
+        waits=row[8],
+        is_paused=row[9],
+        model=row[10],
+        spec=msgspec.json.decode(row[11], type=DeploymentSpec),
+        placed=row[12],
+        ready=row[13],
     )

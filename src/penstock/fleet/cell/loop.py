@@ -4,26 +4,37 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from penstock.clock import Clock
 from penstock.errors import StoreUnavailable
+from penstock.fleet.cell.autoscale import DeploymentLoad
 from penstock.fleet.cell.comparing import read_comparisons
-from penstock.fleet.cell.deployment_rows import lock_deployments, read_cell, write_changes
+from penstock.fleet.cell.deployment_rows import (
+    lock_deployments,
+    note_load,
+    read_cell,
+    write_changes,
+)
+from penstock.fleet.cell.load_rows import CellLoads
 from penstock.fleet.cell.step import CellChanges, next_changes
-from penstock.fleet.cell.view import CellLimits, CellView
+from penstock.fleet.cell.view import CellLimits, CellView, DeploymentView
 from penstock.fleet.settings import FleetSettings
 from penstock.store.pool import Store
 
 if TYPE_CHECKING:
     from penstock.fleet.cell.rollout import Comparison
 
-_LOOK_SECONDS: Final = 1.0
+_LOOK_SECONDS: Final = 0.5
 _COMPARE_SECONDS: Final = 10.0
+# How exactly it is written when a deployment last had work.
+_NOTE_SECONDS: Final = 2.0
 
 logger = logging.getLogger(__name__)
 
 
 class DeploymentLoop:
-    """Looks every second, and changes rows only where something is to change.
+    """Looks twice a second, and changes rows only where something is to change.
 
     Any number of control processes may run it: each decides again under the lock that all writers
     take, so that no replica is placed twice.
@@ -41,6 +52,7 @@ class DeploymentLoop:
         )
         self._comparisons: dict[str, Comparison] = {}
         self._compared_at = float("-inf")
+        self._loads = CellLoads()
 
     async def run(self) -> None:
         while True:
@@ -55,27 +67,42 @@ class DeploymentLoop:
 
     async def step(self) -> bool:
         """Look once; return whether anything was changed."""
-        async with self._store.transaction() as tx:
-            cell = await read_cell(tx, {})
+        cell = await self._read()
         if not cell.deployments and not cell.assignments:
             return False
-        cell = await self._with_comparisons(cell)
         if next_changes(cell, self._limits).is_nothing:
             return False
         async with self._store.transaction() as tx:
             await lock_deployments(tx)
-            cell = await read_cell(tx, self._comparisons)
+            cell = await read_cell(tx, self._comparisons, cell.loads)
             changes = next_changes(cell, self._limits)
             await write_changes(tx, changes)
         _log(cell, changes)
         return not changes.is_nothing
 
-    async def _with_comparisons(self, cell: CellView) -> CellView:
-        now = self._clock.monotonic()
-        if now - self._compared_at >= _COMPARE_SECONDS:
-            self._compared_at = now
-            self._comparisons = await read_comparisons(self._store, cell, self._clock.now())
-        return CellView(cell.deployments, cell.hosts, cell.assignments, self._comparisons)
+    async def _read(self) -> CellView:
+        """Return the cell, with comparisons and loads; the ledger is read every few seconds."""
+        now, monotonic = self._clock.now(), self._clock.monotonic()
+        async with self._store.transaction() as tx:
+            cell = await read_cell(tx)
+            if monotonic - self._compared_at >= _COMPARE_SECONDS:
+                self._compared_at = monotonic
+                self._comparisons = await read_comparisons(tx, cell, now)
+                await self._loads.read_first_tokens(tx, cell.deployments, now)
+            loads = await self._loads.read(tx, cell.deployments, monotonic)
+            for each in cell.deployments:
+                if each.name in loads and _is_news(each, loads[each.name]):
+                    load = loads[each.name]
+                    is_busy = not load.idle_seconds
+                    seconds = load.start_seconds
+                    await note_load(tx, each.name, is_busy=is_busy, start_seconds=seconds)
+        return msgspec.structs.replace(cell, comparisons=self._comparisons, loads=loads)
+
+
+def _is_news(deployment: DeploymentView, load: DeploymentLoad) -> bool:
+    """Return whether a deployment's row should say of its load what it does not yet."""
+    is_busy = not load.idle_seconds and deployment.idle_seconds >= _NOTE_SECONDS
+    return is_busy or deployment.start_seconds != load.start_seconds
 
 
 def _log(cell: CellView, changes: CellChanges) -> None:
@@ -86,6 +113,16 @@ def _log(cell: CellView, changes: CellChanges) -> None:
                 "action": "replica_placed",
                 "deployment": placement.deployment,
                 "host": placement.host,
+            },
+        )
+    for name, target in changes.targets.items():
+        logger.info(
+            "deployment scaled",
+            extra={
+                "action": "deployment_scaled",
+                "deployment": name,
+                "replicas": target.count,
+                "reason": target.reason,
             },
         )
     for each in cell.deployments:

@@ -31,7 +31,7 @@ def planned_change(
 ) -> PlannedChange:
     """Compare a deployment with what there is, and place the replicas that it lacks."""
     differs = {} if present is None else _differences(present, wanted)
-    count = wanted.spec.replicas.min - (0 if present is None else present.placed)
+    count = wanted.spec.first_target - (0 if present is None else present.placed)
     places, reasons = place(
         [
             WantedPlaces(

@@ -46,6 +46,8 @@ class PlacedReplica(msgspec.Struct, frozen=True):
     # Whether it is known to drain. One that is to end may serve, or even start, until its keeper
     # has heard of it.
     is_draining: bool = False
+    # Requests at its engine.
+    in_flight: int = 0
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -204,8 +206,14 @@ def _late(state: DeploymentState, live: Sequence[PlacedReplica]) -> str:
 
 
 def _surplus(own: Sequence[PlacedReplica], target: int) -> list[str]:
-    """Return the replicas beyond the target: those that do not serve yet first, then the newest."""
-    by_worth = sorted(own, key=lambda replica: (not replica.is_ready, -replica.age_seconds))
+    """Return the replicas beyond the target: those that do not serve yet first, then the idlest.
+
+    The fewer requests one has, the fewer sessions must move to another replica's cache.
+    """
+    by_worth = sorted(
+        own,
+        key=lambda replica: (not replica.is_ready, -replica.in_flight, -replica.age_seconds),
+    )
     return [replica.assignment for replica in by_worth[target:]]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from penstock.fleet.cell.autoscale import DeploymentLoad, ScaleTarget, scale_target
 from penstock.fleet.cell.place import OpenHost, Placement, WantedPlaces, place
 from penstock.fleet.cell.rollout import (
     Decision,
@@ -42,6 +43,8 @@ class CellChanges(msgspec.Struct, frozen=True):
     """What to write."""
 
     placements: tuple[Placement, ...] = ()
+    # Deployments that are to have more or fewer replicas from now on.
+    targets: dict[str, ScaleTarget] = {}
     # Assignments to end, with the reason.
     ends: dict[str, str] = {}
     # Assignments of which nothing runs any more.
@@ -53,7 +56,7 @@ class CellChanges(msgspec.Struct, frozen=True):
 
     @property
     def is_nothing(self) -> bool:
-        return not any((self.placements, self.ends, self.dropped, self.stages, self.removed))
+        return not any(msgspec.structs.astuple(self))
 
 
 def next_changes(cell: CellView, limits: CellLimits) -> CellChanges:
@@ -63,7 +66,18 @@ def next_changes(cell: CellView, limits: CellLimits) -> CellChanges:
     kept = [each for each in cell.assignments if each.id not in dropped]
     models = {each.name: each.model for each in cell.deployments}
     ends = {each.id: reason for each in kept if (reason := _must_leave(each, hosts, models))}
-    states = {each.name: _state(each, kept, ends, cell) for each in cell.deployments}
+    targets = {
+        each.name: target
+        for each in cell.deployments
+        if (target := _scaled(each, cell.loads.get(each.name)))
+    }
+    deployments = [
+        msgspec.structs.replace(each, target=targets[each.name].count)
+        if each.name in targets
+        else each
+        for each in cell.deployments
+    ]
+    states = {each.name: _state(each, kept, ends, cell) for each in deployments}
     decisions = {name: decide(state) for name, state in states.items()}
     wanted = [
         _wanted(deployment, launch, count)
@@ -81,6 +95,7 @@ def next_changes(cell: CellView, limits: CellLimits) -> CellChanges:
     present = {each.deployment for each in kept}
     return CellChanges(
         placements=tuple(placements),
+        targets=targets,
         ends=ends,
         dropped=tuple(dropped),
         stages={
@@ -119,6 +134,16 @@ def _must_leave(each: AssignmentView, hosts: dict[str, HostView], models: dict[s
     return ""
 
 
+def _scaled(deployment: DeploymentView, load: DeploymentLoad | None) -> ScaleTarget | None:
+    """Return how many replicas a deployment's load asks for; None if there is nothing to change."""
+    if load is None or deployment.is_paused or deployment.is_removed:
+        return None
+    target = scale_target(deployment.target, deployment.spec, load)
+    # Nothing shrinks while replicas of two launches stand beside each other.
+    is_rolling = deployment.stage is not RolloutStage.DONE
+    return None if target and is_rolling and target.count < deployment.target else target
+
+
 def _state(
     deployment: DeploymentView,
     assignments: list[AssignmentView],
@@ -133,6 +158,7 @@ def _state(
             is_ending=bool(each.ending) or each.id in ends,
             age_seconds=each.age_seconds,
             is_draining=each.phase is ReplicaPhase.DRAINING,
+            in_flight=each.in_flight,
         )
         for each in assignments
         if each.deployment == deployment.name

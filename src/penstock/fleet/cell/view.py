@@ -4,6 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
+from penstock.fleet.cell.autoscale import DeploymentLoad
 from penstock.fleet.cell.rollout import Comparison, RolloutStage
 from penstock.records.deployment import DeploymentSpec
 from penstock.records.host import Gpu
@@ -39,6 +40,10 @@ class DeploymentView(msgspec.Struct, frozen=True):
     # GPUs of a replica, by launch.
     gpus: dict[int, int]
     start_seconds_max: float
+    # How long so many replicas are wanted; how long it had no work; how long its last start took.
+    target_seconds: float = 0.0
+    idle_seconds: float = 0.0
+    start_seconds: float | None = None
 
 
 class HostView(msgspec.Struct, frozen=True):
@@ -71,6 +76,8 @@ class AssignmentView(msgspec.Struct, frozen=True):
     age_seconds: float
     # How long it has been ending.
     ending_seconds: float = 0.0
+    # Requests at its engine, as that reported last.
+    in_flight: int = 0
 
 
 class CellView(msgspec.Struct, frozen=True):
@@ -81,6 +88,8 @@ class CellView(msgspec.Struct, frozen=True):
     assignments: tuple[AssignmentView, ...]
     # The last comparison of each deployment that has canaries.
     comparisons: dict[str, Comparison] = {}
+    # The loads of deployments whose count of replicas follows them.
+    loads: dict[str, DeploymentLoad] = {}
 
 
 class CellLimits(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ class EngineOptions(msgspec.Struct, frozen=True):
     sentence: str
     log_limit: int
     requests_file: str
+    start_seconds: float
     drain_seconds: float
     follow_stdin: bool
     gpu_folder: str
@@ -57,6 +58,9 @@ def read_options(arguments: Sequence[str] | None = None) -> EngineOptions:
     )
     parser.add_argument("--log-limit", type=int, default=100, help="requests remembered")
     parser.add_argument("--requests-file", default="", help="one line at each begin and end")
+    parser.add_argument(
+        "--start-seconds", type=float, default=0.0, help="how long it takes before it listens"
+    )
     parser.add_argument("--drain-seconds", type=float, default=60.0)
     parser.add_argument(
         "--follow-stdin", action="store_true", help="end at once when stdin is closed"

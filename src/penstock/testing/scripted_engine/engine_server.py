@@ -147,6 +147,7 @@ async def run(options: EngineOptions) -> None:
     if options.follow_stdin:
         # A killed parent cannot end its children, but the end of its pipe can.
         loop.add_reader(sys.stdin, os._exit, 1)
+    await asyncio.sleep(options.start_seconds)
     engine = EngineServer(options, SystemClock())
     opened: set[HttpConnection] = set()
     async with asyncio.TaskGroup() as group:
