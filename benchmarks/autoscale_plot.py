@@ -12,7 +12,7 @@ from fleet_simulator.scaled_cell import ScaledOutcome
 _STYLES = {
     "static": ("tab:gray", 1.4, "--", "fixed size"),
     "oracle": ("tab:green", 1.4, "-", "an oracle that knows the sine"),
-    "keda in flight": ("tab:orange", 1.4, "-", "KEDA, requests in flight"),
+    "keda": ("tab:orange", 1.4, "-", "KEDA, requests in flight"),
     "penstock": ("black", 2.2, "-", "Penstock"),
 }
 

@@ -44,9 +44,8 @@ def oracle(load: DailyLoad, peak_count: int, start_seconds: float) -> ScaleRule:
 class KedaRule:
     """So many requests by replica, as KEDA feeds them to a HorizontalPodAutoscaler."""
 
-    def __init__(self, *, by_replica: float, is_waiting_only: bool, high: int) -> None:
+    def __init__(self, *, by_replica: float, high: int) -> None:
         self._by_replica = by_replica
-        self._is_waiting_only = is_waiting_only
         self._high = high
         self._looked_at = 0.0
         self._answers: deque[tuple[float, int]] = deque()
@@ -55,7 +54,7 @@ class KedaRule:
         if seen.now - self._looked_at < _HPA_LOOK_SECONDS:
             return seen.wanted
         self._looked_at = seen.now
-        requests = seen.waiting + (0 if self._is_waiting_only else seen.running)
+        requests = seen.waiting + seen.running
         ratio = requests / (self._by_replica * seen.wanted)
         count = seen.wanted
         if abs(ratio - 1) > _HPA_TOLERANCE:

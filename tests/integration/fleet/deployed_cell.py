@@ -100,6 +100,7 @@ class DeployedCell:
             reap_margin_seconds=0.0,
             reap_seconds=0.2,
         )
+        self._control = control
         self.loop = DeploymentLoop(store, SystemClock(), control)
         self._reaper = Reaper(store, SystemClock(), control)
         self.mirror = RosterMirror(store, SystemClock(), settings)
@@ -133,6 +134,10 @@ class DeployedCell:
                 await self.loop.step()
                 await self._reaper.step()
             await asyncio.sleep(self.look_seconds)
+
+    def replace_control(self) -> None:
+        """Another control process leads from now on, which remembers nothing."""
+        self.loop = DeploymentLoop(self._store, SystemClock(), self._control)
 
     async def follow(self) -> None:
         """What a gateway reads; notes how many replicas it could have asked."""

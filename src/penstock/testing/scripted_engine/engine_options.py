@@ -25,6 +25,7 @@ class EngineOptions(msgspec.Struct, frozen=True):
     log_limit: int
     requests_file: str
     start_seconds: float
+    fail_every: int
     drain_seconds: float
     follow_stdin: bool
     gpu_folder: str
@@ -61,6 +62,7 @@ def read_options(arguments: Sequence[str] | None = None) -> EngineOptions:
     parser.add_argument(
         "--start-seconds", type=float, default=0.0, help="how long it takes before it listens"
     )
+    parser.add_argument("--fail-every", type=int, default=0, help="answers each Nth with 500")
     parser.add_argument("--drain-seconds", type=float, default=60.0)
     parser.add_argument(
         "--follow-stdin", action="store_true", help="end at once when stdin is closed"

@@ -43,6 +43,7 @@ class EngineServer:
         self._heads = ResponseHead(clock)
         self._inference = Inference(options, clock, self._heads)
         self._key = options.api_key
+        self._asked = 0
 
     async def serve(self, request: HttpRequest, connection: HttpConnection) -> None:
         """Answer one request."""
@@ -54,6 +55,10 @@ class EngineServer:
         if api is not None and api.runner == self._options.runner:
             if request.method != "POST":
                 self._send(connection, 405, b'{"detail":"Method Not Allowed"}')
+                return
+            self._asked += 1
+            if self._options.fail_every and self._asked % self._options.fail_every == 0:
+                self._send(connection, 500, b'{"error":{"message":"as it was told"}}')
                 return
             await self._inference.run(request, connection, api)
         elif path in _COUNTED and request.method == "POST":
