@@ -25,6 +25,7 @@ SAYING = {
     "stays": "what it prints once it is ready; it then runs on until the page's end",
     "exit": "the status that it ends with, if not 0",
     "given": "NAME=value: run before it, and the value stands in NAME's place in it",
+    "on": "the hosts that it is typed on, on a page of several: head, or each of the others",
     "after": "a command that succeeds once it has run; $PRINTED is what it printed",
 }
 # Marks that say nothing more, and what they mean.
@@ -59,6 +60,8 @@ class Cell(StrEnum):
 
     SCRIPTED = "scripted cell"
     NONE = "no cell"
+    # Its own test makes the hosts.
+    FOUR_HOSTS = "four hosts"
 
 
 class Block(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,12 +32,20 @@ class Done(NamedTuple):
 class Shell:
     """Blocks run one after another; one that fails ends the shell, as `set -e` says."""
 
-    def __init__(self, folder: Path, scripts: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        scripts: Path,
+        environment: Mapping[str, str],
+        prefix: Sequence[str] = (),
+    ) -> None:
+        """`prefix` is what runs each bash elsewhere, such as in a namespace."""
+        self._prefix = prefix
         self._scripts = scripts
         self._count = 0
         self._terminals: list[Terminal] = []
         self._process = subprocess.Popen(
-            ["bash", "--noprofile", "--norc"],
+            [*prefix, "bash", "--noprofile", "--norc"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -68,7 +76,7 @@ class Shell:
         pairs = (pair.partition("=") for pair in variables.read_text().split("\0") if pair)
         environment = {name: value for name, _, value in pairs}
         place = Path(folder.read_text().strip())
-        self._terminals.append(Terminal(script, place, environment))
+        self._terminals.append(Terminal(script, place, environment, self._prefix))
         self._terminals[-1].wait_for(mark, seconds)
 
     def save(self, text: str, name: str, seconds: float) -> None:
@@ -113,11 +121,13 @@ class Shell:
 class Terminal:
     """One block that runs on until Ctrl-C."""
 
-    def __init__(self, script: Path, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, script: Path, folder: Path, environment: Mapping[str, str], prefix: Sequence[str]
+    ) -> None:
         self._out, self._err = script.with_suffix(".out"), script.with_suffix(".err")
         with self._out.open("w") as out, self._err.open("w") as err:
             self._process = subprocess.Popen(
-                ["bash", "-eu", "-o", "pipefail", str(script)],
+                [*prefix, "bash", "-eu", "-o", "pipefail", str(script)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
