@@ -9,7 +9,7 @@ from tests.chaos.fleet_cell import MODELS, FleetCell
 
 from penstock.store import Store
 
-_AT_ONCE = 8
+_AT_ONCE = 12
 _PAUSE_SECONDS = 0.2
 _SECONDS_MAX = 30.0
 _LEDGER_SECONDS = 30.0

@@ -29,7 +29,8 @@ _DEPLOYMENTS: Final = """
          where l.deployment = d.name and l.revision = l.launch),
         (r.recipe ->> 'start_seconds_max')::float8,
         extract(epoch from now() - d.target_since)::float8,
-        extract(epoch from now() - d.busy_at)::float8, d.start_seconds
+        extract(epoch from now() - d.busy_at)::float8, d.start_seconds,
+        (r.recipe ->> 'slots_live')::int
     from deployments d
     join deployment_revisions r on r.deployment = d.name and r.revision = d.revision
     order by d.name limit 1000
@@ -142,6 +143,7 @@ def _deployment(row: Row) -> DeploymentView:
         target_seconds=row[15],
         idle_seconds=row[16],
         start_seconds=row[17],
+        slots=row[18],
     )
 
 

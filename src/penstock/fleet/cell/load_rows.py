@@ -96,7 +96,7 @@ class CellLoads:
                 waiting=sum(waiting.get(pool, 0) for pool in _pools(each)),
             )
             # One that starts is given its time to be asked.
-            is_awaited = bool(sample.waiting) or sample.ready < each.target
+            is_awaited = bool(sample.waiting) or not ready
             idle = min((load.idle_seconds for load, _, _ in rows), default=each.idle_seconds)
             loads[each.name] = DeploymentLoad(
                 samples=self._remember(each, sample),
@@ -104,7 +104,7 @@ class CellLoads:
                 start_seconds=starts[each.model] or each.start_seconds or _START_SECONDS,
                 changed_seconds=each.target_seconds,
                 idle_seconds=0.0 if is_awaited else min(idle, each.idle_seconds),
-                slots=max((slots for _, slots in ready), default=1),
+                slots=each.slots,
             )
         return await _with_jobs(tx, scaled, loads)
 

@@ -44,6 +44,8 @@ class DeploymentView(msgspec.Struct, frozen=True):
     target_seconds: float = 0.0
     idle_seconds: float = 0.0
     start_seconds: float | None = None
+    # Live requests that one replica runs at once.
+    slots: int = 256
 
 
 class HostView(msgspec.Struct, frozen=True):
