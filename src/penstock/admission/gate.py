@@ -40,6 +40,8 @@ class Gate:
         # Models with a request that was let in and has not taken its slot yet.
         self._coming: set[ModelId] = set()
         self._drains: dict[ModelId, DrainRate] = {}
+        # Models at zero for which a request was refused since `take_unmet`.
+        self._unmet: set[ModelId] = set()
 
     def has_room(self, model: ModelId) -> bool:
         """Return whether a request may go on at once: a slot is free and no other request waits."""
@@ -49,12 +51,14 @@ class Gate:
         """Wait for a slot, in order of arrival."""
         waiting = self._waiting.setdefault(model, deque())
         settings = self._settings
-        is_waking = self._capacity.waking(model) is not None
+        is_waking = self.is_waking(model)
         waiting_max = settings.wake_waiting_max if is_waking else settings.waiting_max
         seconds_max = settings.wake_seconds_max if is_waking else settings.wait_seconds_max
         if reject_if_busy or len(waiting) >= waiting_max:
             refusal = self._refusal(model)
             self._drop_if_empty(model)
+            if is_waking:
+                self._unmet.add(model)
             raise refusal
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting.append(turn)
@@ -102,6 +106,15 @@ class Gate:
 
     def waiting(self) -> dict[ModelId, int]:
         return {model: len(turns) for model, turns in self._waiting.items()}
+
+    def take_unmet(self) -> set[ModelId]:
+        """Return the models at zero whose requests would not wait, since the last call."""
+        unmet, self._unmet = self._unmet, set()
+        return unmet
+
+    def is_waking(self, model: ModelId) -> bool:
+        """Return whether a model is at zero and wakes for requests."""
+        return self._capacity.waking(model) is not None
 
     def _let_in(self, model: ModelId) -> None:
         if model in self._coming:

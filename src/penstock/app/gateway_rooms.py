@@ -96,7 +96,7 @@ class GatewayRooms:
         config, telemetry = self.config, self.config.telemetry
         holder = self.holder = new_id()
         self.waiting_reports = WaitingReports(
-            self.store, self.clock, holder, self.gate.waiting, self.roster
+            self.store, self.clock, holder, self.gate, self.roster
         )
         self.limits = Limits(self.store, self.clock, config.admission, holder)
         self.journal = Journal(Path(config.metering.journal_folder), holder, config.metering)
@@ -205,7 +205,11 @@ class GatewayRooms:
         self.background.end_all()
 
     def _has_replica(self) -> bool:
-        return any(self.roster.ready(model.id) for model in self.catalogue.models)
+        """Return whether some model serves, or would once it is asked."""
+        roster = self.roster
+        return any(
+            roster.ready(model.id) or roster.waking(model.id) for model in self.catalogue.models
+        )
 
     def _peers(self) -> PeerState:
         return PeerState.ALONE if self.exchange is None else self.exchange.state

@@ -97,6 +97,8 @@ class EngineLoads:
 
     async def _read(self, entry: WatchedReplica) -> None:
         page: bytes | None = None
+        # An engine that does not say what it does is taken to be busy.
+        is_idle = False
         try:
             page = await self._probe.metrics(entry.replica, self._timeout)
             has_answered = True
@@ -109,10 +111,11 @@ class EngineLoads:
             before, reading.metrics = reading.metrics, read_metrics(page)
             # Short requests come and go between two readings, but their tokens are counted.
             is_asked = reading.metrics.uncached_tokens != before.uncached_tokens
-            if reading.metrics.inside or is_asked:
-                reading.busy_at = now
+            is_idle = reading.metrics.inside == 0 and not is_asked
             reading.rate.note(reading.metrics, now)
             reading.given.note(reading.metrics, now)
+        if not is_idle:
+            reading.busy_at = now
 
 
 class _Reading:

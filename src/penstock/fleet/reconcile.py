@@ -291,11 +291,17 @@ class Keeper:
         """Call for the orders as soon as control has placed or ended a replica anywhere."""
         seen = 0
         while True:
-            with contextlib.suppress(StoreUnavailable):
+            try:
                 revision = await self._orders.revision()
-                if revision != seen:
-                    seen = revision
-                    self._has_changed.set()
+            except StoreUnavailable:
+                revision = seen
+            except Exception:  # noqa: BLE001 - the loop's top: orders are read every heartbeat too
+                self.failures += 1
+                _log.exception("orders not watched", extra={"action": "orders_unwatched"})
+                revision = seen
+            if revision != seen:
+                seen = revision
+                self._has_changed.set()
             await asyncio.sleep(self._settings.heartbeat_seconds / 2)
 
     async def _obey(self, keeper: str) -> None:

@@ -77,6 +77,7 @@ _READ_WAKEFUL = """
     select r.model, max(d.start_seconds) from deployments d
     join deployment_revisions r on r.deployment = d.name and r.revision = d.revision
     where not d.is_removed and not d.is_paused
+        and (r.spec -> 'replicas' ->> 'max')::int > 0
         and (r.spec -> 'scale' ->> 'idle_to_zero_minutes')::float8 > 0
     group by r.model limit 1000
 """
@@ -222,8 +223,8 @@ class RosterMirror:
         return self._last_start_seconds.get(model, self._wakeful.get(model))
 
     def wanted_models(self) -> frozenset[ModelId]:
-        """Return the models that have a replica in any state but gone."""
-        return self._wanted
+        """Return the models that have a replica in any state but gone, or wake for requests."""
+        return self._wanted | self._wakeful.keys()
 
     def all(self) -> tuple[Replica, ...]:
         """Return every replica that is not gone, oldest first."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from penstock.clock import Clock
@@ -13,6 +13,8 @@ from penstock.store.pool import Store
 # How soon control is told that somebody waits, and how often while anybody does.
 _LOOK_SECONDS: Final = 0.2
 _REPORT_SECONDS: Final = 1.0
+# For how long a request that would not wait counts as one that does.
+_UNMET_SECONDS: Final = 3.0
 _WRITE: Final = """
     insert into waiting_requests (worker, pool, waiting)
     select %s, pool, waiting from unnest(%s::text[], %s::int[]) as w (pool, waiting)
@@ -27,8 +29,18 @@ _CLEAR: Final = """
 _log = logging.getLogger(__name__)
 
 
+class WaitingLines(Protocol):
+    """The port that admission's gate implements."""
+
+    def waiting(self) -> Mapping[ModelId, int]: ...
+
+    def take_unmet(self) -> set[ModelId]: ...
+
+    def is_waking(self, model: ModelId) -> bool: ...
+
+
 class AwaitedRoster(Protocol):
-    """A mirror that is read more often while requests wait for a replica."""
+    """A mirror that is read more often while requests wait for a model at zero."""
 
     is_awaited: bool
 
@@ -37,20 +49,17 @@ class WaitingReports:
     """One gateway worker's reports. While nobody waits it costs nothing but a look."""
 
     def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        worker: str,
-        waiting: Callable[[], Mapping[ModelId, int]],
-        roster: AwaitedRoster,
+        self, store: Store, clock: Clock, worker: str, lines: WaitingLines, roster: AwaitedRoster
     ) -> None:
         self._store = store
         self._clock = clock
         self._worker = worker
-        self._waiting = waiting
+        self._lines = lines
         self._roster = roster
+        self._unmet: dict[ModelId, float] = {}
         self._told: set[ModelId] = set()
         self._told_at = 0.0
+        self.failures = 0
 
     async def run(self) -> None:
         while True:
@@ -58,19 +67,30 @@ class WaitingReports:
                 await self.look()
             except StoreUnavailable:
                 _log.warning("cannot tell who waits", extra={"action": "waiting_untold"})
+            except Exception:  # noqa: BLE001 - the loop's top: the gateway must keep serving
+                self.failures += 1
+                _log.exception("waiting not told", extra={"action": "waiting_loop_failed"})
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def look(self) -> None:
         """Write how many wait, if anybody does or did."""
-        waiting = dict(self._waiting())
-        self._roster.is_awaited = bool(waiting)
         now = self._clock.monotonic()
-        is_news = waiting.keys() != self._told
-        if not is_news and (not waiting or now - self._told_at < _REPORT_SECONDS):
+        waiting = self._counts(now)
+        self._roster.is_awaited = any(self._lines.is_waking(pool) for pool in waiting)
+        is_due = now - self._told_at >= _REPORT_SECONDS
+        # Who comes is told at once, who left with the next report.
+        is_news = bool(waiting.keys() - self._told)
+        if not is_news and not (is_due and (waiting or self._told)):
             return
         async with self._store.transaction() as tx:
             if waiting:
                 await tx.execute(_WRITE, (self._worker, list(waiting), list(waiting.values())))
-            if is_news:
+            if self._told - waiting.keys():
                 await tx.execute(_CLEAR, (self._worker, list(waiting)))
         self._told, self._told_at = set(waiting), now
+
+    def _counts(self, now: float) -> dict[ModelId, int]:
+        """Return how many wait, and one for each model at zero whose requests would not."""
+        self._unmet |= dict.fromkeys(self._lines.take_unmet(), now + _UNMET_SECONDS)
+        self._unmet = {pool: until for pool, until in self._unmet.items() if until > now}
+        return dict.fromkeys(self._unmet, 1) | dict(self._lines.waiting())

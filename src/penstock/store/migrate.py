@@ -123,7 +123,7 @@ async def _apply(connection: Connection, migration: _Migration) -> None:
                 await _run_statements(connection, migration)
             else:
                 await _run_transaction(connection, migration)
-        except psycopg.errors.LockNotAvailable as locked:
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as locked:
             if loop.time() > deadline:
                 raise errors.StoreUnavailable(
                     f"{migration.name} found its tables locked by other transactions for"

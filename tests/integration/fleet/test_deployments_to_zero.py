@@ -54,7 +54,7 @@ async def test_requests_wake_a_deployment_at_zero(
             # What the start before this one took.
             told = {answer.retry_after for answer in answers if answer.status == 503}
             assert told <= {"3", "4", "5"}, told
-            assert "requests wait" in (await cell.shown()).target_reason
+            assert "requests wait: " in (await cell.shown()).target_reason
             took = await _start_seconds(busy_store)
             latest = max(answer.first for answer in answers if answer.status == 200)
             assert latest <= took + SLACK_SECONDS, (latest, took)

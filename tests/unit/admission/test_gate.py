@@ -184,6 +184,7 @@ async def test_a_model_that_wakes_has_bounds_and_a_refusal_of_its_own() -> None:
     with pytest.raises(NoReplica) as beyond:
         await world.gate.wait(M, reject_if_busy=True)
     assert beyond.value.retry_after_seconds == 42
+    assert (world.gate.take_unmet(), world.gate.take_unmet()) == ({M}, set())
     world.pass_time(299)
     await world.settle()
     assert world.waiting() == 2
@@ -203,8 +204,7 @@ async def test_who_waits_too_long_for_a_model_that_wakes_is_told_when_to_ask_aga
     with pytest.raises(NoReplica) as late:
         await wait
     assert late.value.retry_after_seconds == 42
-    world.slots = 1
-    await world.close()
+    assert world.waiting() == 0
 
 
 async def test_those_who_are_refused_are_told_how_long_the_line_takes() -> None:

@@ -56,21 +56,21 @@ def test_the_largest_share_is_the_use() -> None:
 
 
 def test_work_beyond_the_line_asks_for_more() -> None:
-    steady = [1.4] * 100
+    steady = [1.3] * 100
     assert scale_target(2, spec(), load(*steady)) is None
-    grown = scale_target(2, spec(), load(*[1.7] * 100))
-    assert grown == ScaleTarget(3, "2 replicas do the work of 1.7")
-    assert scale_target(2, spec(high=2), load(*[1.7] * 100)) is None
+    grown = scale_target(2, spec(), load(*[1.5] * 100))
+    assert grown == ScaleTarget(3, "2 replicas do the work of 1.5")
+    assert scale_target(2, spec(high=2), load(*[1.5] * 100)) is None
     assert scale_target(2, spec(high=4), load(*[9.0] * 100)) == ScaleTarget(
         4, "2 replicas do the work of 9.0"
     )
 
 
 def test_growth_is_met_before_it_comes() -> None:
-    rising = [0.9 + 0.005 * place for place in range(100)]
+    rising = [0.8 + 0.005 * place for place in range(100)]
     grown = scale_target(2, spec(), load(*rising, start_seconds=600.0))
     assert grown is not None
-    assert grown.reason == "2 replicas do the work of 1.4, and 1.7 in 600 s"
+    assert grown.reason == "2 replicas do the work of 1.3, and 1.6 in 600 s"
     assert scale_target(2, spec(), load(*rising, start_seconds=10.0)) is None
     falling = list(reversed(rising))
     assert scale_target(2, spec(), load(*falling, start_seconds=600.0)) is None
@@ -78,7 +78,7 @@ def test_growth_is_met_before_it_comes() -> None:
 
 def test_late_first_tokens_ask_for_one_more_only_where_replicas_are_busy() -> None:
     rules = spec(first_token_p95_ms=1500)
-    late = load(*[1.5] * 100, first_token_p95_ms=1800.0)
+    late = load(*[1.3] * 100, first_token_p95_ms=1800.0)
     assert scale_target(2, rules, late) == ScaleTarget(
         3, "first tokens take 1800 ms (p95), and 1500 is meant"
     )
@@ -97,10 +97,13 @@ def test_it_shrinks_by_one_after_the_cooldown_if_the_rest_had_been_enough() -> N
     # A peak within the cooldown would have been too much for the rest.
     peak = [1.5] * 80 + [2.5] * 8 + [1.5] * 12
     assert scale_target(4, rules, load(*peak, ready=4)) is None
-    # Nobody has looked for long enough, the count is new, or one has not begun to serve.
+    # Nobody has looked for long enough, or the count is new.
     assert scale_target(4, rules, load(*[1.5] * 20, ready=4)) is None
     assert scale_target(4, rules, load(*[1.5] * 100, ready=4, changed_seconds=200.0)) is None
-    assert scale_target(4, rules, load(*[1.5] * 100, ready=3)) is None
+    # What found no GPUs is wanted no longer.
+    assert scale_target(5, rules, load(*[1.5] * 100, ready=3)) == ScaleTarget(
+        4, "4 replicas would be 38% in use"
+    )
     # First tokens are late already.
     assert scale_target(4, rules, load(*[1.5] * 100, ready=4, first_token_p95_ms=9000.0)) is None
 
@@ -116,12 +119,13 @@ def test_idleness_alone_ends_the_last_replica() -> None:
     assert scale_target(1, to_zero, msgspec.structs.replace(idle, changed_seconds=60.0)) is None
 
 
-def test_requests_that_wait_wake_as_many_replicas_as_they_fill() -> None:
+def test_requests_that_wait_wake_one_replica() -> None:
     to_zero = spec(low=0, high=3, idle_to_zero_minutes=10)
     assert scale_target(0, to_zero, waiting(0)) is None
-    assert scale_target(0, to_zero, waiting(1)) == ScaleTarget(1, "1 requests wait")
-    assert scale_target(0, to_zero, waiting(33)) == ScaleTarget(3, "33 requests wait")
-    assert scale_target(0, to_zero, waiting(1000)) == ScaleTarget(3, "1000 requests wait")
+    assert scale_target(0, to_zero, waiting(1)) == ScaleTarget(1, "requests wait: 1")
+    assert scale_target(0, to_zero, waiting(1000)) == ScaleTarget(1, "requests wait: 1000")
+    # However many they are, it serves before others are started.
+    assert scale_target(1, to_zero, waiting(1000)) is None
     assert scale_target(0, to_zero, waiting(0, has_due_jobs=True)) == ScaleTarget(1, "jobs are due")
     assert scale_target(0, spec(low=0, high=0), waiting(5)) is None
 

@@ -43,6 +43,18 @@ def test_a_first_launch_starts_what_is_wanted_and_proves_itself() -> None:
     assert decide(begun) == Decision({}, {}, RolloutStage.DONE, stable=1)
 
 
+def test_at_zero_no_launch_proves_itself() -> None:
+    asleep = decide(state(target=0, stage=RolloutStage.ROLLING))
+    assert (asleep.stage, asleep.stable) == (RolloutStage.DONE, None)
+    canaries = state(target=0, stage=RolloutStage.CANARY, rules=RolloutRules(canary=1))
+    assert decide(canaries) == Decision({}, {}, RolloutStage.DONE)
+    woken = decide(state(target=1, stage=RolloutStage.DONE))
+    assert woken.starts == {2: 1}
+    # One that does not start gives way to the launch that did.
+    broken = state(replica("a", 2, age=1000, is_ready=False), target=1, stage=RolloutStage.ROLLING)
+    assert decide(broken).stage is RolloutStage.HALTED
+
+
 def test_a_changed_count_starts_no_rollout() -> None:
     two = (replica("a", age=50), replica("b", age=90))
     assert decide(state(*two, launch=1, target=3)).starts == {1: 1}

@@ -131,3 +131,15 @@ async def test_claims_keep_within_what_a_message_may_say(host: Host) -> None:
     data = msgspec.msgpack.encode(host.loads.claims(0.0))
     (claim,) = msgspec.msgpack.decode(data, type=list[EngineClaim])
     assert (claim.running, claim.kv_use, claim.kv_tokens) == (2**40, 1.0, 2**40)
+
+
+async def test_only_an_engine_that_says_so_is_idle(host: Host) -> None:
+    host.add("idle", engine_page())
+    host.add("busy", engine_page(running=1.0))
+    host.add("mute", None)
+    await host.loads.look()
+    host.clock.advance(2.0)
+    await host.loads.look()
+    figures = host.loads.figures(host.clock.monotonic())
+    seconds = {str(name): load.idle_seconds for name, load in figures.items()}
+    assert seconds == {"idle": 2.0, "busy": 0.0, "mute": 0.0}

@@ -16,8 +16,8 @@ from penstock.records.deployment import DeploymentSpec, ScaleRules
 
 # The use that replicas are meant to have at most. Beyond it first tokens wait for other prompts:
 # the simulated fleet's p95 grows by a quarter at 0.68, and without bound at 0.8.
-_USE_UP: Final = 0.8
-_USE_DOWN: Final = 0.75
+_USE_UP: Final = 0.7
+_USE_DOWN: Final = 0.65
 # Below this use it is not for want of replicas that first tokens are late.
 _USE_LATE_MIN: Final = 0.6
 # How far back a trend looks, as a multiple of the start time, and the shortest time that shows one.
@@ -52,6 +52,8 @@ class DeploymentLoad(msgspec.Struct, frozen=True):
     idle_seconds: float
     # Live requests that one replica runs at once.
     slots: int
+    # How long the last start took, where a replica that is not forgotten shows it.
+    last_start_seconds: float | None = None
     # Whether jobs need it: their deadline is near, or many wait.
     has_due_jobs: bool = False
 
@@ -96,7 +98,7 @@ def scale_target(now: int, spec: DeploymentSpec, load: DeploymentLoad) -> ScaleT
     if needed.count > now:
         return ScaleTarget(min(high, needed.count), needed.reason) if now < high else None
     # Only idleness ends the last replica.
-    if now > max(1, low) and _may_shrink(now, spec.scale, load):
+    if now > max(1, low) and _may_shrink(spec.scale, load):
         share = _most(curve, spec.scale.cooldown_seconds) / (now - 1)
         if share < _USE_DOWN:
             return ScaleTarget(now - 1, f"{now - 1} replicas would be {share:.0%} in use")
@@ -106,8 +108,8 @@ def scale_target(now: int, spec: DeploymentSpec, load: DeploymentLoad) -> ScaleT
 def _wake(load: DeploymentLoad, high: int) -> ScaleTarget | None:
     waiting = load.samples[-1].waiting
     if waiting and high:
-        count = min(high, math.ceil(waiting / max(1, load.slots)))
-        return ScaleTarget(count, f"{waiting} requests wait")
+        # One, however many wait: what they need shows when it serves.
+        return ScaleTarget(1, f"requests wait: {waiting}")
     if load.has_due_jobs and high:
         return ScaleTarget(1, "jobs are due")
     return None
@@ -125,7 +127,7 @@ def _needed(
 ) -> ScaleTarget:
     """Return how many replicas the work needs by the time when a new one would serve."""
     last, work = load.samples[-1], curve[-1].work
-    waiting = last.waiting / max(1, load.slots)
+    waiting = last.waiting / max(1, load.slots) if last.ready else 0.0
     ahead = max(0.0, _growth(curve, load.start_seconds)) * load.start_seconds + waiting
     count = math.ceil((work + ahead) / _USE_UP)
     reason = f"{last.ready} replicas do the work of {work:.1f}"
@@ -142,11 +144,11 @@ def _needed(
     return ScaleTarget(count, reason)
 
 
-def _may_shrink(now: int, rules: ScaleRules, load: DeploymentLoad) -> bool:
+def _may_shrink(rules: ScaleRules, load: DeploymentLoad) -> bool:
     """Return whether the count has stood for long enough, and nobody waits."""
     last, seconds = load.samples[-1], rules.cooldown_seconds
     p95 = load.first_token_p95_ms
-    if last.ready < now or last.waiting or (p95 is not None and p95 > rules.first_token_p95_ms):
+    if last.waiting or (p95 is not None and p95 > rules.first_token_p95_ms):
         return False
     seen_seconds = last.at - load.samples[0].at
     return min(load.changed_seconds, seen_seconds) >= seconds

@@ -17,7 +17,7 @@ from penstock.fleet.cell.view import (
 )
 from penstock.records.deployment import DeploymentSpec
 from penstock.records.host import Gpu
-from penstock.store.pool import Row, Transaction
+from penstock.store.pool import Row, Store, Transaction
 
 _LOCK: Final = "update deployments_revision set revision = revision + 1"
 _DEPLOYMENTS: Final = """
@@ -73,7 +73,8 @@ _SCALE: Final = """
 """
 _NOTE: Final = """
     update deployments set
-        busy_at = case when %s then now() else busy_at end, start_seconds = %s
+        busy_at = case when %s then now() else busy_at end,
+        start_seconds = coalesce(%s, start_seconds)
     where name = %s
 """
 _REMOVE: Final = "delete from deployments where name = any(%s)"
@@ -99,9 +100,14 @@ async def read_cell(
     )
 
 
-async def note_load(tx: Transaction, name: str, *, is_busy: bool, start_seconds: float) -> None:
-    """Remember that a deployment has work, and how long its starts take."""
-    await tx.execute(_NOTE, (is_busy, start_seconds, name))
+async def note_load(store: Store, deployment: str, load: DeploymentLoad) -> None:
+    """Remember whether a deployment has work, and how long its last start took.
+
+    One row in a transaction of its own: writers of several rows could wait for each other.
+    """
+    values = (not load.idle_seconds, load.last_start_seconds, deployment)
+    async with store.statement() as statement:
+        await statement.execute(_NOTE, values)
 
 
 async def write_changes(tx: Transaction, changes: CellChanges) -> None:

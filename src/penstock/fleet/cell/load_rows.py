@@ -41,8 +41,12 @@ _JOBS: Final = """
     select w.model,
         exists (select from jobs j where j.model = w.model and j.state = 'queued'
                 and j.deadline < now() + make_interval(secs => w.seconds)),
-        coalesce((select sum(f.open_jobs) from fair_tags f where f.model = w.model), 0)
+        (select count(*) from (
+            select from jobs j
+            where j.model = w.model and j.state = 'queued' and not j.is_deferred limit 1000) q)
     from unnest(%s::text[], %s::float8[]) as w (model, seconds)
+    where not exists (select from flex_controls c
+                      where c.model = w.model and (c.is_paused or c.in_flight_max = 0))
 """
 _STARTS: Final = """
     select m.model, (
@@ -93,7 +97,7 @@ class CellLoads:
                 at=now,
                 ready=len(ready),
                 work=sum(_use(load, slots) for load, slots in ready),
-                waiting=sum(waiting.get(pool, 0) for pool in _pools(each)),
+                waiting=sum(count for pool, count in waiting.items() if _serves(each, pool)),
             )
             # One that starts is given its time to be asked.
             is_awaited = bool(sample.waiting) or not ready
@@ -102,6 +106,7 @@ class CellLoads:
                 samples=self._remember(each, sample),
                 first_token_p95_ms=self._first_tokens.get(each.name),
                 start_seconds=starts[each.model] or each.start_seconds or _START_SECONDS,
+                last_start_seconds=starts[each.model],
                 changed_seconds=each.target_seconds,
                 idle_seconds=0.0 if is_awaited else min(idle, each.idle_seconds),
                 slots=each.slots,
@@ -145,12 +150,14 @@ def _use(load: LoadFigures, slots: int) -> float:
     )
 
 
-def _pools(deployment: DeploymentView) -> list[str]:
-    """Return the names under which gateways count requests that wait for this deployment."""
+def _serves(deployment: DeploymentView, pool: str) -> bool:
+    """Return whether requests that wait in a gateway's line may go to this deployment.
+
+    A line has a model's name; that of an account with replicas of its own, the account's behind it.
+    """
+    model, _, account = pool.partition(" ")
     accounts = deployment.spec.accounts
-    if not accounts:
-        return [deployment.model]
-    return [f"{deployment.model} {account}" for account in accounts]
+    return model == deployment.model and (not accounts or account in accounts)
 
 
 async def _with_jobs(

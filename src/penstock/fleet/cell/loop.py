@@ -90,19 +90,18 @@ class DeploymentLoop:
                 self._comparisons = await read_comparisons(tx, cell, now)
                 await self._loads.read_first_tokens(tx, cell.deployments, now)
             loads = await self._loads.read(tx, cell.deployments, monotonic)
-            for each in cell.deployments:
-                if each.name in loads and _is_news(each, loads[each.name]):
-                    load = loads[each.name]
-                    is_busy = not load.idle_seconds
-                    seconds = load.start_seconds
-                    await note_load(tx, each.name, is_busy=is_busy, start_seconds=seconds)
+        for each in cell.deployments:
+            if each.name in loads and _is_news(each, loads[each.name]):
+                await note_load(self._store, each.name, loads[each.name])
         return msgspec.structs.replace(cell, comparisons=self._comparisons, loads=loads)
 
 
 def _is_news(deployment: DeploymentView, load: DeploymentLoad) -> bool:
     """Return whether a deployment's row should say of its load what it does not yet."""
+    is_awake = deployment.target > 0 or load.samples[-1].waiting > 0
     is_busy = not load.idle_seconds and deployment.idle_seconds >= _NOTE_SECONDS
-    return is_busy or deployment.start_seconds != load.start_seconds
+    last = load.last_start_seconds
+    return (is_awake and is_busy) or (last is not None and last != deployment.start_seconds)
 
 
 def _log(cell: CellView, changes: CellChanges) -> None:

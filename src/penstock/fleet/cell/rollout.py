@@ -127,7 +127,7 @@ def _compare(state: DeploymentState, live: Sequence[PlacedReplica], stable: int)
     """Wait for the canaries, compare them, and go on or halt."""
     new = [replica for replica in live if replica.launch == state.launch]
     wanted = min(state.rules.canary, state.target)
-    if len(new) < wanted or not all(replica.is_ready for replica in new):
+    if not new or len(new) < wanted or not all(replica.is_ready for replica in new):
         return _move(state, live, state.launch, RolloutStage.CANARY)
     found = state.comparison
     if found is not None and found.verdict is Verdict.WORSE:
@@ -181,6 +181,9 @@ def _settle(
     """Return the step with its stage where all replicas are of one launch."""
     if step.stage is RolloutStage.HALTED:
         return step
+    if not state.target:
+        # At zero nothing proves a launch: its rollout goes on with the first replica that is woken.
+        return msgspec.structs.replace(step, stage=RolloutStage.DONE)
     if goal == state.stable:
         return msgspec.structs.replace(step, stage=RolloutStage.DONE)
     if state.stable is None:

@@ -140,7 +140,7 @@ def _scaled(deployment: DeploymentView, load: DeploymentLoad | None) -> ScaleTar
         return None
     target = scale_target(deployment.target, deployment.spec, load)
     # Nothing shrinks while replicas of two launches stand beside each other.
-    is_rolling = deployment.stage is not RolloutStage.DONE
+    is_rolling = deployment.stage not in (RolloutStage.DONE, RolloutStage.HALTED)
     return None if target and is_rolling and target.count < deployment.target else target
 
 

@@ -7,7 +7,7 @@ alter table deployments
     -- When a deployment that may go to zero last had work.
     add column busy_at timestamptz not null default now(),
     -- How long a replica's last start took; null before any has served.
-    add column start_seconds real;
+    add column start_seconds double precision;
 
 alter table replicas
     -- When it first served; null before.
