@@ -181,10 +181,8 @@ def _settle(
     """Return the step with its stage where all replicas are of one launch."""
     if step.stage is RolloutStage.HALTED:
         return step
-    if not state.target:
-        # At zero nothing proves a launch: its rollout goes on with the first replica that is woken.
-        return msgspec.structs.replace(step, stage=RolloutStage.DONE)
-    if goal == state.stable:
+    # At zero nothing proves a launch: its rollout goes on with the first replica that is woken.
+    if goal == state.stable or not state.target:
         return msgspec.structs.replace(step, stage=RolloutStage.DONE)
     if state.stable is None:
         # A first launch proves itself with its first replica that serves.
