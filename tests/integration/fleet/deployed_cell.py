@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from tests.integration.cells.cell_key import key_file
 from tests.integration.cells.gateway_process import GatewayProcess
-from tests.integration.fleet.watched_keeper import is_up, quick_settings, states_in
+from tests.integration.fleet.watched_keeper import is_up, own_ports, quick_settings, states_in
 
 from penstock.catalogue import Catalogue
 from penstock.clock import SystemClock
@@ -58,8 +58,8 @@ class Host:
             obeys="deployments",
             # Where the engines of this host check their GPUs.
             engine_home=str(folder / "gpus"),
-            port_first=25000 + 100 * number,
-            port_last=25099 + 100 * number,
+            port_first=own_ports(25000, 400) + 20 * number,
+            port_last=own_ports(25000, 400) + 20 * number + 19,
             orphan_seconds=60.0,
             **{"gpus": GPUS, "drain_seconds": 20.0, **changes},
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -20,12 +21,20 @@ from penstock.records.replica import Replica
 from penstock.store import Sealing, Store
 
 
+def own_ports(first: int, count: int) -> int:
+    """The first of so many ports that tests of other processes, which run beside, do not take.
+
+    Keepers that look for a free port at the same moment would find the same one.
+    """
+    return first + os.getpid() % 10 * count
+
+
 def quick_settings(folder: Path, **changes: Any) -> FleetSettings:
     """Settings of a keeper that loses no time."""
     quick: dict[str, Any] = {
         "state_folder": str(folder),
-        "port_first": 24000,
-        "port_last": 24999,
+        "port_first": own_ports(24000, 100),
+        "port_last": own_ports(24000, 100) + 99,
         "heartbeat_seconds": 0.1,
         "health_interval_seconds": 0.1,
         "restart_first_seconds": 0.5,
