@@ -18,12 +18,11 @@ from tests.chaos.flex_process import PenstockProcess
 from tests.chaos.started import Started
 from tests.integration.cells.cell_key import key_file
 from tests.integration.cells.gateway_process import GatewayProcess, Settings
+from tests.integration.cells.runtime_key import add_runtime_key
 
 from penstock.fleet.processes import is_running, signal_group, signal_process
 from penstock.fleet.replica_files import ReplicaFile, StateFolder
-from penstock.policy import AccountBook, KeyBook
-from penstock.records.account import Role
-from penstock.store import Store, StoreSettings, migrate
+from penstock.store import migrate
 from penstock.store.embedded import EmbeddedPostgres
 
 HOSTS = 8
@@ -138,7 +137,7 @@ class FleetCell(Started):
         self.dsn = self.postgres.start()
         self._stack.callback(self.postgres.stop)
         asyncio.run(migrate(self.dsn))
-        self.key = asyncio.run(_add_key(self.dsn))
+        self.key = asyncio.run(add_runtime_key(self.dsn, "chaos"))
         catalogue = self._folder("catalogue")
         for number, (model, gpus) in enumerate(MODELS.items()):
             (catalogue / f"{number}.toml").write_text(_entry(model, gpus))
@@ -175,17 +174,6 @@ class FleetCell(Started):
         folder = self.folder / name
         folder.mkdir()
         return folder
-
-
-async def _add_key(dsn: str) -> str:
-    store = Store(StoreSettings(dsn=dsn))
-    await store.open()
-    try:
-        account = await AccountBook(store).create("chaos")
-        _, secret = await KeyBook(store).create(Role.RUNTIME, account.id, "chaos")
-    finally:
-        await store.close()
-    return secret
 
 
 def _entry(model: str, gpus: int) -> str:

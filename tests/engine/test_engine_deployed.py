@@ -19,11 +19,10 @@ from tests.chaos.flex_process import PenstockProcess
 from tests.chaos.started import Started
 from tests.integration.cells.cell_key import key_file
 from tests.integration.cells.gateway_process import GatewayProcess
+from tests.integration.cells.runtime_key import add_runtime_key
 
 from penstock.config import cpu_engine_folder, environment_for
-from penstock.policy import AccountBook, KeyBook
-from penstock.records.account import Role
-from penstock.store import Store, StoreSettings, migrate
+from penstock.store import migrate
 from penstock.store.embedded import EmbeddedPostgres
 
 _START_SECONDS = 300.0
@@ -76,7 +75,7 @@ class DeployedEngine(Started):
         # Before the keeper stops, so that it still ends its engines.
         self._stack.callback(self._remove)
         gateway.start()
-        key = asyncio.run(_add_key(dsn))
+        key = asyncio.run(add_runtime_key(dsn, "deployed"))
         self.client = OpenAI(base_url=f"{gateway.url}/v1", api_key=key, max_retries=0, timeout=120)
 
     def run(self, *arguments: str) -> Any:
@@ -149,17 +148,6 @@ def until(is_so: Callable[[], bool], seconds: float) -> None:
     while not is_so():
         assert time.monotonic() < deadline, "it did not come true in time"
         time.sleep(0.5)
-
-
-async def _add_key(dsn: str) -> str:
-    store = Store(StoreSettings(dsn=dsn))
-    await store.open()
-    try:
-        account = await AccountBook(store).create("deployed")
-        _, secret = await KeyBook(store).create(Role.RUNTIME, account.id, "deployed")
-    finally:
-        await store.close()
-    return secret
 
 
 @pytest.fixture

@@ -1,10 +1,9 @@
 """Reads what canaries and the replicas that they are compared with did, from the ledger."""
 
-from datetime import UTC, datetime
 from typing import Final
 
-from penstock.clock import first_id_at
 from penstock.fleet.cell.judge import Side, judge
+from penstock.fleet.cell.ledger_period import ledger_period
 from penstock.fleet.cell.rollout import Comparison, RolloutStage
 from penstock.fleet.cell.view import CellView, DeploymentView
 from penstock.store.pool import Transaction
@@ -35,8 +34,7 @@ async def read_comparisons(tx: Transaction, cell: CellView, now: float) -> dict[
 
 async def _compare(tx: Transaction, deployment: DeploymentView, now: float) -> Comparison:
     since = now - deployment.stage_seconds
-    days = sorted({datetime.fromtimestamp(at, UTC).date() for at in (since, now)})
-    values = (deployment.launch, deployment.name, days, first_id_at(since), _ROWS_MAX)
+    values = (deployment.launch, deployment.name, *ledger_period(since, now), _ROWS_MAX)
     rows = await tx.fetch(_ATTEMPTS, values)
     new = [(failed, ms) for is_new, failed, ms in rows if is_new]
     old = [(failed, ms) for is_new, failed, ms in rows if not is_new]

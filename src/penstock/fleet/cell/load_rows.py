@@ -2,20 +2,21 @@
 
 from collections import defaultdict, deque
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
-from penstock.clock import first_id_at
 from penstock.fleet.cell.autoscale import (
     DeploymentLoad,
     LoadSample,
     is_telling,
     replica_use,
 )
+from penstock.fleet.cell.ledger_period import ledger_period
 from penstock.fleet.cell.view import DeploymentView
+from penstock.records.model import ModelId
 from penstock.records.replica import LoadFigures
+from penstock.routing.router import split_pool
 from penstock.store.pool import Transaction
 
 # How long a start takes that was never seen.
@@ -121,8 +122,7 @@ class CellLoads:
         for each in deployments:
             if each.spec.is_scaled and each.target:
                 since = now - each.spec.scale.window_seconds
-                days = sorted({datetime.fromtimestamp(at, UTC).date() for at in (since, now)})
-                values = (each.name, days, first_id_at(since), _LEDGER_ROWS_MAX)
+                values = (each.name, *ledger_period(since, now), _LEDGER_ROWS_MAX)
                 row = await tx.fetch_one(_FIRST_TOKENS, values)
                 if row is not None and is_telling(row[1]):
                     self._first_tokens[each.name] = row[0]
@@ -151,11 +151,8 @@ def _use(load: LoadFigures, slots: int) -> float:
 
 
 def _serves(deployment: DeploymentView, pool: str) -> bool:
-    """Return whether requests that wait in a gateway's line may go to this deployment.
-
-    A line has a model's name; that of an account with replicas of its own, the account's behind it.
-    """
-    model, _, account = pool.partition(" ")
+    """Return whether requests that wait at a gateway for a pool may go to this deployment."""
+    model, account = split_pool(ModelId(pool))
     accounts = deployment.spec.accounts
     return model == deployment.model and (not accounts or account in accounts)
 
