@@ -1,18 +1,16 @@
 """What a simulated fleet is made of: hosts, engines, and the rows that Postgres would have."""
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Iterator, Set
 
 import msgspec
 
 from penstock.fleet.cell.rollout import RolloutStage
-from penstock.fleet.intent import Failures, KeeperOrders
+from penstock.fleet.intent import AssignedReplica, Failures, KeeperOrders
 from penstock.records.deployment import DeploymentSpec
 from penstock.records.host import Gpu
-from penstock.records.replica import ReplicaId, ReplicaState
-
-if TYPE_CHECKING:
-    from penstock.records.model import ModelId
+from penstock.records.model import ModelId, Recipe
+from penstock.records.replica import ReplicaId, ReplicaPart, ReplicaState
 
 
 class Engine(msgspec.Struct):
@@ -31,6 +29,10 @@ class Engine(msgspec.Struct):
     is_superseded: bool = False
     is_failed: bool = False
     detail: str = ""
+    # The first part of its replica over several hosts; "" if it is that.
+    leader: ReplicaId = ReplicaId("")
+    # Whether all parts of its replica have found each other.
+    is_joined: bool = False
     # When the roster got its present state; None if it has not.
     written_at: float | None = None
 
@@ -45,6 +47,15 @@ class RosterRow(msgspec.Struct):
     state: ReplicaState
     gpus: tuple[str, ...]
     beat_at: float
+    leader: ReplicaId = ReplicaId("")
+
+
+class AssignmentPart(msgspec.Struct):
+    """A row of `assignment_parts`."""
+
+    id: str
+    rank: int
+    keeper: str
 
 
 class Assignment(msgspec.Struct):
@@ -56,6 +67,7 @@ class Assignment(msgspec.Struct):
     keeper: str
     gpus: int
     made_at: float
+    others: list[AssignmentPart]
     ending: str = ""
     ending_at: float = 0.0
 
@@ -66,6 +78,8 @@ class Deployment(msgspec.Struct):
     name: str
     spec: DeploymentSpec
     gpus: int
+    # On how many hosts a replica runs.
+    nodes: int = 1
     launch: int = 1
     stable: int | None = None
     target: int = 0
@@ -97,3 +111,22 @@ class Host:
         return Counter(
             gpu for engine in self.engines.values() if engine.is_alive for gpu in engine.gpus
         )
+
+
+def parts_at(
+    host: Host,
+    assignments: Iterable[Assignment],
+    roster: Collection[RosterRow],
+    broken: Set[ReplicaId],
+) -> Iterator[AssignedReplica]:
+    """The parts of replicas over several hosts that belong there, while the first one lives."""
+    for each in assignments:
+        firsts = sorted(row.id for row in roster if row.assignment == each.id)
+        for part in each.others:
+            if part.keeper == host.name and firsts and firsts[-1] not in broken:
+                yield AssignedReplica(
+                    part.id,
+                    ModelId(each.deployment),
+                    Recipe(("x",), gpus=each.gpus, start_seconds_max=60),
+                    part=ReplicaPart(len(each.others) + 1, part.rank, firsts[-1]),
+                )

@@ -10,7 +10,15 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
-from tests.simulation.fleet_rows import Assignment, Deployment, Engine, Host, RosterRow
+from tests.simulation.fleet_rows import (
+    Assignment,
+    AssignmentPart,
+    Deployment,
+    Engine,
+    Host,
+    RosterRow,
+    parts_at,
+)
 
 from penstock.fleet.cell.rollout import RolloutStage
 from penstock.fleet.cell.step import CellChanges, next_changes
@@ -20,6 +28,7 @@ from penstock.fleet.cell.view import (
     CellView,
     DeploymentView,
     HostView,
+    PartView,
     ReplicaPhase,
 )
 from penstock.fleet.intent import (
@@ -60,15 +69,17 @@ _HEARD_SECONDS = 2.0
 class FleetWorld:
     """The whole cell. `tick` moves the clock by a second."""
 
-    def __init__(self, hosts: int, gpus: int, models: dict[str, int]) -> None:
+    def __init__(self, hosts: int, gpus: int, models: dict[str, tuple[int, int]]) -> None:
+        """`models` have GPUs on each of a replica's hosts, and how many hosts these are."""
         self.now = 1000.0
         self.hosts = {f"gpu-{n + 1}": Host(f"gpu-{n + 1}", gpus) for n in range(hosts)}
         self.deployments = {
-            model: Deployment(model, DeploymentSpec(model), count)
-            for model, count in models.items()
+            model: Deployment(model, DeploymentSpec(model), *size) for model, size in models.items()
         }
         self.assignments: dict[str, Assignment] = {}
         self.roster: dict[ReplicaId, RosterRow] = {}
+        # First parts of which another part has ended.
+        self.broken: set[ReplicaId] = set()
         self.has_postgres = True
         self.has_control = True
         self._numbers = itertools.count(1)
@@ -102,11 +113,19 @@ class FleetWorld:
         cell = self._view()
         changes = next_changes(cell, LIMITS)
         for each in changes.placements:
-            id = f"a{next(self._numbers):07}"
+            first, *others = each.keepers
+            parts = [
+                AssignmentPart(self._new_id(), rank, keeper)
+                for rank, keeper in enumerate(others, 1)
+            ]
+            id = self._new_id()
             self.assignments[id] = Assignment(
-                id, each.deployment, each.launch, each.keeper, each.gpus, self.now
+                id, each.deployment, each.launch, first, each.gpus, self.now, parts
             )
         self._write(changes)
+
+    def _new_id(self) -> str:
+        return f"a{next(self._numbers):07}"
 
     def _write(self, changes: CellChanges) -> None:
         for id, reason in changes.ends.items():
@@ -138,6 +157,10 @@ class FleetWorld:
                     phase=phases.get(each.id, ReplicaPhase.NONE),
                     age_seconds=self.now - each.made_at,
                     ending_seconds=self.now - each.ending_at if each.ending else 0.0,
+                    others=tuple(
+                        PartView(part.keeper, each.gpus, phases.get(part.id, ReplicaPhase.NONE))
+                        for part in each.others
+                    ),
                 )
                 for each in self.assignments.values()
             ),
@@ -167,6 +190,7 @@ class FleetWorld:
             model=each.name,
             gpus=dict.fromkeys(range(1, each.launch + 1), each.gpus),
             start_seconds_max=60.0,
+            nodes=dict.fromkeys(range(1, each.launch + 1), each.nodes),
         )
 
     def _host(self, host: Host) -> HostView:
@@ -189,7 +213,12 @@ class FleetWorld:
             row.id for row in self.roster.values() if self.now - row.beat_at >= LIMITS.lost_seconds
         ]
         for id in silent:
-            del self.roster[id]
+            self._give_up(id)
+
+    def _give_up(self, id: ReplicaId) -> None:
+        row = self.roster.pop(id)
+        if row.leader:
+            self.broken.add(row.leader)
 
     # One keeper
 
@@ -223,12 +252,14 @@ class FleetWorld:
             for each in self.assignments.values()
             if each.keeper == host.name and not each.ending
         ]
+        assigned += parts_at(host, self.assignments.values(), self.roster.values(), self.broken)
         host.orders = KeeperOrders(
             host.is_cordoned,
             host.is_draining,
             frozenset(id for id, order in host.asked.items() if order == "drain"),
             frozenset(id for id, order in host.asked.items() if order == "restart"),
             tuple(assigned),
+            frozenset(self.broken & host.engines.keys()),
         )
 
     def _publish(self, host: Host) -> None:
@@ -254,14 +285,15 @@ class FleetWorld:
                 engine.state,
                 engine.gpus,
                 self.now,
+                engine.leader,
             )
         for row in [row for row in self.roster.values() if row.keeper == host.name]:
             if row.id not in host.engines:
-                del self.roster[row.id]
+                self._give_up(row.id)
         host.reported_at = self.now
 
     def _observed(self, engine: Engine) -> Observed:
-        is_up = self.now - engine.started_at >= _START_SECONDS
+        is_up = self.now - engine.started_at >= _START_SECONDS and self._is_joined(engine)
         return Observed(
             id=engine.id,
             want=engine.want,
@@ -277,8 +309,20 @@ class FleetWorld:
             is_superseded=engine.is_superseded,
             is_failed=engine.is_failed,
             gpus=engine.gpus,
+            leader=engine.leader,
             detail=engine.detail,
         )
+
+    def _is_joined(self, engine: Engine) -> bool:
+        """Whether all parts of a replica have met; the first one does not notice when one ends."""
+        nodes = 1 if engine.leader else self.deployments[engine.model].nodes
+        others = sum(
+            other.leader == engine.id and other.is_alive
+            for host in self.hosts.values()
+            for other in host.engines.values()
+        )
+        engine.is_joined = engine.is_joined or others >= nodes - 1
+        return engine.is_joined
 
     def _act(self, host: Host, action: Action) -> None:
         match action:
@@ -291,6 +335,7 @@ class FleetWorld:
                     action.gpus,
                     self.now,
                     since=self.now,
+                    leader=action.want.part.leader,
                 )
             case MarkReady():
                 engine = host.engines[action.replica]
@@ -328,13 +373,17 @@ class FleetWorld:
         return Counter(
             row.model
             for row in self.roster.values()
-            if row.state in live and self.now - self.hosts[row.keeper].reported_at <= _HEARD_SECONDS
+            if not row.leader
+            and row.state in live
+            and self.now - self.hosts[row.keeper].reported_at <= _HEARD_SECONDS
         )
 
     def wrong(self) -> list[str]:
         """Deployments that are not as wanted, in words."""
         ready = Counter(
-            row.model for row in self.roster.values() if row.state is ReplicaState.READY
+            row.model
+            for row in self.roster.values()
+            if row.state is ReplicaState.READY and not row.leader
         )
         placed = Counter(each.deployment for each in self.assignments.values() if not each.ending)
         return [

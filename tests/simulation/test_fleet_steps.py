@@ -7,8 +7,9 @@ from tests.chaos.fleet_steps import Step, StepKind, draw_steps
 from tests.simulation.fleet_rows import Host
 from tests.simulation.fleet_world import FleetWorld
 
-_MODELS = {"one": 1, "two": 2, "four": 4}
-_MOST = {"one": 6, "two": 4, "four": 2}
+# GPUs on each host, and hosts of one replica.
+_MODELS = {"one": (1, 1), "two": (2, 1), "four": (4, 1), "wide": (4, 2)}
+_MOST = {"one": 6, "two": 4, "four": 2, "wide": 2}
 _HOSTS, _GPUS = 8, 8
 _STEPS, _STEPS_FULL = 1_000, 20_000
 _REST_EVERY = 100

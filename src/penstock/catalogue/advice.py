@@ -47,6 +47,7 @@ EXAMPLES = {
     "recipe.dialect": 'dialect = "vllm"',
     "recipe.gpus": "gpus = 8",
     "recipe.hosts": "hosts = 1",
+    "recipe.member_arguments": 'member_arguments = ["--headless"]',
     "recipe.slots_live": "slots_live = 256",
     "recipe.start_seconds_max": "start_seconds_max = 3600",
 }

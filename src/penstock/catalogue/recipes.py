@@ -12,12 +12,27 @@ import msgspec
 from penstock.catalogue.close_names import closest
 from penstock.catalogue.entry_error import CatalogueError
 from penstock.records.model import Recipe
+from penstock.records.replica import ReplicaPart
 
-PLACEHOLDERS = ("port", "address", "gpus", "gpu_count", "engine_home", "engine_key")
+PLACEHOLDERS = (
+    "port",
+    "address",
+    "gpus",
+    "gpu_count",
+    "engine_home",
+    "engine_key",
+    "nodes",
+    "node_rank",
+    "master_address",
+    "master_port",
+)
+_SEVERAL_HOSTS = "Say on how many hosts one replica runs: hosts = 2"
 # What to do about a placeholder without a value.
 _ADVICE = {
     "engine_home": "Install the CPU engine with deploy/cpu-engine/setup and name its folder",
     "gpus": "Say how many GPUs one replica needs: gpus = 1",
+    "master_address": _SEVERAL_HOSTS,
+    "master_port": _SEVERAL_HOSTS,
 }
 # In a cell whose engines have no keys; vLLM takes an empty key for none.
 _MAY_BE_EMPTY = frozenset({"engine_key"})
@@ -36,14 +51,22 @@ class LaunchValues(msgspec.Struct, frozen=True):
     gpus: tuple[str, ...] = ()
     # The secret that its callers must send; "" = none.
     engine_key: str = ""
+    part: ReplicaPart = ReplicaPart()
 
 
 # Fills a recipe of any kind, to check it.
-SAMPLE_VALUES = LaunchValues(1, engine_home="/", gpus=("0",), engine_key="key")
+SAMPLE_VALUES = LaunchValues(
+    1,
+    engine_home="/",
+    gpus=("0",),
+    engine_key="key",
+    part=ReplicaPart(2, 1, master_address="127.0.0.1", master_port=1),
+)
 
 
 def fill(recipe: Recipe, launch: LaunchValues) -> tuple[list[str], dict[str, str]]:
     """Return argv and the recipe's own environment variables for one engine."""
+    part = launch.part
     values = {
         "port": str(launch.port),
         "address": launch.address,
@@ -51,11 +74,20 @@ def fill(recipe: Recipe, launch: LaunchValues) -> tuple[list[str], dict[str, str
         "gpu_count": str(len(launch.gpus)),
         "engine_home": launch.engine_home,
         "engine_key": launch.engine_key,
+        "nodes": str(part.nodes),
+        "node_rank": str(part.rank),
+        "master_address": part.master_address,
+        "master_port": str(part.master_port or ""),
     }
     argv = [
         _fill_text(text, values, key=f"recipe.command[{index}]")
         for index, text in enumerate(recipe.command)
     ]
+    if part.rank:
+        argv += [
+            _fill_text(text, values, key=f"recipe.member_arguments[{index}]")
+            for index, text in enumerate(recipe.member_arguments)
+        ]
     environment = {
         name: _fill_text(text, values, key=f"recipe.environment.{name}")
         for name, text in recipe.environment.items()

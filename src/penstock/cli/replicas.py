@@ -132,8 +132,12 @@ def _cells(row: ReplicaRow, use: ReplicaUse | None, now: float) -> tuple[str, ..
         NOTHING if use is None else percent(use.hit_ratio),
         NOTHING if use is None else milliseconds(use.first_token_p50_ms),
         str(len(row.gpus)),
-        row.detail,
+        _why(row),
     )
+
+
+def _why(row: ReplicaRow) -> str:
+    return row.detail or (f"part of {row.leader}" if row.leader else "")
 
 
 def _print(row: ReplicaRow, json: bool) -> None:
@@ -145,7 +149,7 @@ def _print(row: ReplicaRow, json: bool) -> None:
         "replica": row.id,
         "state": row.state,
         "asked": row.asked or None,
-        "why": row.detail or None,
+        "why": _why(row) or None,
         "model": row.model,
         "host": row.host,
         "address": row.url,

@@ -77,6 +77,7 @@ class Actor:
             gpus=action.gpus,
             assignment=want.assignment,
             accounts=want.accounts,
+            leader=want.part.leader,
         )
         entry = WatchedReplica(replica, want.name, want.provider, self._clock.monotonic())
         self._known.replicas[replica.id] = entry

@@ -92,7 +92,7 @@ class EngineLoads:
         return {
             replica: entry
             for replica, entry in self._known.replicas.items()
-            if entry.replica.state is ReplicaState.READY
+            if entry.replica.state is ReplicaState.READY and not entry.replica.leader
         }
 
     async def _read(self, entry: WatchedReplica) -> None:

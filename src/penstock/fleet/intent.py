@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.records.host import Gpu
 from penstock.records.model import ModelId, Recipe
-from penstock.records.replica import ReplicaId, ReplicaState
+from penstock.records.replica import ReplicaId, ReplicaPart, ReplicaState
 
 
 class Want(msgspec.Struct, frozen=True):
@@ -31,6 +31,7 @@ class Want(msgspec.Struct, frozen=True):
     assignment: str = ""
     # The accounts that it serves; empty: all.
     accounts: tuple[str, ...] = ()
+    part: ReplicaPart = ReplicaPart()
 
 
 class IntentLimits(msgspec.Struct, frozen=True):
@@ -47,12 +48,13 @@ class IntentLimits(msgspec.Struct, frozen=True):
 
 
 class AssignedReplica(msgspec.Struct, frozen=True):
-    """A replica of a deployment that control has placed on this host."""
+    """A replica of a deployment that control has placed on this host, or its part of one."""
 
     id: str
     model: ModelId
     recipe: Recipe
     accounts: tuple[str, ...] = ()
+    part: ReplicaPart = ReplicaPart()
 
 
 class KeeperOrders(msgspec.Struct, frozen=True):
@@ -68,6 +70,8 @@ class KeeperOrders(msgspec.Struct, frozen=True):
     restarts: frozenset[ReplicaId] = frozenset()
     # Replicas of deployments; None before they were read, which does not mean none.
     assigned: tuple[AssignedReplica, ...] | None = None
+    # Replicas of which a part on another host has ended, so that they end at once too.
+    broken: frozenset[ReplicaId] = frozenset()
 
 
 class Intent(msgspec.Struct, frozen=True):
@@ -116,6 +120,8 @@ class Observed(msgspec.Struct, frozen=True):
     is_failed: bool = False
     # The ids of the GPUs that it holds until it has ended.
     gpus: tuple[str, ...] = ()
+    # The first part of the replica that this is a part of; "" if it is that itself.
+    leader: ReplicaId = ReplicaId("")
     detail: str = ""
 
 

@@ -67,6 +67,7 @@ class WatchedReplica(msgspec.Struct):
             is_superseded=self.is_superseded,
             is_failed=self.is_failed,
             gpus=self.replica.gpus,
+            leader=self.replica.leader,
             detail=self.detail,
         )
 

@@ -101,6 +101,8 @@ class Observer:
             engine_key=seen.engine_key,
             assignment=want.assignment if want else "",
             accounts=want.accounts if want else (),
+            leader=seen.leader,
+            master_port=seen.master_port,
         )
         # The file has wall time; a clock that was set back must not give a negative age.
         age = max(0.0, self._clock.now() - mark.changed_at)
@@ -131,9 +133,14 @@ class Observer:
                     entry.replica,
                     url=seen.url,
                     engine_key=seen.engine_key,
+                    master_port=seen.master_port,
                     accounts=self._accounts_of(entry),
                 )
-                if not seen.is_reachable:
+                if seen.leader:
+                    # It answers nobody: it is well while it runs, and has no requests of its own.
+                    entry.running = 0
+                    self._note(entry, is_well=True)
+                elif not seen.is_reachable:
                     self._note(entry, is_well=False)
                 elif self._is_due(entry):
                     group.create_task(self._ask(entry))

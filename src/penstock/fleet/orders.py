@@ -1,13 +1,16 @@
 """What operators ask of keepers, in Postgres: cordoned hosts, and replicas to drain or restart."""
 
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 
 from penstock.errors import Conflict, NotFound
 from penstock.fleet.intent import AssignedReplica, KeeperOrders
 from penstock.records.model import ModelId, Recipe
+from penstock.records.replica import ReplicaId, ReplicaPart
 from penstock.store.pool import Row, Store
 
 _READ: Final = """
@@ -15,21 +18,42 @@ _READ: Final = """
         array(select id from replicas
               where keeper = %s and asked = 'drain' and state <> 'gone'),
         array(select id from replicas
-              where keeper = %s and asked = 'restart' and state <> 'gone')
+              where keeper = %s and asked = 'restart' and state <> 'gone'),
+        array(select first.id from replicas first
+              where first.keeper = %s and first.master_port > 0 and first.state <> 'gone'
+                  and exists (select 1 from replicas part
+                              where part.leader = first.id and part.state = 'gone'))
     from hosts where keeper = %s
 """
-_ASSIGNED: Final = """
-    select a.id::text, l.model, l.recipe::text, (n.spec -> 'accounts')::text
-    from assignments a
+# An assignment with the recipe of its launch, and the accounts of the newest revision.
+_LAUNCHES: Final = """
     join deployments d on d.name = a.deployment
     join deployment_revisions l on l.deployment = a.deployment and l.revision = a.launch
     join deployment_revisions n on n.deployment = a.deployment and n.revision = d.revision
-    where a.keeper = %s and a.ending = '' order by a.id
 """
+_COLUMNS: Final = "l.model, l.recipe::text, (n.spec -> 'accounts')::text"
+_ASSIGNED: Final = f"""
+    select a.id::text, {_COLUMNS} from assignments a {_LAUNCHES}
+    where a.keeper = %s and a.ending = '' order by a.id
+"""  # noqa: S608 - constants only
+# The other parts of replicas over several hosts, from when the first one is started until it has
+# ended. None of them is started again: a first part whose others have ended is broken.
+_PARTS: Final = f"""
+    select distinct on (p.id)
+        p.id::text, {_COLUMNS}, p.rank, first.id, first.url, first.master_port
+    from assignment_parts p join assignments a on a.id = p.assignment {_LAUNCHES}
+    join replicas first on first.assignment = a.id::text
+        and first.master_port > 0 and first.state <> 'gone'
+    where p.keeper = %s and not exists (
+        select 1 from replicas part where part.leader = first.id and part.state = 'gone')
+    order by p.id, first.id desc
+"""  # noqa: S608 - constants only
 _CORDON: Final = """
     update hosts set is_cordoned = %s, is_draining = %s where name = %s or keeper = %s
 """
-_ASK: Final = "update replicas set asked = %s where id = %s and state <> 'gone'"
+_ASK: Final = """
+    update replicas set asked = %s where id = %s and state <> 'gone' and leader = ''
+"""
 
 
 class ReplicaOrder(StrEnum):
@@ -50,17 +74,19 @@ class OrderTable:
     async def read(self, keeper: str) -> KeeperOrders:
         """Return a keeper's orders; none while its host is not reported yet."""
         async with self._store.transaction() as tx:
-            row = await tx.fetch_one(_READ, (keeper, keeper, keeper))
+            row = await tx.fetch_one(_READ, (keeper, keeper, keeper, keeper))
             if row is None:
                 return KeeperOrders()
             assigned = await tx.fetch(_ASSIGNED, (keeper,))
-        is_cordoned, is_draining, drains, restarts = row
+            parts = await tx.fetch(_PARTS, (keeper,))
+        is_cordoned, is_draining, drains, restarts, broken = row
         return KeeperOrders(
             is_cordoned,
             is_draining,
             frozenset(drains),
             frozenset(restarts),
-            tuple(_assigned(each) for each in assigned),
+            tuple(_assigned(each) for each in (*assigned, *parts)),
+            frozenset(broken),
         )
 
     async def revision(self) -> int:
@@ -82,17 +108,23 @@ class OrderTable:
         async with self._store.statement() as statement:
             if await statement.execute(_ASK, (order.value, replica)):
                 return
-            row = await statement.fetch_one("select 1 from replicas where id = %s", (replica,))
+            row = await statement.fetch_one("select leader from replicas where id = %s", (replica,))
         if row is None:
             raise NotFound(f"There is no replica {replica}. `penstock replicas list` shows them.")
+        if row[0]:
+            raise Conflict(f"{replica} is a part of replica {row[0]}: ask for that one.")
         raise Conflict(f"Replica {replica} has ended.")
 
 
 def _assigned(row: Row) -> AssignedReplica:
-    id, model, recipe, accounts = row
+    id, model, recipe, accounts, *of_part = row
+    own = msgspec.json.decode(recipe, type=Recipe)
+    part = _part(own.hosts, of_part) if of_part else ReplicaPart(own.hosts)
     return AssignedReplica(
-        id,
-        ModelId(model),
-        msgspec.json.decode(recipe, type=Recipe),
-        msgspec.json.decode(accounts, type=tuple[str, ...]),
+        id, ModelId(model), own, msgspec.json.decode(accounts, type=tuple[str, ...]), part
     )
+
+
+def _part(nodes: int, row: Sequence[Any]) -> ReplicaPart:
+    rank, leader, url, port = row
+    return ReplicaPart(nodes, rank, ReplicaId(leader), urlsplit(url).hostname or "", port)

@@ -7,7 +7,7 @@ actions.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
 import msgspec
 
@@ -127,12 +127,13 @@ def _surplus(intent: Intent, observation: FleetObservation) -> dict[ReplicaId, s
     """Return the replicas to end, with reasons: unready before ready, newest first."""
     reasons: dict[ReplicaId, str] = {}
     left = {want.name: want.count for want in intent.wants}
+    leaders = {want.part.leader for want in intent.wants}
     # Ids sort by the time they were made, so the oldest ready replica is kept longest.
     by_worth = sorted(observation.replicas, key=lambda r: (_WORTH[r.state], r.id))
     for replica in by_worth:
         if replica.phase is Phase.ENDED:
             continue
-        reason = _unwanted(intent, replica)
+        reason = _unwanted(intent, replica, leaders)
         if not reason and left.get(replica.want, 0) <= 0:
             reason = "not wanted"
         if reason:
@@ -151,14 +152,17 @@ _WORTH = {
 }
 
 
-def _unwanted(intent: Intent, replica: Observed) -> str:
+def _unwanted(intent: Intent, replica: Observed, leaders: Set[ReplicaId]) -> str:
     """Return why a replica must end whatever is wanted; "" if it need not."""
     orders = intent.orders
     reasons = (
         (intent.is_stopping, "the keeper stops its replicas"),
         (replica.id in orders.restarts, "restarted by command"),
+        (replica.id in orders.broken, "its part on another host has ended"),
         (replica.id in orders.drains, "drained by command"),
-        (orders.is_draining, "its host is drained"),
+        # A part serves until control has drained the first one.
+        (orders.is_draining and not replica.leader, "its host is drained"),
+        (replica.leader and replica.leader not in leaders, "its first part has ended"),
         (replica.is_superseded, "superseded by a newer generation"),
         (replica.phase is Phase.ORPHANED, "its supervisor is dead"),
         (replica.state is ReplicaState.DRAINING, replica.detail or "draining"),
@@ -169,13 +173,14 @@ def _unwanted(intent: Intent, replica: Observed) -> str:
 def _let_go(replica: Observed, reason: str, intent: Intent, now: float) -> list[Action]:
     """Drain the replica, wait until its requests finish, then stop it."""
     key = (replica.id, replica.generation)
-    is_waited_for = replica.id not in intent.orders.restarts
+    is_broken = replica.id in intent.orders.broken
+    is_waited_for = not is_broken and replica.id not in intent.orders.restarts
     match replica.state:
         case ReplicaState.STARTING:
             # A starting replica never took a request, so there is nothing to wait for.
-            return [DrainReplica(*key, reason), StopReplica(*key, reason)]
+            return [DrainReplica(*key, reason, is_broken), StopReplica(*key, reason)]
         case ReplicaState.READY:
-            return [DrainReplica(*key, reason)]
+            return [DrainReplica(*key, reason, is_broken)]
         case _ if is_waited_for and not _is_drained(replica, intent.limits, now):
             return []
         case _:

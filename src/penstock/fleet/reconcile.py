@@ -148,7 +148,9 @@ class Keeper:
         return tuple(
             entry.replica
             for entry in self._known.replicas.values()
-            if entry.replica.state is ReplicaState.READY and entry.silent_since is None
+            if entry.replica.state is ReplicaState.READY
+            and entry.silent_since is None
+            and not entry.replica.leader
         )
 
     def claims(self, now: float) -> list[EngineClaim]:

@@ -11,7 +11,7 @@ from penstock.store.pool import Row, Store
 _COLUMNS: Final = """
     id, model, host, url, state, gpus, load::text, generation, slots_live, detail, asked,
     extract(epoch from started_at)::float8, extract(epoch from changed_at)::float8,
-    extract(epoch from now() - heartbeat_at)::float8
+    extract(epoch from now() - heartbeat_at)::float8, leader
 """
 _READ: Final = f"""
     select {_COLUMNS} from replicas
@@ -44,6 +44,8 @@ class ReplicaRow(msgspec.Struct, frozen=True):
     changed_at: float
     # How long ago its keeper was heard of.
     silent_seconds: float
+    # The replica over several hosts that it is a part of; "" if it serves itself.
+    leader: str = ""
 
 
 class ReplicaRows:

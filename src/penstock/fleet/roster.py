@@ -30,14 +30,16 @@ _BUMP = "update roster_revision set revision = revision + 1 returning revision"
 _REVISION = "select revision from roster_revision"
 _ENROLL = """
     insert into replicas (id, model, url, served_name, dialect, state, slots_live, generation, host,
-                          keeper, detail, gpus, engine_key, assignment, accounts, revision)
-    values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+                          keeper, detail, gpus, engine_key, assignment, accounts, leader,
+                          master_port, revision)
+    values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
     on conflict (id) do update set
         url = excluded.url, served_name = excluded.served_name, dialect = excluded.dialect,
         state = excluded.state, slots_live = excluded.slots_live, generation = excluded.generation,
         host = excluded.host, keeper = excluded.keeper, detail = excluded.detail,
         gpus = excluded.gpus, engine_key = excluded.engine_key,
         assignment = excluded.assignment, accounts = excluded.accounts,
+        leader = excluded.leader, master_port = excluded.master_port,
         revision = excluded.revision, heartbeat_at = now(), changed_at = now()
     where replicas.state <> 'gone'
       and (replicas.generation < excluded.generation
@@ -47,7 +49,7 @@ _CHANGE = """
     update replicas set state = %s,
                         ready_at = coalesce(ready_at, case when %s = 'ready' then now() end),
                         url = %s, served_name = %s, slots_live = %s, detail = %s,
-                        engine_key = %s, accounts = %s, revision = %s,
+                        engine_key = %s, accounts = %s, master_port = %s, revision = %s,
                         heartbeat_at = now(), changed_at = now()
     where id = %s and generation = %s and (state <> 'gone' or state = %s)
 """
@@ -70,8 +72,10 @@ _COLUMNS = (
     "id, model, url, state, served_name, dialect, slots_live, generation, host,"
     " extract(epoch from changed_at), engine_key, accounts, revision"
 )
-_READ_ALL = f"select {_COLUMNS} from replicas where state <> 'gone'"  # noqa: S608 - constants only
-_READ_NEWER = f"select {_COLUMNS} from replicas where revision > %s"  # noqa: S608 - constants only
+# Of a replica over several hosts only the first part, which serves.
+_SERVING = f"select {_COLUMNS} from replicas where leader = ''"  # noqa: S608 - constants only
+_READ_ALL = f"{_SERVING} and state <> 'gone'"
+_READ_NEWER = f"{_SERVING} and revision > %s"
 # Models whose deployments may be at zero, and how long they take to wake.
 _READ_WAKEFUL = """
     select r.model, max(d.start_seconds) from deployments d
@@ -101,7 +105,8 @@ class RosterTable:
             row = (
                 replica.id, replica.model, replica.url, replica.served_name, replica.dialect,
                 replica.state, replica.slots_live, replica.generation, replica.host, keeper, detail,
-                list(replica.gpus), key, replica.assignment, list(replica.accounts), revision,
+                list(replica.gpus), key, replica.assignment, list(replica.accounts),
+                replica.leader, replica.master_port, revision,
             )  # fmt: skip
             if await tx.execute(_ENROLL, row) == 0:
                 raise GenerationStale(f"{replica.id} is gone, or has a newer generation.")
@@ -113,8 +118,8 @@ class RosterTable:
             revision = await bump(tx)
             values = (
                 replica.state, replica.state, replica.url, replica.served_name,
-                replica.slots_live, detail, key, list(replica.accounts), revision, replica.id,
-                replica.generation, replica.state,
+                replica.slots_live, detail, key, list(replica.accounts), replica.master_port,
+                revision, replica.id, replica.generation, replica.state,
             )  # fmt: skip
             if await tx.execute(_CHANGE, values) == 0:
                 raise GenerationStale(f"{replica.id} has no generation {replica.generation} now.")

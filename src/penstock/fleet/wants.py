@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from penstock.catalogue import Catalogue, LaunchValues, fill
+from penstock.catalogue import Catalogue, CatalogueError, LaunchValues, fill
 from penstock.fleet.intent import AssignedReplica, IntentLimits, Want
 from penstock.fleet.settings import FleetSettings, WantedReplicas
 from penstock.records.model import Model, Recipe
@@ -24,8 +24,15 @@ def wants_of(settings: FleetSettings, catalogue: Catalogue) -> tuple[Want, ...]:
 def check_recipes(settings: FleetSettings, wants: Iterable[Want]) -> None:
     """Raise CatalogueError if a placeholder of a launched model's recipe cannot be filled here."""
     for want in wants:
-        if want.recipe is not None:
-            fill(want.recipe, _sample(want.recipe, settings))
+        if want.recipe is None:
+            continue
+        if want.recipe.hosts > 1:
+            raise CatalogueError(
+                f"one replica of {want.model} runs on {want.recipe.hosts} hosts",
+                advice="Deploy it with `penstock deploy apply`",
+                key="recipe.hosts",
+            )
+        fill(want.recipe, _sample(want.recipe, settings))
 
 
 def wants_of_assigned(assigned: Iterable[AssignedReplica]) -> tuple[Want, ...]:
@@ -45,6 +52,7 @@ def wants_of_assigned(assigned: Iterable[AssignedReplica]) -> tuple[Want, ...]:
             recipe=each.recipe,
             assignment=each.id,
             accounts=each.accounts,
+            part=each.part,
         )
         for each in assigned
     )

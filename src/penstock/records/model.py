@@ -44,8 +44,12 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     environment: dict[str, str] = {}
     served_name: str = ""
     dialect: str = "vllm"
+    # On each of its hosts.
     gpus: Annotated[int, Meta(ge=0, le=1024)] = 0
+    # How many hosts one replica runs on at once.
     hosts: Annotated[int, Meta(ge=1, le=64)] = 1
+    # Arguments on all of its hosts but the first, behind those of `command`.
+    member_arguments: tuple[str, ...] = ()
     slots_live: Annotated[int, Meta(ge=1, le=65536)] = 256
     start_seconds_max: Annotated[int, Meta(ge=1, le=86400)] = 3600
 

@@ -20,6 +20,19 @@ class ReplicaState(StrEnum):
     GONE = "gone"
 
 
+class ReplicaPart(msgspec.Struct, frozen=True):
+    """Which part of a replica over several hosts an engine is; most replicas have one part."""
+
+    nodes: int = 1
+    # 0 for the first part, which serves; the others compute for it.
+    rank: int = 0
+    # The first part, if this is another one.
+    leader: ReplicaId = ReplicaId("")
+    # Where the first part waits for the others.
+    master_address: str = ""
+    master_port: int = 0
+
+
 class Replica(msgspec.Struct, frozen=True):
     """The data that a gateway needs to send a request to a replica. Ids are never reused."""
 
@@ -42,6 +55,10 @@ class Replica(msgspec.Struct, frozen=True):
     assignment: str = ""
     # The accounts that it serves; empty: all.
     accounts: tuple[str, ...] = ()
+    # The replica that this is a part of, on another host; "" if it serves itself.
+    leader: ReplicaId = ReplicaId("")
+    # Where the parts of a replica over several hosts find the first one; 0 if it has one host.
+    master_port: int = 0
     # Unix time at which the roster's row last changed; 0 for a replica that is not from the roster.
     changed_at: float = 0.0
 

@@ -31,6 +31,8 @@ from penstock.records.replica import Replica
 from penstock.store import Store
 
 MODEL = ModelId("@cf/test/pair")
+# One replica of it runs on two hosts.
+GANG = ModelId("@cf/test/gang")
 GPUS = 4
 _ENTRY = f"""
 id = "{MODEL}"
@@ -185,7 +187,20 @@ def catalogue() -> Catalogue:
         *(sys.executable, "-m", "penstock.testing.scripted_engine", "--model", "m"),
         *("--host", "{address}", "--port", "{port}", "--gpu-folder", "{engine_home}"),
     )
-    return Catalogue([Model(MODEL, Family.OPENAI, 8192, Recipe(command, {}, "m", gpus=2))])
+    pair = Recipe(command, {}, "m", gpus=2)
+    parts = ("--nnodes", "{nodes}", "--node-rank", "{node_rank}")
+    master = ("--master-addr", "{master_address}", "--master-port", "{master_port}")
+    # Every GPU of two hosts.
+    gang = msgspec.structs.replace(
+        pair,
+        command=(*command, *parts, *master),
+        gpus=GPUS,
+        hosts=2,
+        member_arguments=("--headless",),
+    )
+    return Catalogue(
+        [Model(MODEL, Family.OPENAI, 8192, pair), Model(GANG, Family.OPENAI, 8192, gang)]
+    )
 
 
 def gateway_of(dsn: str, folder: Path, **changes: Any) -> GatewayProcess:

@@ -2,6 +2,7 @@
 
 import string
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from penstock.catalogue import CatalogueError, LaunchValues, fill, takes_key
 from penstock.catalogue.recipes import PLACEHOLDERS
 from penstock.records.model import Recipe
+from penstock.records.replica import ReplicaPart
 
 # Text without braces cannot hold a placeholder.
 PLAIN = st.text(string.printable.replace("{", "").replace("}", "") + "é\0", max_size=20)
@@ -101,3 +103,21 @@ def test_an_engine_may_have_no_key_but_not_lack_gpus_that_it_names() -> None:
     with pytest.raises(CatalogueError) as caught:
         fill(recipe_of("vllm", "{gpus}"), LaunchValues(1))
     assert "gpus = 1" in caught.value.advice
+
+
+def test_parts_on_several_hosts_find_the_first_one() -> None:
+    recipe = msgspec.structs.replace(
+        recipe_of("vllm", "-n={nodes}", "-r={node_rank}", "{master_address}:{master_port}"),
+        member_arguments=("--headless", "{node_rank}"),
+    )
+    first = ReplicaPart(2, 0, master_address="10.0.0.1", master_port=29500)
+    assert fill(recipe, LaunchValues(1, part=first))[0] == [
+        *("vllm", "-n=2", "-r=0", "10.0.0.1:29500"),
+    ]
+    other = msgspec.structs.replace(first, rank=1)
+    assert fill(recipe, LaunchValues(1, part=other))[0] == [
+        *("vllm", "-n=2", "-r=1", "10.0.0.1:29500", "--headless", "1"),
+    ]
+    with pytest.raises(CatalogueError) as caught:
+        fill(recipe, LaunchValues(1))
+    assert "hosts = 2" in caught.value.advice

@@ -19,28 +19,28 @@ def host(name: str, free: int = 8, **labels: str) -> OpenHost:
 def test_the_fullest_host_that_fits_is_taken() -> None:
     hosts = [host("a", 8), host("b", 3), host("c", 2)]
     [first], reasons = place([WantedPlaces("d", 1, 1, 2, ANY)], hosts)
-    assert (first.host, reasons) == ("c", {})
+    assert (first.hosts, reasons) == (("c",), {})
 
 
 def test_replicas_of_a_deployment_are_spread_over_hosts() -> None:
     hosts = [host("a", 8), host("b", 8)]
     placed, _ = place([WantedPlaces("d", 1, 4, 2, ANY)], hosts)
-    assert Counter(each.host for each in placed) == {"a": 2, "b": 2}
+    assert Counter(name for each in placed for name in each.hosts) == {"a": 2, "b": 2}
     filled, _ = place([WantedPlaces("d", 1, 4, 2, ANY, is_spread=False)], hosts)
-    assert Counter(each.host for each in filled) == {"a": 4}
+    assert Counter(name for each in filled for name in each.hosts) == {"a": 4}
 
 
 def test_what_already_runs_counts_for_the_spread() -> None:
     hosts = [OpenHost("ka", "a", {}, 6, {"d": 1}), host("b", 8)]
     [placed], _ = place([WantedPlaces("d", 1, 1, 2, ANY)], hosts)
-    assert placed.host == "b"
+    assert placed.hosts == ("b",)
 
 
 def test_labels_and_names_choose_hosts() -> None:
     hosts = [host("a", gpu="h100"), host("b", gpu="h200"), host("c", gpu="h200")]
     choice = HostChoice(labels={"gpu": "h200"}, names=("c", "a"))
     [placed], _ = place([WantedPlaces("d", 1, 1, 8, choice)], hosts)
-    assert placed.host == "c"
+    assert placed.hosts == ("c",)
 
 
 def test_what_finds_no_room_says_why() -> None:
@@ -57,7 +57,19 @@ def test_what_finds_no_room_says_why() -> None:
 def test_replicas_without_gpus_go_where_fewest_are() -> None:
     hosts = [OpenHost("ka", "a", {}, 0, {"x": 3}), OpenHost("kb", "b", {}, 0, {"x": 1})]
     [placed], _ = place([WantedPlaces("d", 1, 1, 0, ANY)], hosts)
-    assert placed.host == "b"
+    assert placed.hosts == ("b",)
+
+
+def test_a_replica_over_several_hosts_gets_all_of_them_or_none() -> None:
+    gang = WantedPlaces("d", 1, 2, 8, ANY, nodes=2)
+    small = WantedPlaces("e", 1, 1, 4, ANY)
+    placed, reasons = place([small, gang], [host("a"), host("b"), host("c")])
+    # The large one is placed first, and the small one finds what is left.
+    assert [(each.deployment, each.hosts) for each in placed] == [
+        ("d", ("a", "b")),
+        ("e", ("c",)),
+    ]
+    assert reasons == {"d": "needs 8 GPUs on each of 2 hosts; 1 of 3 have them"}
 
 
 _hosts = st.lists(
@@ -82,6 +94,7 @@ _wanted = st.lists(
             HostChoice, labels=st.dictionaries(st.sampled_from("ab"), st.sampled_from("xy"))
         ),
         is_spread=st.booleans(),
+        nodes=st.integers(1, 3),
     ),
     max_size=5,
     unique_by=lambda each: each.deployment,
@@ -96,7 +109,7 @@ def test_no_host_is_over_its_room_and_all_is_placed_or_has_a_reason(
     placed, reasons = place(wanted, hosts)
     taken: Counter[str] = Counter()
     for one in placed:
-        taken[one.keeper] += one.gpus
+        taken.update(dict.fromkeys(one.keepers, one.gpus))
     by_keeper = {each.keeper: each for each in hosts}
     assert all(count <= by_keeper[keeper].free_gpus for keeper, count in taken.items())
     counts = Counter(each.deployment for each in placed)
@@ -104,13 +117,16 @@ def test_no_host_is_over_its_room_and_all_is_placed_or_has_a_reason(
         assert counts[each.deployment] == each.count or reasons[each.deployment]
         for one in placed:
             if one.deployment == each.deployment:
-                labels = by_keeper[one.keeper].labels
-                assert all(labels.get(k) == v for k, v in each.hosts.labels.items())
-    # What is left out would fit nowhere: a whole replica finds no host with so much left.
+                # All of its hosts, or none.
+                assert len(set(one.keepers)) == each.nodes
+                for keeper in one.keepers:
+                    labels = by_keeper[keeper].labels
+                    assert all(labels.get(k) == v for k, v in each.hosts.labels.items())
+    # What is left out would fit nowhere: a whole replica finds too few hosts with so much left.
     for each in wanted:
         if each.deployment in reasons and not each.hosts.labels:
             left = [h.free_gpus - taken[h.keeper] for h in hosts]
-            assert all(free < each.gpus for free in left)
+            assert sum(free >= each.gpus for free in left) < each.nodes
 
 
 def test_two_hundred_replicas_on_fifty_hosts_take_little_time() -> None:

@@ -28,7 +28,7 @@ from penstock.fleet.plan import (
 )
 from penstock.records.host import Gpu
 from penstock.records.model import ModelId
-from penstock.records.replica import ReplicaId, ReplicaState
+from penstock.records.replica import ReplicaId, ReplicaPart, ReplicaState
 
 NOW = 10_000.0
 WANT = Want("w", "process", ModelId("m"), 1, start_seconds_max=300.0)
@@ -144,6 +144,31 @@ def test_a_replica_is_taken_off_the_roster_before_it_is_stopped() -> None:
     assert _plan(msgspec.structs.replace(draining, running=None), orders=orders) == []
     [stop] = _plan(msgspec.structs.replace(draining, running=0), orders=orders)
     assert stop == StopReplica(ReplicaId("r1"), 3, "drained by command")
+
+
+def test_a_first_part_ends_at_once_when_another_part_has_ended() -> None:
+    orders = KeeperOrders(broken=frozenset({ReplicaId("r1")}))
+    reason = "its part on another host has ended"
+    [drain] = _plan(_one(running=3), orders=orders)
+    assert drain == DrainReplica(ReplicaId("r1"), 3, reason, is_failure=True)
+    draining = _one(state=ReplicaState.DRAINING, running=3, is_failed=True, detail=reason)
+    assert _plan(draining, orders=orders) == [StopReplica(ReplicaId("r1"), 3, reason)]
+    ended = msgspec.structs.replace(draining, phase=Phase.ENDED)
+    # It counts as a failure: a gang that always fails is started ever less often.
+    assert _plan(ended, orders=orders) == [
+        Forget(ReplicaId("r1"), 3, reason, Failures(1, NOW)),
+    ]
+
+
+def test_another_part_stays_as_long_as_its_first_one() -> None:
+    part = _one(leader=ReplicaId("first"), running=0)
+    want = msgspec.structs.replace(WANT, part=ReplicaPart(2, 1, ReplicaId("first")))
+    assert _plan(part, want=want) == []
+    # Its host is drained: control drains the first part, and this one serves it until then.
+    assert _plan(part, want=want, orders=KeeperOrders(is_draining=True)) == []
+    new = msgspec.structs.replace(WANT, part=ReplicaPart(2, 1, ReplicaId("second")))
+    # It is not replaced before it has ended, because it holds its GPUs until then.
+    assert _plan(part, want=new) == [DrainReplica(ReplicaId("r1"), 3, "its first part has ended")]
 
 
 def test_a_restarted_replica_is_not_waited_for() -> None:

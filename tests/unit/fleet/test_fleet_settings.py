@@ -14,6 +14,7 @@ _CATALOGUE = Catalogue(
     [
         Model(ModelId("@cf/a/tiny"), Family.OPENAI, 8192, _RECIPE, aliases=("tiny",)),
         Model(ModelId("@cf/a/home"), Family.OPENAI, 8192, Recipe(("{engine_home}/serve",))),
+        Model(ModelId("@cf/a/wide"), Family.OPENAI, 8192, Recipe(("serve", "{port}"), hosts=2)),
     ]
 )
 
@@ -70,6 +71,13 @@ def test_a_recipe_that_lacks_the_engine_home_is_refused_before_anything_runs() -
         check_recipes(wanted, wants_of(wanted, _CATALOGUE))
     with_home = msgspec.structs.replace(wanted, engine_home="/opt/engine")
     check_recipes(with_home, wants_of(with_home, _CATALOGUE))
+
+
+def test_a_replica_over_several_hosts_cannot_stand_in_one_hosts_settings() -> None:
+    wanted = FleetSettings(replicas=(WantedReplicas("@cf/a/wide"),))
+    with pytest.raises(CatalogueError, match="runs on 2 hosts") as caught:
+        check_recipes(wanted, wants_of(wanted, _CATALOGUE))
+    assert "penstock deploy apply" in caught.value.advice
 
 
 def test_the_planner_gets_the_limits_of_the_settings() -> None:

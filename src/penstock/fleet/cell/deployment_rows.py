@@ -1,11 +1,13 @@
 """Reads deployments, hosts and assignments from Postgres, and writes what control decides."""
 
+from collections import defaultdict
 from typing import Final
 
 import msgspec
 
 from penstock.clock import new_id
 from penstock.fleet.cell.autoscale import DeploymentLoad
+from penstock.fleet.cell.place import Placement
 from penstock.fleet.cell.rollout import Comparison, RolloutStage
 from penstock.fleet.cell.step import CellChanges
 from penstock.fleet.cell.view import (
@@ -13,6 +15,7 @@ from penstock.fleet.cell.view import (
     CellView,
     DeploymentView,
     HostView,
+    PartView,
     ReplicaPhase,
 )
 from penstock.records.deployment import DeploymentSpec
@@ -24,7 +27,8 @@ _DEPLOYMENTS: Final = """
     select d.name, d.revision, d.launch, d.stable, d.target, d.stage,
         extract(epoch from now() - d.stage_since)::float8, d.reason, d.waits, d.is_paused,
         d.is_removed, r.spec::text, r.model,
-        (select jsonb_object_agg(l.revision::text, l.recipe -> 'gpus')::text
+        (select jsonb_object_agg(l.revision::text,
+                                 jsonb_build_array(l.recipe -> 'gpus', l.recipe -> 'hosts'))::text
          from deployment_revisions l
          where l.deployment = d.name and l.revision = l.launch),
         (r.recipe ->> 'start_seconds_max')::float8,
@@ -54,9 +58,19 @@ _ASSIGNMENTS: Final = """
                   from replicas r where r.assignment = a.id::text and r.state = 'ready'), 0)
     from assignments a order by a.made_at, a.id limit 10000
 """
+_PARTS: Final = """
+    select p.assignment::text, p.keeper, p.gpus,
+        coalesce((select r.state from replicas r
+                  where r.assignment = p.id::text and r.state <> 'gone' limit 1), 'none')
+    from assignment_parts p order by p.assignment, p.rank limit 10000
+"""
 _PLACE: Final = """
     insert into assignments (id, deployment, launch, keeper, host, gpus)
     values (%s::uuid, %s, %s, %s, %s, %s)
+"""
+_PLACE_PART: Final = """
+    insert into assignment_parts (id, assignment, rank, keeper, host, gpus)
+    values (%s::uuid, %s::uuid, %s, %s, %s, %s)
 """
 _END: Final = """
     update assignments set ending = %s, ending_at = now() where id = %s::uuid and ending = ''
@@ -91,10 +105,13 @@ async def read_cell(
     loads: dict[str, DeploymentLoad] | None = None,
 ) -> CellView:
     """Return what is known of the cell now."""
+    parts: defaultdict[str, list[PartView]] = defaultdict(list)
+    for assignment, keeper, gpus, phase in await tx.fetch(_PARTS):
+        parts[assignment].append(PartView(keeper, gpus, ReplicaPhase(phase)))
     return CellView(
         deployments=tuple(_deployment(row) for row in await tx.fetch(_DEPLOYMENTS)),
         hosts=tuple(_host(row) for row in await tx.fetch(_HOSTS)),
-        assignments=tuple(_assignment(row) for row in await tx.fetch(_ASSIGNMENTS)),
+        assignments=tuple(_assignment(row, parts[row[0]]) for row in await tx.fetch(_ASSIGNMENTS)),
         comparisons=comparisons or {},
         loads=loads or {},
     )
@@ -113,8 +130,7 @@ async def note_load(store: Store, deployment: str, load: DeploymentLoad) -> None
 async def write_changes(tx: Transaction, changes: CellChanges) -> None:
     """Write what was decided."""
     for placement in changes.placements:
-        values = (new_id(), *msgspec.structs.astuple(placement))
-        await tx.execute(_PLACE, values)
+        await _place(tx, placement)
     for id, reason in changes.ends.items():
         await tx.execute(_END, (reason, id))
     if changes.dropped:
@@ -129,7 +145,16 @@ async def write_changes(tx: Transaction, changes: CellChanges) -> None:
         await tx.execute(_REMOVE, (list(changes.removed),))
 
 
+async def _place(tx: Transaction, placement: Placement) -> None:
+    id, gpus = new_id(), placement.gpus
+    first, *others = zip(placement.keepers, placement.hosts, strict=True)
+    await tx.execute(_PLACE, (id, placement.deployment, placement.launch, *first, gpus))
+    for rank, other in enumerate(others, 1):
+        await tx.execute(_PLACE_PART, (new_id(), id, rank, *other, gpus))
+
+
 def _deployment(row: Row) -> DeploymentView:
+    launches = msgspec.json.decode(row[13], type=dict[int, tuple[int, int]])
     return DeploymentView(
         name=row[0],
         revision=row[1],
@@ -144,12 +169,13 @@ def _deployment(row: Row) -> DeploymentView:
         is_removed=row[10],
         spec=msgspec.json.decode(row[11], type=DeploymentSpec),
         model=row[12],
-        gpus={int(key): count for key, count in msgspec.json.decode(row[13]).items()},
+        gpus={launch: gpus for launch, (gpus, _) in launches.items()},
         start_seconds_max=row[14],
         target_seconds=row[15],
         idle_seconds=row[16],
         start_seconds=row[17],
         slots=row[18],
+        nodes={launch: nodes for launch, (_, nodes) in launches.items()},
     )
 
 
@@ -168,7 +194,7 @@ def _host(row: Row) -> HostView:
     )
 
 
-def _assignment(row: Row) -> AssignmentView:
+def _assignment(row: Row, others: list[PartView]) -> AssignmentView:
     return AssignmentView(
         id=row[0],
         deployment=row[1],
@@ -180,4 +206,5 @@ def _assignment(row: Row) -> AssignmentView:
         age_seconds=row[7],
         ending_seconds=row[8],
         in_flight=row[9],
+        others=tuple(others),
     )

@@ -115,12 +115,6 @@ def resolve(name: str, spec: DeploymentSpec, catalogue: Catalogue) -> ResolvedDe
     """Find a deployment's model, and the recipe with its own arguments."""
     model: Model = catalogue.find(spec.model)
     recipe = model.recipe
-    if recipe.hosts > 1:
-        raise InvalidRequest(
-            f"{model.id} needs {recipe.hosts} hosts for one replica, which deployments on hosts of"
-            " yours cannot give it.",
-            param=name,
-        )
     own = msgspec.structs.replace(
         recipe,
         command=(*recipe.command, *spec.arguments),

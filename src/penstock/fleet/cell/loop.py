@@ -111,7 +111,7 @@ def _log(cell: CellView, changes: CellChanges) -> None:
             extra={
                 "action": "replica_placed",
                 "deployment": placement.deployment,
-                "host": placement.host,
+                "hosts": placement.hosts,
             },
         )
     for name, target in changes.targets.items():

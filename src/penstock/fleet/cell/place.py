@@ -2,7 +2,8 @@
 
 Best fit and nothing more: the fullest host that still fits, after spreading replicas of one
 deployment over hosts. Nothing that runs is ever moved. Guarantees: no host gets more than it has
-room for, and what is not placed has a reason.
+room for, a replica over several hosts gets all of them or none, and what is not placed has a
+reason.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,18 +32,22 @@ class WantedPlaces(msgspec.Struct, frozen=True):
     deployment: str
     launch: int
     count: int
+    # On each of a replica's hosts.
     gpus: int
     hosts: HostChoice
     is_spread: bool = True
+    # On how many hosts one replica runs.
+    nodes: int = 1
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """One replica, placed on a host."""
+    """One replica, placed on a host or on several: the first one's part serves."""
 
     deployment: str
     launch: int
-    keeper: str
-    host: str
+    # Its hosts, by their keepers and by their names.
+    keepers: tuple[str, ...]
+    hosts: tuple[str, ...]
     gpus: int
 
 
@@ -54,18 +59,18 @@ def place(
     placements: list[Placement] = []
     reasons: dict[str, str] = {}
     # Larger replicas first: smaller ones fit into what is left.
-    for each in sorted(wanted, key=lambda each: -each.gpus):
+    for each in sorted(wanted, key=lambda each: (-each.nodes, -each.gpus)):
         fitting = [room for room in rooms.values() if _matches(room.host, each.hosts)]
         for _ in range(each.count):
             chosen = _choose(fitting, each)
-            if chosen is None:
+            if len(chosen) < each.nodes:
                 reasons[each.deployment] = _reason(each, fitting, len(hosts))
                 break
-            chosen.take(each)
-            host = chosen.host
-            placements.append(
-                Placement(each.deployment, each.launch, host.keeper, host.name, each.gpus)
-            )
+            for room in chosen:
+                room.take(each)
+            keepers = tuple(room.host.keeper for room in chosen)
+            names = tuple(room.host.name for room in chosen)
+            placements.append(Placement(each.deployment, each.launch, keepers, names, each.gpus))
     return placements, reasons
 
 
@@ -84,10 +89,9 @@ class _Room:
         self.total += 1
 
 
-def _choose(rooms: Sequence[_Room], wanted: WantedPlaces) -> _Room | None:
+def _choose(rooms: Sequence[_Room], wanted: WantedPlaces) -> list[_Room]:
+    """Return the hosts for one replica; fewer than it needs if no more have room."""
     fitting = [room for room in rooms if room.free >= wanted.gpus]
-    if not fitting:
-        return None
 
     def worth(room: _Room) -> tuple[int, int, int, str]:
         own = room.placed.get(wanted.deployment, 0) if wanted.is_spread else 0
@@ -95,7 +99,7 @@ def _choose(rooms: Sequence[_Room], wanted: WantedPlaces) -> _Room | None:
         busy = room.free if wanted.gpus else room.total
         return own, busy, room.total, room.host.name
 
-    return min(fitting, key=worth)
+    return sorted(fitting, key=worth)[: wanted.nodes]
 
 
 def _matches(host: OpenHost, choice: HostChoice) -> bool:
@@ -114,6 +118,12 @@ def _reason(wanted: WantedPlaces, fitting: Sequence[_Room], hosts: int) -> str:
     if not fitting:
         return f"none of {hosts} hosts that are ready has the labels or names it asks for"
     best = max(fitting, key=lambda room: room.free)
+    if wanted.nodes > 1:
+        enough = sum(room.free >= wanted.gpus for room in fitting)
+        return (
+            f"needs {gpus_in_words(wanted.gpus)} on each of {wanted.nodes} hosts; {enough} of"
+            f" {len(fitting)} have them"
+        )
     return (
         f"needs {gpus_in_words(wanted.gpus)} on one host; most free: {best.free} on"
         f" {best.host.name}"

@@ -41,6 +41,7 @@ def planned_change(
                 gpus=wanted.recipe.gpus,
                 hosts=wanted.spec.hosts,
                 is_spread=wanted.spec.spread == "hosts",
+                nodes=wanted.recipe.hosts,
             )
         ],
         open_hosts(cell, cell.assignments, CellLimits()),
@@ -51,7 +52,7 @@ def planned_change(
         kind=kind,
         revision=0 if present is None else present.revision,
         differs=differs,
-        places=dict(Counter(each.host for each in places)),
+        places=dict(Counter(host for each in places for host in each.hosts)),
         waits=reasons.get(wanted.name, ""),
     )
 

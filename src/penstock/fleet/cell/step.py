@@ -65,7 +65,11 @@ def next_changes(cell: CellView, limits: CellLimits) -> CellChanges:
     dropped = [each.id for each in cell.assignments if _is_over(each, hosts, limits)]
     kept = [each for each in cell.assignments if each.id not in dropped]
     models = {each.name: each.model for each in cell.deployments}
-    ends = {each.id: reason for each in kept if (reason := _must_leave(each, hosts, models))}
+    ends = {
+        each.id: reason
+        for each in kept
+        if (reason := _must_leave(each, hosts, models.get(each.deployment), limits))
+    }
     targets = {
         each.name: target
         for each in cell.deployments
@@ -112,25 +116,36 @@ def next_changes(cell: CellView, limits: CellLimits) -> CellChanges:
 def _is_over(each: AssignmentView, hosts: dict[str, HostView], limits: CellLimits) -> bool:
     """Return whether nothing runs for an assignment, or nobody will ever hear of it again."""
     host = hosts.get(each.keeper)
-    if host is None or host.silent_seconds >= limits.lost_seconds:
+    if host is None or _is_lost(host, limits):
         return True
-    if not each.ending or each.phase is not ReplicaPhase.NONE:
+    running = [part for part in each.parts if part.phase is not ReplicaPhase.NONE]
+    if not each.ending or any(not _is_lost(hosts.get(part.keeper), limits) for part in running):
         return False
     # Its keeper may have read the assignment before it was to end, and be starting it now.
     has_been_heard = host.silent_seconds < each.ending_seconds
     return has_been_heard and each.ending_seconds >= limits.settle_seconds
 
 
-def _must_leave(each: AssignmentView, hosts: dict[str, HostView], models: dict[str, str]) -> str:
-    """Return why an assignment must leave its host; "" if it need not."""
-    host = hosts[each.keeper]
+def _is_lost(host: HostView | None, limits: CellLimits) -> bool:
+    """Return whether a host was silent for so long that all that ran there has ended."""
+    return host is None or host.silent_seconds >= limits.lost_seconds
+
+
+def _must_leave(
+    each: AssignmentView, hosts: dict[str, HostView], model: str | None, limits: CellLimits
+) -> str:
+    """Return why an assignment must leave its hosts; "" if it need not."""
     if each.ending:
         return ""
-    if host.is_draining:
-        return "its host is drained"
-    if each.phase is ReplicaPhase.NONE and models.get(each.deployment) in host.waiting:
-        # Nothing runs there, so nothing is moved: the host has less room than it had.
-        return "its host has no room for it"
+    for part in each.parts:
+        host = hosts.get(part.keeper)
+        if host is None or _is_lost(host, limits):
+            return "one of its hosts is lost"
+        if host.is_draining:
+            return "its host is drained"
+        if part.phase is ReplicaPhase.NONE and model in host.waiting:
+            # Nothing runs there, so nothing is moved: the host has less room than it had.
+            return "its host has no room for it"
     return ""
 
 
@@ -186,6 +201,7 @@ def _wanted(deployment: DeploymentView, launch: int, count: int) -> WantedPlaces
         gpus=deployment.gpus[launch],
         hosts=spec.hosts,
         is_spread=spec.spread == "hosts",
+        nodes=deployment.nodes.get(launch, 1),
     )
 
 
@@ -196,9 +212,10 @@ def open_hosts(
     placed: dict[str, Counter[str]] = {}
     unstarted: Counter[str] = Counter()
     for each in assignments:
-        placed.setdefault(each.keeper, Counter())[each.deployment] += 1
-        if each.phase is ReplicaPhase.NONE:
-            unstarted[each.keeper] += each.gpus
+        for part in each.parts:
+            placed.setdefault(part.keeper, Counter())[each.deployment] += 1
+            if part.phase is ReplicaPhase.NONE:
+                unstarted[part.keeper] += part.gpus
     return [
         OpenHost(
             keeper=host.keeper,

@@ -37,7 +37,7 @@ class DeploymentView(msgspec.Struct, frozen=True):
     is_removed: bool
     spec: DeploymentSpec
     model: str
-    # GPUs of a replica, by launch.
+    # GPUs of a replica on each of its hosts, by launch.
     gpus: dict[int, int]
     start_seconds_max: float
     # How long so many replicas are wanted; how long it had no work; how long its last start took.
@@ -46,6 +46,8 @@ class DeploymentView(msgspec.Struct, frozen=True):
     start_seconds: float | None = None
     # Live requests that one replica runs at once.
     slots: int = 256
+    # On how many hosts a replica runs, by launch; 1 if left out.
+    nodes: dict[int, int] = {}
 
 
 class HostView(msgspec.Struct, frozen=True):
@@ -64,6 +66,14 @@ class HostView(msgspec.Struct, frozen=True):
     silent_seconds: float
 
 
+class PartView(msgspec.Struct, frozen=True):
+    """One of a replica's parts on one host."""
+
+    keeper: str
+    gpus: int
+    phase: ReplicaPhase
+
+
 class AssignmentView(msgspec.Struct, frozen=True):
     """One placed replica."""
 
@@ -80,6 +90,12 @@ class AssignmentView(msgspec.Struct, frozen=True):
     ending_seconds: float = 0.0
     # Requests at its engine, as that reported last.
     in_flight: int = 0
+    # Its parts on other hosts than its own.
+    others: tuple[PartView, ...] = ()
+
+    @property
+    def parts(self) -> tuple[PartView, ...]:
+        return (PartView(self.keeper, self.gpus, self.phase), *self.others)
 
 
 class CellView(msgspec.Struct, frozen=True):

@@ -26,6 +26,10 @@ class SeenProcess(msgspec.Struct, frozen=True):
     gpus: tuple[str, ...] = ()
     # What it wants from its callers; "" = nothing.
     engine_key: str = ""
+    # The replica that this is a part of, on another host; "" if it serves itself.
+    leader: ReplicaId = ReplicaId("")
+    # Where the other parts of a replica over several hosts find this one.
+    master_port: int = 0
 
 
 class Provider(Protocol):

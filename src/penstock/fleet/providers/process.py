@@ -13,6 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from penstock.catalogue import LaunchValues, fill
 from penstock.clock import Clock
 from penstock.errors import NoReplica
@@ -29,7 +31,7 @@ from penstock.fleet.processes import (
 from penstock.fleet.providers import SeenProcess
 from penstock.fleet.replica_files import ReplicaFile, StateFolder
 from penstock.fleet.settings import FleetSettings
-from penstock.records.replica import ReplicaId
+from penstock.records.replica import ReplicaId, ReplicaPart
 from penstock.telemetry.log_file import open_log
 
 NAME = "process"
@@ -100,6 +102,8 @@ class ProcessProvider:
             is_reachable=is_reachable,
             gpus=file.gpus,
             engine_key=file.engine_key,
+            leader=file.leader,
+            master_port=file.master_port,
         )
 
     def _is_listening(self, file: ReplicaFile) -> bool:
@@ -116,7 +120,8 @@ class ProcessProvider:
         recipe = want.recipe
         assert recipe is not None, "a launched want has its recipe"
         key = self._keys.new_key(recipe)
-        values = LaunchValues(port, settings.replica_address, settings.engine_home, gpus, key)
+        part = self._part(want)
+        values = LaunchValues(port, settings.replica_address, settings.engine_home, gpus, key, part)
         argv, environment = fill(recipe, values)
         if gpus:
             environment[_VISIBLE_GPUS] = ",".join(gpus)
@@ -132,6 +137,8 @@ class ProcessProvider:
                 environment=environment,
                 gpus=gpus,
                 engine_key=key,
+                leader=part.leader,
+                master_port=0 if part.leader else part.master_port,
                 alive_file=str(self._folder.alive_file),
                 orphan_seconds=settings.orphan_seconds,
                 stop_grace_seconds=settings.stop_grace_seconds,
@@ -139,6 +146,14 @@ class ProcessProvider:
             )
         )
         _leave_supervisor(path)
+
+    def _part(self, want: Want) -> ReplicaPart:
+        """Return which part the engine is; the first one gets a port for the others."""
+        part = want.part
+        if part.nodes == 1 or part.leader:
+            return part
+        address = self._settings.replica_address
+        return replace(part, master_address=address, master_port=self._free_port())
 
     def _end(self, replica: ReplicaId) -> None:
         file = self._folder.read(replica)
@@ -166,7 +181,8 @@ class ProcessProvider:
     def _free_port(self) -> int:
         """Return the next free port. Going round delays the reuse of a port."""
         first, last = self._settings.port_first, self._settings.port_last
-        taken = {file.port for file in self._folder.read_all()}
+        files = self._folder.read_all()
+        taken = {file.port for file in files} | {file.master_port for file in files}
         for _ in range(last - first + 1):
             port = self._next_port
             self._next_port = port + 1 if port < last else first

@@ -31,6 +31,11 @@ class EngineOptions(msgspec.Struct, frozen=True):
     gpu_folder: str
     api_key: str
     visible_gpus: str
+    nodes: int
+    node_rank: int
+    master_address: str
+    master_port: int
+    headless: bool
 
 
 def read_options(arguments: Sequence[str] | None = None) -> EngineOptions:
@@ -70,6 +75,13 @@ def read_options(arguments: Sequence[str] | None = None) -> EngineOptions:
     parser.add_argument(
         "--gpu-folder", default="", help="hold the visible GPUs there; end if another has one"
     )
+    parser.add_argument("--nnodes", dest="nodes", type=int, default=1, help="hosts that it runs on")
+    parser.add_argument("--node-rank", type=int, default=0, help="which of them this is")
+    parser.add_argument(
+        "--master-addr", dest="master_address", default="127.0.0.1", help="of the first one"
+    )
+    parser.add_argument("--master-port", type=int, default=0, help="where that waits for others")
+    parser.add_argument("--headless", action="store_true", help="serve nobody")
     environment = os.environ  # noqa: TID251 - engines take these from their environment
     parser.add_argument("--api-key", default=environment.get("VLLM_API_KEY", ""))
     parser.set_defaults(visible_gpus=environment.get("CUDA_VISIBLE_DEVICES", ""))

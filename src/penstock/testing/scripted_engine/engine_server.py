@@ -20,6 +20,7 @@ from penstock.clock import Clock, SystemClock
 from penstock.testing.scripted_engine.engine_apis import APIS
 from penstock.testing.scripted_engine.engine_metrics import metrics_page
 from penstock.testing.scripted_engine.engine_options import EngineOptions, read_options
+from penstock.testing.scripted_engine.engine_parts import EngineParts
 from penstock.testing.scripted_engine.engine_request import RequestRefusedError, Served
 from penstock.testing.scripted_engine.gpu_locks import hold_gpus
 from penstock.testing.scripted_engine.http_connection import HttpConnection, HttpRequest
@@ -37,8 +38,9 @@ _COUNTED = {"/v1/messages/count_tokens": "/v1/messages", "/tokenize": "/v1/chat/
 class EngineServer:
     """Answers the engine's pages, and passes inference requests to `Inference`."""
 
-    def __init__(self, options: EngineOptions, clock: Clock) -> None:
+    def __init__(self, options: EngineOptions, clock: Clock, parts: EngineParts) -> None:
         self._options = options
+        self._parts = parts
         self._clock = clock
         self._heads = ResponseHead(clock)
         self._inference = Inference(options, clock, self._heads)
@@ -57,6 +59,10 @@ class EngineServer:
                 self._send(connection, 405, b'{"detail":"Method Not Allowed"}')
                 return
             self._asked += 1
+            if self._parts.is_broken:
+                self._send(connection, 500, b'{"error":{"message":"a part has ended"}}')
+                asyncio.get_running_loop().call_later(0.1, os._exit, 1)
+                return
             if self._options.fail_every and self._asked % self._options.fail_every == 0:
                 self._send(connection, 500, b'{"error":{"message":"as it was told"}}')
                 return
@@ -145,6 +151,9 @@ async def run(options: EngineOptions) -> None:
     """Serve until SIGTERM or SIGINT, then drain for at most `drain_seconds`."""
     if options.gpu_folder:
         hold_gpus(Path(options.gpu_folder), options.visible_gpus)
+    parts = EngineParts(options)
+    # Nothing handles SIGTERM yet: it ends a part that waits for the others.
+    await parts.join()
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -153,7 +162,10 @@ async def run(options: EngineOptions) -> None:
         # A killed parent cannot end its children, but the end of its pipe can.
         loop.add_reader(sys.stdin, os._exit, 1)
     await asyncio.sleep(options.start_seconds)
-    engine = EngineServer(options, SystemClock())
+    if options.headless:
+        await stop.wait()
+        return
+    engine = EngineServer(options, SystemClock(), parts)
     opened: set[HttpConnection] = set()
     async with asyncio.TaskGroup() as group:
         server = await loop.create_server(
