@@ -18,7 +18,7 @@ from tests.acceptance.client_run import ROOT
 from tests.acceptance.docs_blocks import read_page
 from tests.acceptance.docs_page import PageRun
 from tests.acceptance.docs_shell import Shell
-from tests.acceptance.host_namespaces import HEAD, namespaces
+from tests.integration.cells.host_namespaces import HEAD, namespaces
 
 from penstock.store.system_user import let_in, system_user_for
 

@@ -23,10 +23,12 @@ class PenstockProcess:
         self._settings = settings
         self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
+        # A program that becomes it may stand here, with arguments of its own.
+        self.prefix: tuple[str, ...] = ()
 
     def start(self) -> None:
         """It ends with this process, should that be killed before it can end it."""
-        command = [sys.executable, "-m", "penstock", *self._arguments]
+        command = [*self.prefix, sys.executable, "-m", "penstock", *self._arguments]
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "--parent-pid", str(os.getpid())],

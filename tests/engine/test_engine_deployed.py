@@ -5,11 +5,9 @@ Keeper, control and gateway are processes of their own here, as on hosts.
 
 import asyncio
 import json
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +15,12 @@ import pytest
 from openai import OpenAI
 from tests.chaos.flex_process import PenstockProcess
 from tests.chaos.started import Started
+from tests.engine.operator_shell import run_penstock, until
 from tests.integration.cells.cell_key import key_file
 from tests.integration.cells.gateway_process import GatewayProcess
 from tests.integration.cells.runtime_key import add_runtime_key
 
-from penstock.config import cpu_engine_folder, environment_for
+from penstock.config import cpu_engine_folder
 from penstock.store import migrate
 from penstock.store.embedded import EmbeddedPostgres
 
@@ -79,15 +78,7 @@ class DeployedEngine(Started):
         self.client = OpenAI(base_url=f"{gateway.url}/v1", api_key=key, max_retries=0, timeout=120)
 
     def run(self, *arguments: str) -> Any:
-        """`penstock …` with `--json`, as an operator types it."""
-        done = subprocess.run(
-            [sys.executable, "-m", "penstock", *arguments, "--json"],
-            env=environment_for(self._settings),
-            cwd=self._folder,
-            capture_output=True,
-            check=True,
-        )
-        return json.loads(done.stdout)
+        return run_penstock(self._folder, self._settings, *arguments)
 
     def apply(self, *arguments: str) -> None:
         file = self._folder / "cell.toml"
@@ -141,13 +132,6 @@ class StreamingClient(threading.Thread):
         self._is_over.set()
         self.join(120)
         return self.ends
-
-
-def until(is_so: Callable[[], bool], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.5)
 
 
 @pytest.fixture
