@@ -6,7 +6,7 @@ silently. This room holds the recipes that start engines, but starts no engine.
 
 from penstock.catalogue.entry_error import CatalogueError
 from penstock.catalogue.models import Catalogue, load_catalogue
-from penstock.catalogue.recipes import LaunchValues, fill, takes_key
+from penstock.catalogue.recipes import LaunchValues, fill, takes_key, takes_weights
 from penstock.catalogue.settings import CatalogueSettings
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "fill",
     "load_catalogue",
     "takes_key",
+    "takes_weights",
 ]

@@ -10,10 +10,15 @@ import msgspec
 from penstock.catalogue.close_names import closest
 from penstock.catalogue.dollar_prices import DOLLARS_MAX
 from penstock.catalogue.entry_error import CatalogueError
-from penstock.records.model import Capability, Family, Model, Recipe
+from penstock.records.model import Capability, Family, Model, Recipe, Weights
 from penstock.records.price import Prices
 
-TABLES: dict[str, type[msgspec.Struct]] = {"": Model, "recipe": Recipe, "prices": Prices}
+TABLES: dict[str, type[msgspec.Struct]] = {
+    "": Model,
+    "recipe": Recipe,
+    "recipe.weights": Weights,
+    "prices": Prices,
+}
 
 # A smaller price must have been written in dollars or cents: 1000 nano-dollars is $0.000001.
 PRICE_NANOUSD_MIN = 1000
@@ -50,6 +55,9 @@ EXAMPLES = {
     "recipe.member_arguments": 'member_arguments = ["--headless"]',
     "recipe.slots_live": "slots_live = 256",
     "recipe.start_seconds_max": "start_seconds_max = 3600",
+    "recipe.weights": '[recipe.weights] and, below it, source = "hf:owner/name"',
+    "recipe.weights.source": 'source = "hf:owner/name"',
+    "recipe.weights.gigabytes": "gigabytes = 59.0",
 }
 
 

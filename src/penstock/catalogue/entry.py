@@ -15,6 +15,7 @@ from penstock.catalogue.dollar_prices import convert_dollars
 from penstock.catalogue.entry_error import CatalogueError
 from penstock.catalogue.names import DEFAULT_NAME, fault_in
 from penstock.catalogue.recipes import SAMPLE_VALUES, fill
+from penstock.catalogue.weight_source import fault_in_source
 from penstock.records.dialect import DIALECTS
 from penstock.records.model import Model, Recipe
 
@@ -113,7 +114,22 @@ def _check_recipe(recipe: Recipe) -> None:
     if recipe.hosts > 1:
         _check_hosts(recipe)
     # Filling with dummy values raises CatalogueError if the recipe has an unknown placeholder.
-    fill(recipe, SAMPLE_VALUES)
+    fill(recipe, msgspec.structs.replace(SAMPLE_VALUES, weights=_check_weights(recipe)))
+
+
+def _check_weights(recipe: Recipe) -> str:
+    """Refuse a wrong source; return a sample of the weights' folder, "" where there is none."""
+    if not recipe.weights:
+        return ""
+    fault = fault_in_source(recipe.weights.source)
+    if fault:
+        raise CatalogueError(
+            f"{recipe.weights.source[:100]!r} is not a source of weights: {fault}",
+            advice="Write hf:owner/name, hf:owner/name@revision, s3://bucket/prefix, or a folder"
+            " such as /mnt/models/kimi",
+            key="recipe.weights.source",
+        )
+    return "/"
 
 
 def _check_hosts(recipe: Recipe) -> None:

@@ -21,6 +21,7 @@ PLACEHOLDERS = (
     "gpu_count",
     "engine_home",
     "engine_key",
+    "weights",
     "nodes",
     "node_rank",
     "master_address",
@@ -30,6 +31,7 @@ _SEVERAL_HOSTS = "Say on how many hosts one replica runs: hosts = 2"
 # What to do about a placeholder without a value.
 _ADVICE = {
     "engine_home": "Install the CPU engine with deploy/cpu-engine/setup and name its folder",
+    "weights": "Say where they come from, under [recipe.weights]",
     "gpus": "Say how many GPUs one replica needs: gpus = 1",
     "master_address": _SEVERAL_HOSTS,
     "master_port": _SEVERAL_HOSTS,
@@ -52,6 +54,8 @@ class LaunchValues(msgspec.Struct, frozen=True):
     # The secret that its callers must send; "" = none.
     engine_key: str = ""
     part: ReplicaPart = ReplicaPart()
+    # The folder with the recipe's fetched weights; "" where it names none.
+    weights: str = ""
 
 
 # Fills a recipe of any kind, to check it.
@@ -78,6 +82,7 @@ def fill(recipe: Recipe, launch: LaunchValues) -> tuple[list[str], dict[str, str
         "node_rank": str(part.rank),
         "master_address": part.master_address,
         "master_port": str(part.master_port or ""),
+        "weights": launch.weights,
     }
     argv = [
         _fill_text(text, values, key=f"recipe.command[{index}]")
@@ -97,8 +102,16 @@ def fill(recipe: Recipe, launch: LaunchValues) -> tuple[list[str], dict[str, str
 
 def takes_key(recipe: Recipe) -> bool:
     """Return whether the recipe gives the engine a key, so that callers must send it."""
-    texts = (*recipe.command, *recipe.environment.values())
-    return any("{engine_key}" in text for text in texts)
+    return _uses(recipe, "{engine_key}")
+
+
+def takes_weights(recipe: Recipe) -> bool:
+    """Return whether the engine reads the fetched weights, so that it cannot start before."""
+    return bool(recipe.weights) and _uses(recipe, "{weights}")
+
+
+def _uses(recipe: Recipe, placeholder: str) -> bool:
+    return any(placeholder in text for text in (*recipe.command, *recipe.environment.values()))
 
 
 def _fill_text(text: str, values: Mapping[str, str], *, key: str) -> str:

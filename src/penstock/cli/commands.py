@@ -24,7 +24,7 @@ _COMMANDS = (
     ("doctor", "doctor.command:doctor", "Check what an installation stands on; say what to do."),
     ("chat", "chat.command:chat", "Talk to a model in the terminal."),
     ("bench", "bench.command:bench", "Measure any OpenAI-compatible address."),
-    ("models", "models:app", "List, show and check models."),
+    ("models", "models:app", "List, show, check and fetch models."),
     ("deploy", "deploy:app", "Deploy models on hosts, and roll out changes."),
     ("replicas", "replicas:app", "See, drain and restart replicas."),
     ("hosts", "hosts:app", "See hosts, and keep replicas off them."),

@@ -255,5 +255,5 @@ def _cells(each: ShownDeployment) -> tuple[str, ...]:
         str(each.ready),
         wanted,
         str(each.revision),
-        "; ".join(filter(None, (each.reason, each.target_reason, each.waits))),
+        "; ".join(filter(None, (each.reason, each.target_reason, each.waits, each.fetches))),
     )

@@ -63,6 +63,10 @@ EXAMPLES: Final[Mapping[str, tuple[Example, ...]]] = {
         ("penstock models check", "The entries in catalogue.folder."),
         ("penstock models check ./models", "Entries that are not in use yet."),
     ),
+    "models fetch": (
+        ("penstock models fetch kimi-k2.5", "Before a keeper needs them, with a bar."),
+        ("penstock models fetch kimi-k2.5 --json", "For a script: where the files are."),
+    ),
     "usage": (
         ("penstock usage --group-by workflow", "The last 24 hours, by workflow."),
         ("penstock usage --since 2026-11-01 --by day --csv", "A row for each day, as CSV."),
@@ -188,7 +192,7 @@ EXAMPLES: Final[Mapping[str, tuple[Example, ...]]] = {
         (f"penstock replicas logs {_JOB} -f", "And what comes, until Ctrl-C."),
     ),
     "hosts list": (
-        ("penstock hosts list", "GPUs, replicas, and what waits for room."),
+        ("penstock hosts list", "GPUs, replicas, and what waits for room or weights."),
         ("penstock hosts list --json", "The same, for a script."),
     ),
     "hosts cordon": (

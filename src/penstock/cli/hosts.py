@@ -30,7 +30,7 @@ _SILENT_SECONDS = 20.0
 _COLUMNS: Columns = (
     *("host", "state"),
     *(Column(title, is_right=True) for title in ("GPUs", "held", "replicas")),
-    *(Column(title, is_optional=True) for title in ("labels", "address", "waits for room")),
+    *(Column(title, is_optional=True) for title in ("labels", "address", "waits")),
 )
 _Host = Annotated[str, typer.Argument(metavar="HOST", help="The host's name.")]
 
@@ -39,7 +39,7 @@ _Host = Annotated[str, typer.Argument(metavar="HOST", help="The host's name.")]
 def list_(
     context: typer.Context, state: StateOption = DEFAULT_STATE, json: JsonOption = False
 ) -> None:
-    """List the hosts: their GPUs, how many replicas hold, and what waits for room."""
+    """List the hosts: their GPUs, how many replicas hold, and what waits for room or weights."""
     hosts = run_operation(context, state, LIST_HOSTS, Nothing()).hosts
     if json:
         print_json(hosts)
@@ -112,7 +112,9 @@ def _cells(host: SeenHost, held: int, replicas: int) -> tuple[str, ...]:
         str(replicas),
         " ".join(f"{name}={value}" for name, value in sorted(report.labels.items())),
         report.address,
-        "; ".join(f"{model}: {reason}" for model, reason in report.waiting.items()),
+        "; ".join(
+            f"{model}: {reason}" for model, reason in (report.waiting | report.fetching).items()
+        ),
     )
 
 

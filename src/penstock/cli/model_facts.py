@@ -25,7 +25,9 @@ MODEL_COLUMNS: Columns = (
 
 def plain_model(record: msgspec.Struct) -> dict[str, object]:
     return {
-        key: msgspec.to_builtins(value) for key, value in msgspec.structs.asdict(record).items()
+        key: msgspec.to_builtins(value)
+        for key, value in msgspec.structs.asdict(record).items()
+        if value is not msgspec.UNSET
     }
 
 

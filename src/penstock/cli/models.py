@@ -1,4 +1,5 @@
-"""`penstock models`: the catalogue as this configuration sees it, and a check of your entries."""
+"""`penstock models`: the catalogue as this configuration sees it, a check of your entries, and a
+fetch of weights."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from penstock.catalogue.entry import read_entry
 from penstock.catalogue.settings import CatalogueSettings
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.model_facts import MODEL_COLUMNS, model_facts, model_row, plain_model
+from penstock.cli.model_fetch import fetch_
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, error_console, print_json, print_table
 from penstock.cli.running_models import States, running_models
@@ -22,12 +24,13 @@ from penstock.cli.up.known_models import known_models
 from penstock.clock import SystemClock
 from penstock.records.model import Model, ModelId
 
-app = typer.Typer(help="List, show and check models.", invoke_without_command=True)
+app = typer.Typer(help="List, show, check and fetch models.", invoke_without_command=True)
+app.command(name="fetch")(fetch_)
 
 
 @app.callback()
 def group(context: typer.Context) -> None:
-    """List, show and check models; without a command: list."""
+    """List, show, check and fetch models; without a command: list."""
     if context.invoked_subcommand is None:
         list_(context)
 

@@ -17,7 +17,7 @@ _EVERY_BEATS: Final = 5
 
 
 class HostReporter:
-    """Writes the host's row every few seconds, and at once when a replica waits for room."""
+    """Writes the host's row every few seconds, and at once when replicas begin or cease to wait."""
 
     def __init__(
         self,
@@ -34,12 +34,15 @@ class HostReporter:
         self._clock = clock
         self._reported_at = float("-inf")
         self._waiting: dict[ModelId, str] = {}
+        self._fetching: set[ModelId] = set()
 
     async def report(self, keeper: str, host: str) -> None:
         """Write the row if it is due. Raises StoreUnavailable; call again."""
-        now, waiting = self._clock.monotonic(), self._known.waiting
+        now, waiting, fetching = self._clock.monotonic(), self._known.waiting, self._known.fetching
         every = _EVERY_BEATS * self._settings.heartbeat_seconds
-        if now - self._reported_at < every and waiting == self._waiting:
+        # How far a fetch has come is no news.
+        is_news = waiting != self._waiting or fetching.keys() != self._fetching
+        if now - self._reported_at < every and not is_news:
             return
         driver = self._gpus.driver()
         report = HostReport(
@@ -48,8 +51,9 @@ class HostReporter:
             labels=self._settings.labels,
             gpus=self._known.gpus,
             waiting=waiting,
+            fetching=fetching,
             versions={"driver": driver} if driver else {},
             obeys=self._settings.obeys,
         )
-        await self._table.report(keeper, report)
-        self._reported_at, self._waiting = now, waiting
+        await self._table.report(keeper, report, self._known.fetching_assignments)
+        self._reported_at, self._waiting, self._fetching = now, waiting, set(fetching)

@@ -1,5 +1,7 @@
 """The hosts in Postgres: what each keeper reports of its machine."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from penstock.records.host import Gpu, HostReport
@@ -7,15 +9,16 @@ from penstock.records.model import ModelId
 from penstock.store.pool import Row, Store
 
 _REPORT = """
-    insert into hosts (keeper, name, address, labels, gpus, waiting, versions, obeys)
-    values (%s, %s, %s, %s, %s, %s, %s, %s)
+    insert into hosts (keeper, name, address, labels, gpus, waiting, fetching, versions, obeys)
+    values (%s, %s, %s, %s, %s, %s, %s, %s, %s)
     on conflict (keeper) do update set
         name = excluded.name, address = excluded.address, labels = excluded.labels,
-        gpus = excluded.gpus, waiting = excluded.waiting, versions = excluded.versions,
-        obeys = excluded.obeys, heartbeat_at = now()
+        gpus = excluded.gpus, waiting = excluded.waiting, fetching = excluded.fetching,
+        versions = excluded.versions, obeys = excluded.obeys, heartbeat_at = now()
 """
+_FETCHING = "update assignments set fetched_at = now() where keeper = %s and id = any(%s::uuid[])"
 _READ = """
-    select name, address, labels::text, gpus::text, waiting::text, versions::text,
+    select name, address, labels::text, gpus::text, waiting::text, fetching::text, versions::text,
         extract(epoch from now() - heartbeat_at)::float8, keeper, is_cordoned, is_draining, obeys
     from hosts order by name, keeper limit 1000
 """
@@ -40,13 +43,17 @@ class HostReports:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def report(self, keeper: str, report: HostReport) -> None:
-        """Write a host's row, and its heartbeat."""
-        values = (report.labels, report.gpus, report.waiting, report.versions)
+    async def report(
+        self, keeper: str, report: HostReport, fetching_assignments: Sequence[str] = ()
+    ) -> None:
+        """Write a host's row, its heartbeat, and for which assignments it fetches weights now."""
+        values = (report.labels, report.gpus, report.waiting, report.fetching, report.versions)
         texts = [msgspec.json.encode(value).decode() for value in values]
         async with self._store.statement() as statement:
             row = (keeper, report.name, report.address, *texts, report.obeys)
             await statement.execute(_REPORT, row)
+            if fetching_assignments:
+                await statement.execute(_FETCHING, (keeper, list(fetching_assignments)))
 
     async def read(self) -> list[SeenHost]:
         """Return every host, by name."""
@@ -56,13 +63,14 @@ class HostReports:
 
 
 def _seen(row: Row) -> SeenHost:
-    name, address, labels, gpus, waiting, versions, *rest, obeys = row
+    name, address, labels, gpus, waiting, fetching, versions, *rest, obeys = row
     report = HostReport(
         name=name,
         address=address,
         labels=msgspec.json.decode(labels, type=dict[str, str]),
         gpus=msgspec.json.decode(gpus, type=tuple[Gpu, ...]),
         waiting=msgspec.json.decode(waiting, type=dict[ModelId, str]),
+        fetching=msgspec.json.decode(fetching, type=dict[ModelId, str]),
         versions=msgspec.json.decode(versions, type=dict[str, str]),
         obeys=obeys,
     )

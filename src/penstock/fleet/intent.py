@@ -81,6 +81,8 @@ class Intent(msgspec.Struct, frozen=True):
     limits: IntentLimits = IntentLimits()
     orders: KeeperOrders = KeeperOrders()
     is_stopping: bool = False
+    # Wants whose weights are not on this host yet: nothing more of them is started.
+    unfetched: frozenset[str] = frozenset()
 
     @property
     def may_start(self) -> bool:

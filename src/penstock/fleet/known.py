@@ -83,6 +83,10 @@ class Known:
         self.orders = KeeperOrders()
         # Why wanted replicas are not started, by model.
         self.waiting: dict[ModelId, str] = {}
+        # How the fetches stand for which replicas wait, by model, and the assignments of those that
+        # go on.
+        self.fetching: dict[ModelId, str] = {}
+        self.fetching_assignments: tuple[str, ...] = ()
         self.gpus: tuple[Gpu, ...] = ()
 
     def forget(self, replica: ReplicaId) -> None:

@@ -240,7 +240,7 @@ def _starts(
     starts: list[Action] = []
     held = _held(observation)
     for want in intent.wants:
-        if want.provider in observation.unknown:
+        if want.provider in observation.unknown or want.name in intent.unfetched:
             continue
         failures = observation.failures.get(want.name)
         if failures is not None:

@@ -37,7 +37,9 @@ from penstock.fleet.roster import RosterTable
 from penstock.fleet.settings import FleetSettings
 from penstock.fleet.waiting import wait_for_event
 from penstock.fleet.wants import check_recipes, limits_of, wants_of, wants_of_assigned
-from penstock.records.model import ModelId
+from penstock.fleet.weights.awaited_weights import awaited_weights, fetched_now
+from penstock.fleet.weights.fetch_loop import WeightFetches
+from penstock.records.model import ModelId, Weights
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
 from penstock.records.signal import EngineClaim
 from penstock.store.pool import Store
@@ -95,6 +97,9 @@ class Keeper:
         self._has_changed = asyncio.Event()
         # Set when there is something to do before the next heartbeat.
         self._is_called = asyncio.Event()
+        self._weights = WeightFetches(
+            settings, store.settings, self._limits, clock, self._is_called.set
+        )
         self._is_ending = False
         self.failures = 0
 
@@ -118,6 +123,7 @@ class Keeper:
                     group.create_task(self._beat()),
                     group.create_task(self._write_roster(publisher, keeper)),
                     group.create_task(self._loads.run()),
+                    group.create_task(self._weights.run()),
                 ]
                 if self._settings.obeys == "deployments":
                     loops.append(group.create_task(self._watch_orders()))
@@ -166,15 +172,18 @@ class Keeper:
             return
         observation = await self._observer.observe(self._known, self._host, wants)
         self._has_looked.set()
+        unfetched = await self._weights.missing(awaited_weights(wants, observation))
         intent = Intent(
             wants=wants,
             limits=self._limits,
             orders=self._known.orders,
             is_stopping=self._is_ending,
+            unfetched=frozenset(unfetched),
         )
         seen = dict(self._known.replicas)
         actions = plan(intent, observation, self._clock.monotonic(), self._ids)
         self._note_waiting(reasons_to_wait(intent, observation, actions))
+        self._note_fetching(intent, unfetched)
         for action in actions:
             if not isinstance(action, StopReplica):
                 self._has_changed.set()
@@ -202,6 +211,24 @@ class Keeper:
             if before.get(model) != reason:
                 extra = {"action": "replica_waits", "model": model, "reason": reason}
                 _log.warning("replica waits for GPUs", extra=extra)
+
+    def _note_fetching(self, intent: Intent, unfetched: dict[str, Weights]) -> None:
+        """Fetch the weights for which replicas wait, and keep how that goes on."""
+        wants = intent.wants if intent.may_start else ()
+        awaiting = fetched_now(wants, unfetched, self._known.waiting)
+        self._weights.want(unfetched[want.name] for want in awaiting)
+        before = self._known.fetching
+        self._known.fetching = {
+            want.model: self._weights.reason(unfetched[want.name]) for want in awaiting
+        }
+        # A fetch that fails does not excuse a rollout that is late.
+        self._known.fetching_assignments = tuple(
+            want.assignment
+            for want in awaiting
+            if want.assignment and not self._weights.is_failing(unfetched[want.name])
+        )
+        if before.keys() != self._known.fetching.keys():
+            self._has_changed.set()
 
     async def _open(self) -> str:
         """Lock the state folder, waiting up to `lock_wait_seconds` for a keeper that is ending."""

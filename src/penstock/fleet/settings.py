@@ -64,6 +64,12 @@ class FleetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpu_foreign_mb: Annotated[int, Meta(ge=0, le=1_000_000)] = 1024
     # The folder that `{engine_home}` stands for in recipes; empty is right for recipes without it.
     engine_home: str = ""
+    # Where this host keeps the weights that it fetches for recipes with `{weights}`.
+    weights_folder: Annotated[str, Meta(min_length=1)] = "penstock-state/weights"
+    # The most files that one source of weights may have.
+    weights_files_max: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
+    # What a fetch of weights leaves free on the disk, in megabytes.
+    weights_spare_mb: Annotated[int, Meta(ge=0, le=10**9)] = 1024
     # The address at which gateways reach the engines that this keeper launches.
     replica_address: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
     # The first port that a launched engine may get.

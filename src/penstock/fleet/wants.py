@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from penstock.catalogue import Catalogue, CatalogueError, LaunchValues, fill
 from penstock.fleet.intent import AssignedReplica, IntentLimits, Want
 from penstock.fleet.settings import FleetSettings, WantedReplicas
+from penstock.fleet.weights.weight_folder import weights_path
 from penstock.records.model import Model, Recipe
 
 
@@ -66,6 +67,7 @@ def _sample(recipe: Recipe, settings: FleetSettings) -> LaunchValues:
         engine_home=settings.engine_home,
         gpus=tuple(str(number) for number in range(recipe.gpus)),
         engine_key="key",
+        weights=weights_path(settings, recipe),
     )
 
 

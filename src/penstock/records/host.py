@@ -26,6 +26,8 @@ class HostReport(msgspec.Struct, frozen=True):
     gpus: tuple[Gpu, ...] = ()
     # Why wanted replicas are not started here, by model.
     waiting: dict[ModelId, str] = {}
+    # How the fetches of weights stand for which replicas wait here, by model.
+    fetching: dict[ModelId, str] = {}
     # Of the GPUs' driver, if there is one.
     versions: dict[str, str] = {}
     # What its keeper starts: the replicas of its own "settings", or those of "deployments".

@@ -34,6 +34,14 @@ class Capability(StrEnum):
     ASYNC_QUEUE = "async_queue"
 
 
+class Weights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a model's weights come from: `hf:owner/name`, `s3://bucket/prefix`, or a folder."""
+
+    source: str
+    # How large they are, in 10**9 bytes.
+    gigabytes: Annotated[float, Meta(gt=0, le=100_000)]
+
+
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How to start an engine, as data: `{port}` and `{engine_home}` in it are filled in.
 
@@ -52,6 +60,9 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     member_arguments: tuple[str, ...] = ()
     slots_live: Annotated[int, Meta(ge=1, le=65536)] = 256
     start_seconds_max: Annotated[int, Meta(ge=1, le=86400)] = 3600
+    # What a host fetches before it starts a command with `{weights}`. Left out of JSON where it is
+    # not set, so that the launches of deployments which an older release wrote stay the same.
+    weights: Weights | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def has_priority(self) -> bool:

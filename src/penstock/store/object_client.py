@@ -35,23 +35,23 @@ class ObjectClient:
         self._settings = settings
         self._folder = folder
         self._store: LocalStore | S3Store
-        with _naming_failures():
+        with naming_failures():
             if folder is None:
-                self._store = _bucket(settings)
+                self._store = open_bucket(settings, settings.objects_url)
             else:
                 self._store = LocalStore(folder, automatic_cleanup=True)
 
     async def put(self, name: str, data: bytes) -> None:
-        with _naming_failures():
+        with naming_failures():
             await obstore.put_async(self._store, name, data, use_multipart=False)
 
     async def get(self, name: str) -> bytes:
-        with _naming_failures():
+        with naming_failures():
             answer = await obstore.get_async(self._store, name)
             return bytes(await answer.bytes_async())
 
     async def put_stream(self, name: str, chunks: AsyncIterator[bytes]) -> None:
-        with _naming_failures():
+        with naming_failures():
             await obstore.put_async(
                 self._store,
                 name,
@@ -62,25 +62,26 @@ class ObjectClient:
 
     async def stream(self, name: str) -> AsyncIterator[bytes]:
         store, piece = self._store, self._settings.objects_piece_bytes
-        with _naming_failures():
+        with naming_failures():
             size = (await obstore.head_async(store, name))["size"]
         for start in range(0, size, piece):
             end = min(size, start + piece)
-            with _naming_failures():
+            with naming_failures():
                 got = await obstore.get_range_async(store, name, start=start, end=end)
             yield bytes(got)
 
     async def delete(self, names: Sequence[str]) -> None:
         for name in names:
             # The object may be deleted already, for example by this loop before it was killed.
-            with suppress(NotFound), _naming_failures():
+            with suppress(NotFound), naming_failures():
                 await obstore.delete_async(self._store, name)
             if self._folder is not None:
                 await asyncio.to_thread(_clear, self._folder / name)
 
 
-def _bucket(settings: StoreSettings) -> S3Store:
-    url = urlsplit(settings.objects_url)
+def open_bucket(settings: StoreSettings, address: str) -> S3Store:
+    """Return the bucket at an address such as `s3://bucket/prefix`, with the settings' keys."""
+    url = urlsplit(address)
     seconds = timedelta(seconds=settings.objects_seconds)
     config: S3Config = {"region": settings.objects_region}
     if settings.objects_endpoint:
@@ -110,7 +111,8 @@ def _clear(path: Path) -> None:
 
 
 @contextmanager
-def _naming_failures() -> Iterator[None]:
+def naming_failures() -> Iterator[None]:
+    """Turn what obstore raises into NotFound or StoreUnavailable."""
     try:
         yield
     except FileNotFoundError:

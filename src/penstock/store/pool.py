@@ -77,6 +77,10 @@ class Store:
         self._dsn = complete_dsn(settings.dsn, connect_seconds=settings.connect_seconds)
         self._pool: AsyncConnectionPool[PooledConnection] | None = None
 
+    @property
+    def settings(self) -> StoreSettings:
+        return self._settings
+
     async def open(self) -> None:
         """Start connecting in the background. Returns at once, whether Postgres answers or not."""
         settings = self._settings

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.catalogue import CatalogueError
 from penstock.catalogue.advice import EXAMPLES, TABLES, explain
 from penstock.catalogue.entry import read_entry
-from penstock.records.model import Capability, Family, Model
+from penstock.records.model import Capability, Family, Model, Weights
 from penstock.records.price import Prices
 
 TOP = """
@@ -324,3 +324,63 @@ def test_price_book_that_is_none_is_refused(prices: str) -> None:
     error = refusal(entry(top=prices))
     assert error.key.startswith("prices")
     assert "[prices]" in error.advice
+
+
+WEIGHTS = """
+[recipe]
+command = ["vllm", "serve", "{weights}", "--port", "{port}"]
+[recipe.weights]
+gigabytes = 59.5
+"""
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "hf:Qwen/Qwen3-8B",
+        "hf:openai/gpt-oss-20b@v1.0",
+        "hf:a/b@refs/pr/1",
+        "s3://models/kimi/k2",
+        "s3://models",
+        "/mnt/models/kimi",
+    ],
+)
+def test_weights_have_a_source_and_a_size(source: str) -> None:
+    recipe = read_entry(f'{TOP}{WEIGHTS}source = "{source}"').recipe
+    assert recipe.weights == Weights(source, 59.5)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "",
+        "Qwen/Qwen3-8B",
+        "hf:Qwen",
+        "hf:../etc",
+        "hf:a/b/c",
+        "hf:a/b@",
+        "s3://",
+        "s3://a/../b",
+        "models/kimi",
+        "/",
+        "/mnt/../etc",
+        "/mnt/\\u0000",
+        "https://example.org/kimi",
+    ],
+)
+def test_a_wrong_source_of_weights_is_refused_with_the_right_ones(source: str) -> None:
+    error = refusal(f'{TOP}{WEIGHTS}source = "{source}"')
+    assert error.key == "recipe.weights.source"
+    assert "hf:owner/name" in error.advice
+
+
+def test_weights_that_nobody_names_cannot_be_filled_in() -> None:
+    error = refusal(entry().replace("acme/one", "{weights}", 2).replace("{weights}", "acme/one", 1))
+    assert error.key == "recipe.command[2]"
+    assert "[recipe.weights]" in error.advice
+
+
+def test_a_recipe_without_weights_is_written_as_before() -> None:
+    recipe = read_entry(entry()).recipe
+    assert b"weights" not in msgspec.json.encode(recipe)
+    assert msgspec.json.decode(msgspec.json.encode(recipe), type=type(recipe)) == recipe

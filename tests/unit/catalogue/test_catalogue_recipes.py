@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.catalogue import CatalogueError, LaunchValues, fill, takes_key
+from penstock.catalogue import CatalogueError, LaunchValues, fill, takes_key, takes_weights
 from penstock.catalogue.recipes import PLACEHOLDERS
-from penstock.records.model import Recipe
+from penstock.records.model import Recipe, Weights
 from penstock.records.replica import ReplicaPart
 
 # Text without braces cannot hold a placeholder.
@@ -121,3 +121,17 @@ def test_parts_on_several_hosts_find_the_first_one() -> None:
     with pytest.raises(CatalogueError) as caught:
         fill(recipe, LaunchValues(1))
     assert "hosts = 2" in caught.value.advice
+
+
+def test_weights_are_filled_in_and_only_then_waited_for() -> None:
+    weights = Weights("/mnt/kimi", 1.0)
+    recipe = Recipe(("vllm", "serve", "{weights}"), weights=weights)
+    assert fill(recipe, LaunchValues(1, weights="/srv/kimi"))[0][2] == "/srv/kimi"
+    assert takes_weights(recipe)
+    assert not takes_weights(Recipe(("vllm",), weights=weights))
+
+
+def test_recipe_with_weights_is_refused_where_they_have_no_folder() -> None:
+    with pytest.raises(CatalogueError, match=r"needs \{weights\}, which is not set") as caught:
+        fill(recipe_of("{weights}"), LaunchValues(1))
+    assert "[recipe.weights]" in caught.value.advice

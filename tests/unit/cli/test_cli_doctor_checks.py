@@ -76,6 +76,19 @@ def test_each_host_is_told_with_its_gpus_and_with_what_waits_there() -> None:
     ]
 
 
+def test_a_fetch_of_weights_is_a_finding_only_when_it_fails() -> None:
+    fetching = {
+        ModelId("kimi"): "fetches its weights: 12.3 of 59.0 GB",
+        ModelId("llama"): "cannot fetch its weights: the source has no files",
+    }
+    host = SeenHost(HostReport("a", "10.0.0.1", fetching=fetching), 1.0)
+    found = [(check.verdict, check.finding) for check in check_hosts([host], [])][1:]
+    assert found == [
+        (CheckVerdict.OK, "kimi fetches its weights: 12.3 of 59.0 GB"),
+        (CheckVerdict.WARN, "llama cannot fetch its weights: the source has no files"),
+    ]
+
+
 @pytest.mark.parametrize("key", ["", "secret"])
 def test_an_engine_that_other_hosts_reach_must_want_a_key(key: str) -> None:
     # Not 127.0.0.1, which is what counts for this host's own.

@@ -289,3 +289,13 @@ def test_a_draining_replica_holds_its_gpus_and_the_next_one_says_that_it_waits()
 
 def _gpus(count: int) -> tuple[Gpu, ...]:
     return tuple(Gpu(index, f"gpu-{index}") for index in range(count))
+
+
+def test_nothing_is_started_before_its_weights_are_there_and_what_runs_stays() -> None:
+    want = msgspec.structs.replace(WANT, count=2)
+    unfetched = frozenset({want.name})
+    assert _plan(want=want, unfetched=unfetched) == []
+    assert _plan(_one(), want=want, unfetched=unfetched) == []
+    assert len(_plan(_one(), want=want)) == 1
+    intent = Intent(wants=(want,), limits=LIMITS, unfetched=unfetched)
+    assert reasons_to_wait(intent, FleetObservation(()), []) == {}

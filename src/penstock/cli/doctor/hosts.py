@@ -5,6 +5,7 @@ from typing import Final
 
 from penstock.cli.doctor.check import Check, ok, warn
 from penstock.fleet.hosts import SeenHost
+from penstock.fleet.weights.fetch_loop import CANNOT_FETCH
 from penstock.records.host import Gpu, gpus_in_words
 from penstock.records.replica import Replica
 
@@ -26,7 +27,14 @@ def check_hosts(hosts: Sequence[SeenHost], replicas: Sequence[Replica]) -> list[
             warn(name, f"{model} waits: it {reason}", "Free GPUs, or want fewer replicas.")
             for model, reason in report.waiting.items()
         ]
+        checks += [_fetching(name, *each) for each in report.fetching.items()]
     return checks
+
+
+def _fetching(host: str, model: str, reason: str) -> Check:
+    if not reason.startswith(CANNOT_FETCH):
+        return ok(host, f"{model} {reason}")
+    return warn(host, f"{model} {reason}", "Try `penstock models fetch` there.")
 
 
 def _replicas(count: int) -> str:

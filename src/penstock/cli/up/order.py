@@ -56,6 +56,7 @@ def settings_for(
     habits: dict[str, object] = {
         "catalogue.default_model": wanted.models[0].id,
         "fleet.state_folder": str(state.fleet),
+        "fleet.weights_folder": str(state.weights),
         "metering.journal_folder": str(state.journal),
         "store.objects_url": f"file:{state.objects}",
         "store.cell_key_file": str(state.cell_key),

@@ -4,7 +4,7 @@ up.lock       held while a run lasts
 account.json  the first account and its key, secret included (mode 0600)
 cell.key      encrypts all content that is kept (mode 0600); without it, that is lost
 running.json  ports and processes of the present run; of the last one if that was killed
-postgres/ fleet/ journal/ objects/ models/ logs/ run/
+postgres/ fleet/ journal/ objects/ models/ weights/ logs/ run/
 """
 
 import contextlib
@@ -70,6 +70,7 @@ class UpState:
         self.objects = self.root / "objects"
         self.cell_key = self.root / "cell.key"
         self.models = self.root / "models"
+        self.weights = self.root / "weights"
         self.logs = self.root / "logs"
 
     @contextlib.contextmanager

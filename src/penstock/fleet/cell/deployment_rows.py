@@ -51,7 +51,7 @@ _ASSIGNMENTS: Final = """
         coalesce((select r.state from replicas r
                   where r.assignment = a.id::text and r.state <> 'gone'
                   order by r.state = 'ready' desc limit 1), 'none'),
-        extract(epoch from now() - a.made_at)::float8,
+        extract(epoch from now() - greatest(a.made_at, a.fetched_at))::float8,
         coalesce(extract(epoch from now() - a.ending_at)::float8, 0),
         coalesce((select sum(coalesce((r.load ->> 'running')::int, 0)
                              + coalesce((r.load ->> 'waiting')::int, 0))::int

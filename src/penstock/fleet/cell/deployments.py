@@ -19,7 +19,10 @@ _COLUMNS: Final = """
     d.is_paused, r.model, r.spec::text,
     (select count(*) from assignments a where a.deployment = d.name and a.ending = ''),
     (select count(*) from assignments a join replicas p on p.assignment = a.id::text
-     where a.deployment = d.name and p.state = 'ready')
+     where a.deployment = d.name and p.state = 'ready'),
+    (select coalesce(string_agg(distinct h.name || ' ' || (h.fetching ->> r.model), '; '), '')
+     from assignments a join hosts h on h.keeper = a.keeper
+     where a.deployment = d.name and a.ending = '' and h.fetching ->> r.model is not null)
 """
 _LIST: Final = f"""
     select {_COLUMNS} from deployments d
@@ -90,6 +93,8 @@ class ShownDeployment(msgspec.Struct, frozen=True):
     spec: DeploymentSpec
     placed: int
     ready: int
+    # Weights that hosts fetch before replicas can start there.
+    fetches: str = ""
 
 
 class ShownRevision(msgspec.Struct, frozen=True):
@@ -296,4 +301,5 @@ def _shown(row: Row) -> ShownDeployment:
         spec=msgspec.json.decode(row[11], type=DeploymentSpec),
         placed=row[12],
         ready=row[13],
+        fetches=row[14],
     )

@@ -85,6 +85,7 @@ class AssignmentView(msgspec.Struct, frozen=True):
     # Why it is to end; "" while it is wanted.
     ending: str
     phase: ReplicaPhase
+    # Since it was placed, or since its host had last to fetch weights for it.
     age_seconds: float
     # How long it has been ending.
     ending_seconds: float = 0.0

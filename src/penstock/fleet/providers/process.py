@@ -31,6 +31,7 @@ from penstock.fleet.processes import (
 from penstock.fleet.providers import SeenProcess
 from penstock.fleet.replica_files import ReplicaFile, StateFolder
 from penstock.fleet.settings import FleetSettings
+from penstock.fleet.weights.weight_folder import weights_path
 from penstock.records.replica import ReplicaId, ReplicaPart
 from penstock.telemetry.log_file import open_log
 
@@ -121,7 +122,15 @@ class ProcessProvider:
         assert recipe is not None, "a launched want has its recipe"
         key = self._keys.new_key(recipe)
         part = self._part(want)
-        values = LaunchValues(port, settings.replica_address, settings.engine_home, gpus, key, part)
+        values = LaunchValues(
+            port=port,
+            address=settings.replica_address,
+            engine_home=settings.engine_home,
+            gpus=gpus,
+            engine_key=key,
+            weights=weights_path(settings, recipe),
+            part=part,
+        )
         argv, environment = fill(recipe, values)
         if gpus:
             environment[_VISIBLE_GPUS] = ",".join(gpus)

@@ -1,0 +1,33 @@
+"""The process that asks Hugging Face: `list REPOSITORY REVISION MAX`, `download … FOLDER`."""
+
+import json
+import sys
+
+from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub.utils import disable_progress_bars
+
+
+def main(arguments: list[str]) -> int:
+    """Do one thing; the last line of standard error says what went wrong."""
+    verb, repository, revision, last = arguments
+    disable_progress_bars()
+    try:
+        if verb == "list":
+            sys.stdout.write(_listed(repository, revision or None, int(last)))
+        else:
+            snapshot_download(repository, revision=revision or None, local_dir=last)
+    except Exception as failure:  # noqa: BLE001 - the top of the process, which reports any failure
+        lines = str(failure).strip().splitlines() or [""]
+        sys.stderr.write(f"{type(failure).__name__}: {lines[0]}\n")
+        return 1
+    return 0
+
+
+def _listed(repository: str, revision: str | None, files_max: int) -> str:
+    facts = HfApi().model_info(repository, revision=revision, files_metadata=True)
+    files = [(each.rfilename, each.size or 0) for each in (facts.siblings or [])[: files_max + 1]]
+    return json.dumps({"commit": facts.sha, "files": files})
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,319 @@
+"""fetch: whole files or none, resumed where it was cut, and nothing outside of its folder."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import StoreUnavailable
+from penstock.fleet.weights.copied_source import CopiedSource
+from penstock.fleet.weights.fetch import FetchLimits, fetch
+from penstock.fleet.weights.folder_files import FolderFiles
+from penstock.fleet.weights.weight_files import FetchFailed, FetchStopped
+from penstock.fleet.weights.weight_folder import folder_of, is_complete
+from penstock.records.model import Weights
+from penstock.records.source_file import SourceFile
+
+MEGABYTE = 2**20
+LIMITS = FetchLimits(files_max=10, spare_bytes=0)
+
+
+class Watch:
+    """Notes what it hears; stops the fetch when so many bytes are done."""
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.heard: list[tuple[int, int]] = []
+        self.has_waited = threading.Event()
+        self._stop_at = stop_at
+
+    def on_bytes(self, done: int, total: int) -> None:
+        self.heard.append((done, total))
+
+    def on_wait(self) -> None:
+        self.has_waited.set()
+
+    def is_stopped(self) -> bool:
+        return self._stop_at is not None and self.heard[-1][0] >= self._stop_at
+
+
+class Counting:
+    """The files of a folder; counts the bytes that are read."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files = FolderFiles(folder)
+        self.bytes_read = 0
+
+    def list(self, files_max: int) -> Sequence[SourceFile]:
+        return self._files.list(files_max)
+
+    def read(self, name: str, start: int, end: int) -> Iterator[bytes]:
+        for chunk in self._files.read(name, start, end):
+            self.bytes_read += len(chunk)
+            yield chunk
+
+
+class Fixed:
+    """A source that says what it is told to, and whose files hold zeros."""
+
+    def __init__(self, *files: SourceFile, before: Callable[[], None] = lambda: None) -> None:
+        self._listed = files
+        self._before = before
+
+    def list(self, files_max: int) -> Sequence[SourceFile]:
+        return self._listed[: files_max + 1]
+
+    def read(self, name: str, start: int, end: int) -> Iterator[bytes]:
+        self._before()
+        yield bytes(end - start)
+
+
+@pytest.fixture
+def origin(tmp_path: Path) -> Path:
+    """A folder with 24 MB in three files."""
+    folder = tmp_path / "origin"
+    (folder / "tokenizer").mkdir(parents=True)
+    (folder / "tokenizer" / "vocabulary.json").write_bytes(os.urandom(MEGABYTE))
+    (folder / "model-1.safetensors").write_bytes(os.urandom(20 * MEGABYTE))
+    (folder / "model-2.safetensors").write_bytes(os.urandom(3 * MEGABYTE))
+    return folder
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return folder_of(str(tmp_path / "weights"), "/origin")
+
+
+def bring(
+    files: CopiedSource,
+    target: Path,
+    watch: Watch | None = None,
+    free: Callable[[Path], int] = lambda _: 10**15,
+) -> None:
+    fetch(Weights("/origin", 0.001), target, files, LIMITS, watch or Watch(), free)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.startswith(".")
+    }
+
+
+def test_all_files_arrive_and_the_folder_is_complete(origin: Path, target: Path) -> None:
+    watch = Watch()
+    bring(CopiedSource(FolderFiles(origin)), target, watch)
+    assert contents(target) == contents(origin)
+    assert is_complete(target, "/origin")
+    assert not is_complete(target, "/other")
+    assert watch.heard[0] == (0, 24 * MEGABYTE)
+    assert watch.heard[-1] == (24 * MEGABYTE, 24 * MEGABYTE)
+    assert watch.heard == sorted(watch.heard)
+
+
+def test_a_fetch_that_was_cut_goes_on_in_the_middle_of_a_file(origin: Path, target: Path) -> None:
+    with pytest.raises(FetchStopped):
+        bring(CopiedSource(FolderFiles(origin)), target, Watch(stop_at=12 * MEGABYTE))
+    assert not is_complete(target, "/origin")
+    assert not contents(target), "a file that is not whole has no name of its own"
+    rest = Counting(origin)
+    bring(CopiedSource(rest), target)
+    assert rest.bytes_read == 12 * MEGABYTE
+    assert contents(target) == contents(origin)
+
+
+def test_what_is_there_is_not_read_again(origin: Path, target: Path) -> None:
+    bring(CopiedSource(FolderFiles(origin)), target)
+    again = Counting(origin)
+    bring(CopiedSource(again), target)
+    assert again.bytes_read == 0
+    (target / "model-2.safetensors").unlink()
+    (target / "tokenizer" / "vocabulary.json").write_bytes(b"short")
+    assert not is_complete(target, "/origin")
+    bring(CopiedSource(again), target)
+    assert again.bytes_read == 4 * MEGABYTE
+    assert contents(target) == contents(origin)
+
+
+def test_a_part_of_an_earlier_version_is_not_continued(origin: Path, target: Path) -> None:
+    with pytest.raises(FetchStopped):
+        bring(CopiedSource(FolderFiles(origin)), target, Watch(stop_at=12 * MEGABYTE))
+    (origin / "model-1.safetensors").write_bytes(os.urandom(20 * MEGABYTE))
+    bring(CopiedSource(FolderFiles(origin)), target)
+    assert contents(target) == contents(origin)
+    assert not list(target.rglob(".*-part")), "what is left of the earlier version is removed"
+
+
+def test_files_that_the_source_has_no_longer_are_removed(origin: Path, target: Path) -> None:
+    with pytest.raises(FetchStopped):
+        bring(CopiedSource(FolderFiles(origin)), target, Watch(stop_at=21 * MEGABYTE))
+    assert "model-1.safetensors" in contents(target)
+    (origin / "model-1.safetensors").rename(origin / "model.safetensors")
+    bring(CopiedSource(FolderFiles(origin)), target)
+    assert contents(target) == contents(origin)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../escape", "/etc/passwd", "a/../../b", "a//b", "a/./b", "", ".", "a\nb", "a\\b", "x" * 201],
+)
+def test_a_name_that_leads_elsewhere_is_refused(name: str, target: Path) -> None:
+    with pytest.raises(FetchFailed, match="the source's file"):
+        bring(CopiedSource(Fixed(SourceFile("good", 1), SourceFile(name, 1))), target)
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ((), "has no files"),
+        (tuple(SourceFile(str(number), 1) for number in range(11)), "more than 10 files"),
+        ((SourceFile("a", 1), SourceFile("a", 2)), "two files of one name"),
+        ((SourceFile("a", 1), SourceFile("a/b", 2)), "is below another file"),
+        ((SourceFile("a", -1),), "has no size"),
+    ],
+)
+def test_what_is_no_set_of_files_is_refused(
+    files: tuple[SourceFile, ...], why: str, target: Path
+) -> None:
+    with pytest.raises(FetchFailed, match=why):
+        bring(CopiedSource(Fixed(*files)), target)
+
+
+def test_links_lead_nowhere_but_inside(origin: Path, target: Path, tmp_path: Path) -> None:
+    (origin / "alias").symlink_to("model-2.safetensors")
+    bring(CopiedSource(FolderFiles(origin)), target)
+    assert contents(target)["alias"] == (origin / "model-2.safetensors").read_bytes()
+    assert not (target / "alias").is_symlink()
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    (origin / "out").symlink_to(secret)
+    with pytest.raises(FetchFailed, match="link out of the folder"):
+        FolderFiles(origin).list(10)
+    (origin / "out").unlink()
+    (origin / "folder").symlink_to(tmp_path)
+    with pytest.raises(FetchFailed, match="link to a folder"):
+        FolderFiles(origin).list(10)
+
+
+def test_what_is_no_plain_file_is_refused(origin: Path) -> None:
+    os.mkfifo(origin / "pipe")
+    with pytest.raises(FetchFailed, match="not a plain file"):
+        FolderFiles(origin).list(10)
+    with pytest.raises(FetchFailed, match="not a folder of this host"):
+        FolderFiles(origin / "none").list(10)
+
+
+def test_a_full_disk_is_noticed_before_anything_is_copied(origin: Path, target: Path) -> None:
+    files = Counting(origin)
+    with pytest.raises(FetchFailed, match=r"has 0\.0 GB free"):
+        bring(CopiedSource(files), target, free=lambda _: 24 * MEGABYTE - 1)
+    assert files.bytes_read == 0
+    with pytest.raises(FetchStopped):
+        bring(CopiedSource(files), target, Watch(stop_at=12 * MEGABYTE))
+    # What an earlier fetch has brought takes no more room.
+    bring(CopiedSource(files), target, free=lambda _: 12 * MEGABYTE)
+    assert is_complete(target, "/origin")
+
+
+def test_the_size_that_the_recipe_names_must_fit_too(origin: Path, target: Path) -> None:
+    with pytest.raises(FetchFailed, match=r"59\.0 GB are needed"):
+        fetch(
+            Weights("/origin", 59.0),
+            target,
+            CopiedSource(FolderFiles(origin)),
+            LIMITS,
+            Watch(),
+            lambda _: 10**10,
+        )
+
+
+def test_a_file_that_ends_early_is_not_taken_for_whole(target: Path) -> None:
+    class Short(Fixed):
+        def read(self, name: str, start: int, end: int) -> Iterator[bytes]:
+            yield b"only this"
+
+    with pytest.raises(FetchFailed, match="has 9 bytes instead of 100"):
+        bring(CopiedSource(Short(SourceFile("a", 100))), target)
+    assert not is_complete(target, "/origin")
+
+
+def test_an_outage_of_the_source_is_named(target: Path) -> None:
+    def fail() -> None:
+        raise StoreUnavailable("The object store does not answer (GenericError).")
+
+    with pytest.raises(FetchFailed, match="the source cannot be read: The object store"):
+        bring(CopiedSource(Fixed(SourceFile("a", 100), before=fail)), target)
+
+
+def test_the_second_of_two_fetchers_waits_and_copies_nothing(target: Path) -> None:
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        begun.set()
+        assert may_go_on.wait(10)
+
+    def never() -> None:
+        raise AssertionError("both have read the source")
+
+    first = threading.Thread(
+        target=bring, args=(CopiedSource(Fixed(SourceFile("a", 5), before=hold)), target)
+    )
+    watch = Watch()
+    second = threading.Thread(
+        target=bring, args=(CopiedSource(Fixed(SourceFile("a", 5), before=never)), target, watch)
+    )
+    first.start()
+    assert begun.wait(10)
+    second.start()
+    assert watch.has_waited.wait(10)
+    may_go_on.set()
+    first.join(10)
+    second.join(10)
+    assert is_complete(target, "/origin")
+    assert not watch.heard
+
+
+def test_a_fetcher_that_waits_can_be_stopped(target: Path) -> None:
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        begun.set()
+        assert may_go_on.wait(10)
+
+    first = threading.Thread(
+        target=bring, args=(CopiedSource(Fixed(SourceFile("a", 5), before=hold)), target)
+    )
+    first.start()
+    assert begun.wait(10)
+    watch = Watch(stop_at=0)
+    watch.heard.append((0, 0))
+    with pytest.raises(FetchStopped):
+        bring(CopiedSource(Fixed()), target, watch)
+    may_go_on.set()
+    first.join(10)
+
+
+def test_a_source_that_another_host_has_fetched_is_a_source(
+    origin: Path, target: Path, tmp_path: Path
+) -> None:
+    bring(CopiedSource(FolderFiles(origin)), target)
+    second = tmp_path / "second"
+    bring(CopiedSource(FolderFiles(target)), second)
+    assert contents(second) == contents(origin)
+    assert is_complete(second, "/origin")
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["hf:a/b", "hf:a/b@v1", "s3://a/b", "s3://a-b", "/a/b", "/b", "/b/", "/mnt/ä b", "/mnt/..."],
+)
+def test_every_source_has_a_plain_folder_of_its_own(source: str) -> None:
+    folder = folder_of("/weights", source)
+    assert folder.parent == Path("/weights")
+    assert folder.name.isascii()
+    assert not folder.name.startswith((".", "-"))
+    assert folder != folder_of("/weights", f"{source}x")
+    assert folder_of("/weights", "/a/b") != folder_of("/weights", "s3://a/b")
