@@ -54,8 +54,12 @@ class ProgressLine:
 
     def take(self, news: ReplicaProgress) -> None:
         """Show a report of one replica."""
+        # A replica has its own id when its weights have come.
+        fetch = ReplicaId(f"fetch {news.model}")
+        if not news.is_fetching:
+            self._latest.pop(fetch, None)
         if news.state is ReplicaState.STARTING:
-            self._latest[news.replica] = news
+            self._latest[fetch if news.is_fetching else news.replica] = news
             stage = stage_of(news.line)
             if stage is not None:
                 self._stages[news.replica] = stage
@@ -107,4 +111,6 @@ def _starting(news: ReplicaProgress, stage: str) -> str:
     # An engine that is attached has no log; its detail says why it is not ready yet.
     words = escape((news.detail or stage)[:_DETAIL_CHARACTERS])
     model = escape(last_part(news.model))
+    if news.is_fetching:
+        return f"[cyan]waiting[/] {model} [dim]{words}[/]"
     return f"[cyan]starting[/] {model} {news.elapsed_seconds:.0f} s [dim]{words}[/]"

@@ -21,6 +21,8 @@ class ReplicaProgress(msgspec.Struct, frozen=True):
     line: str = ""
     # Why the replica drains, has ended, or is not ready yet.
     detail: str = ""
+    # Whether it waits for its weights; it has no id yet.
+    is_fetching: bool = False
 
 
 OnProgress = Callable[[ReplicaProgress], None]

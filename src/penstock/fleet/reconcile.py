@@ -347,6 +347,12 @@ class Keeper:
     ) -> None:
         if self._on_progress is None:
             return
+        for model, reason in self._known.fetching.items():
+            state = ReplicaState.STARTING
+            news = ReplicaProgress(
+                ReplicaId(""), model, state, 0.0, detail=reason, is_fetching=True
+            )
+            self._on_progress(news)
         for replica_id, entry in entries.items():
             replica = entry.replica
             is_starting = replica.state is ReplicaState.STARTING

@@ -74,6 +74,7 @@ class KeeperProcess:
             "STORE_OBJECTS_ENDPOINT": store.objects_endpoint,
             "STORE_OBJECTS_ACCESS_KEY": "any",
             "STORE_OBJECTS_SECRET_KEY": "any",
+            "STORE_OBJECTS_SECONDS": 5,
             "CATALOGUE_FOLDER": folder / "models",
             "SIGNALS_TRANSPORT": "off",
             "PULLER_ENABLED": "false",
@@ -98,6 +99,11 @@ class KeeperProcess:
                 cwd=self._folder,
                 env={**CHILD_ENVIRONMENT, **self._environment},
             )
+
+    def terminate(self) -> int:
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(15)
 
     def kill(self) -> None:
         assert self._process is not None
@@ -134,6 +140,40 @@ async def test_a_killed_keeper_goes_on_with_the_fetch_and_the_replica_gets_ready
     # The server answers also what the killed keeper had asked and did not wait for.
     assert min(each for each in bucket.asked if each >= 0) >= SIZE // 2
     assert len([each for each in bucket.asked if each >= 0]) <= 2 * (SIZE // 2) // (8 * 2**20)
+
+
+async def test_a_keeper_that_is_told_to_end_ends_its_fetch(
+    dsn: str, weights_store: Store, bucket: HeldBucket, tmp_path: Path
+) -> None:
+    target = folder_of(str(tmp_path / "weights"), "s3://models/one")
+    with state_folder(tmp_path):
+        keeper = KeeperProcess(tmp_path, dsn, bucket)
+        keeper.start()
+        try:
+            await until_so(lambda: _fetching(weights_store, MODEL, _HALF_DONE))
+            assert await asyncio.to_thread(keeper.terminate) == 0
+        finally:
+            keeper.kill()
+    assert not is_complete(target, "s3://models/one")
+    assert bytes_in(target) >= SIZE // 2, "the next keeper goes on from there"
+    assert not states_in(tmp_path)
+
+
+async def test_a_fetch_that_nobody_wants_any_more_stops(
+    weights_store: Store, bucket: HeldBucket, hosts_folder: Path
+) -> None:
+    async with _cell(weights_store, hosts_folder, hosts=1) as cell:
+        cell.catalogue = _with_weights("s3://models/first")
+        await cell.apply()
+        await until_so(lambda: _shows(cell, "fetches its weights: 0.1 of 0.1 GB"))
+        await cell.deployments.remove("pair")
+        await until_so(lambda: _fetches_nothing(weights_store))
+        bucket.let_go()
+        cell.catalogue = _with_weights("s3://models/second")
+        await cell.apply("other")
+        await cell.settled(1, "other")
+        target = folder_of(str(hosts_folder / "weights"), "s3://models/first")
+        assert not is_complete(target, "s3://models/first")
 
 
 async def test_an_assignment_stays_while_its_host_fetches(
@@ -224,6 +264,10 @@ async def _hosts(store: Store) -> list[SeenHost]:
 
 async def _fetching(store: Store, model: ModelId, reason: str) -> bool:
     return any(host.report.fetching.get(model) == reason for host in await _hosts(store))
+
+
+async def _fetches_nothing(store: Store) -> bool:
+    return not any(host.report.fetching for host in await _hosts(store))
 
 
 async def _has_bytes(folder: Path, count: int) -> bool:

@@ -47,6 +47,22 @@ def test_a_line_that_names_no_stage_keeps_the_last_one() -> None:
     assert file.getvalue() == "starting kimi-k2.5 42 s loading weights, 50 %\n" * 2
 
 
+def test_a_fetch_of_weights_is_shown_until_the_replica_starts() -> None:
+    console, file = pipe()
+    reason = "fetches its weights: 12.3 of 595.0 GB"
+    fetching = ReplicaProgress(
+        ReplicaId(""), news().model, ReplicaState.STARTING, 0.0, detail=reason, is_fetching=True
+    )
+    with ProgressLine(console, ManualClock()) as line:
+        line.take(fetching)
+        line.take(fetching)
+        line.take(news())
+    assert file.getvalue().splitlines() == [
+        f"waiting kimi-k2.5 {reason}",
+        "starting kimi-k2.5 42 s loading weights, 50 %",
+    ]
+
+
 @pytest.mark.parametrize(
     ("line", "stage"),
     [

@@ -11,6 +11,7 @@ from penstock.errors import StoreUnavailable
 from penstock.fleet.weights.copied_source import CopiedSource
 from penstock.fleet.weights.fetch import FetchLimits, fetch
 from penstock.fleet.weights.folder_files import FolderFiles
+from penstock.fleet.weights.hub_source import HubSource
 from penstock.fleet.weights.weight_files import FetchFailed, FetchStopped
 from penstock.fleet.weights.weight_folder import folder_of, is_complete
 from penstock.records.model import Weights
@@ -317,3 +318,11 @@ def test_every_source_has_a_plain_folder_of_its_own(source: str) -> None:
     assert not folder.name.startswith((".", "-"))
     assert folder != folder_of("/weights", f"{source}x")
     assert folder_of("/weights", "/a/b") != folder_of("/weights", "s3://a/b")
+
+
+def test_hugging_face_needs_its_library_and_says_what_to_install(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(FetchFailed, match="install penstock-inference with its extra"):
+        fetch(Weights("hf:a/b", 1.0), target, HubSource("a/b"), LIMITS, Watch())

@@ -137,6 +137,7 @@ class WeightFetches:
             extra = {**extra, "action": "weights_not_fetched", "reason": state.failure}
             _log.warning("weights not fetched", extra=extra)
         else:
+            state.failure = ""
             self._wanted.pop(source, None)
             _log.info("weights fetched", extra={**extra, "action": "weights_fetched"})
         finally:

@@ -1,16 +1,23 @@
 """The process that asks Hugging Face: `list REPOSITORY REVISION MAX`, `download … FOLDER`."""
 
 import json
+import os
 import sys
+import threading
+import time
+from typing import Final
 
 from huggingface_hub import HfApi, snapshot_download
 from huggingface_hub.utils import disable_progress_bars
+
+_LOOK_SECONDS: Final = 0.5
 
 
 def main(arguments: list[str]) -> int:
     """Do one thing; the last line of standard error says what went wrong."""
     verb, repository, revision, last = arguments
     disable_progress_bars()
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     try:
         if verb == "list":
             sys.stdout.write(_listed(repository, revision or None, int(last)))
@@ -21,6 +28,13 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"{type(failure).__name__}: {lines[0]}\n")
         return 1
     return 0
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its keeper was killed: nobody waits for the files any more."""
+    while os.getppid() == parent:
+        time.sleep(_LOOK_SECONDS)
+    os._exit(1)
 
 
 def _listed(repository: str, revision: str | None, files_max: int) -> str:

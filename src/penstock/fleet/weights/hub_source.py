@@ -14,7 +14,7 @@ from penstock.fleet.weights.weight_files import (
     FetchStopped,
     FetchWatch,
 )
-from penstock.fleet.weights.weight_folder import bytes_in
+from penstock.fleet.weights.weight_folder import HUB_FOLDER, bytes_in
 from penstock.records.source_file import SourceFile
 
 _LOOK_SECONDS: Final = 0.5
@@ -23,9 +23,9 @@ _WHY_CHARACTERS_MAX: Final = 300
 
 
 class HubSource:
-    """`owner/name@revision`. A process of its own downloads, which can be stopped in a file.
+    """`owner/name@revision`. A process of its own downloads, because the library cannot be stopped.
 
-    The library has no way to stop a download; it resumes files that were cut.
+    The library keeps whole files and begins those that were cut anew.
     """
 
     def __init__(self, name: str) -> None:
@@ -49,8 +49,11 @@ class HubSource:
         return [SourceFile(name, size) for name, size in listed["files"]]
 
     def bring(self, files: Sequence[SourceFile], folder: Path, watch: FetchWatch) -> None:
-        """Download the files; the library checks each, and resumes those that were cut."""
+        """Download the files that are missing; the library checks each."""
         total = sum(each.size for each in files)
+        for part in (folder / HUB_FOLDER).rglob("*.incomplete"):
+            # The library never uses a part of a killed process again, nor removes it.
+            part.unlink()
         process = self._start("download", self._repository, self._commit, str(folder))
         try:
             while process.poll() is None:

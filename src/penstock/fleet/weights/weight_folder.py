@@ -19,7 +19,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _NAME_CHARACTERS_MAX: Final = 60
 _MARKER_BYTES_MAX: Final = 64 * 2**20
 # The folder that Hugging Face's library keeps for itself.
-_HUB_FOLDER: Final = ".cache"
+HUB_FOLDER: Final = ".cache"
 
 
 class CompleteMarker(msgspec.Struct, frozen=True):
@@ -90,8 +90,8 @@ def clear_others(folder: Path, files: Collection[SourceFile]) -> None:
     """Remove what the source does not have, such as files of an earlier list: engines load all."""
     names = {each.name for each in files}
     for root, folders, found in os.walk(folder):
-        if Path(root) == folder and _HUB_FOLDER in folders:
-            folders.remove(_HUB_FOLDER)
+        if Path(root) == folder and HUB_FOLDER in folders:
+            folders.remove(HUB_FOLDER)
         for name in found:
             path = Path(root) / name
             if path.relative_to(folder).as_posix() not in names:
