@@ -16,7 +16,11 @@ _REPORT = """
         gpus = excluded.gpus, waiting = excluded.waiting, fetching = excluded.fetching,
         versions = excluded.versions, obeys = excluded.obeys, heartbeat_at = now()
 """
-_FETCHING = "update assignments set fetched_at = now() where keeper = %s and id = any(%s::uuid[])"
+_FETCHING = """
+    update assignments set fetched_at = now()
+    where id = any(%s::uuid[])
+        or id in (select assignment from assignment_parts where id = any(%s::uuid[]))
+"""
 _READ = """
     select name, address, labels::text, gpus::text, waiting::text, fetching::text, versions::text,
         extract(epoch from now() - heartbeat_at)::float8, keeper, is_cordoned, is_draining, obeys
@@ -53,7 +57,8 @@ class HostReports:
             row = (keeper, report.name, report.address, *texts, report.obeys)
             await statement.execute(_REPORT, row)
             if fetching_assignments:
-                await statement.execute(_FETCHING, (keeper, list(fetching_assignments)))
+                ids = list(fetching_assignments)
+                await statement.execute(_FETCHING, (ids, ids))
 
     async def read(self) -> list[SeenHost]:
         """Return every host, by name."""

@@ -36,15 +36,16 @@ _ASSIGNED: Final = f"""
     select a.id::text, {_COLUMNS} from assignments a {_LAUNCHES}
     where a.keeper = %s and a.ending = '' order by a.id
 """  # noqa: S608 - constants only
-# The other parts of replicas over several hosts, from when the first one is started until it has
-# ended. None of them is started again: a first part whose others have ended is broken.
+# The other parts of replicas over several hosts: without the first one's address until that is
+# started, so that weights are fetched meanwhile, and until it has ended. None of them is started
+# again: a first part whose others have ended is broken.
 _PARTS: Final = f"""
     select distinct on (p.id)
         p.id::text, {_COLUMNS}, p.rank, first.id, first.url, first.master_port
     from assignment_parts p join assignments a on a.id = p.assignment {_LAUNCHES}
-    join replicas first on first.assignment = a.id::text
+    left join replicas first on first.assignment = a.id::text
         and first.master_port > 0 and first.state <> 'gone'
-    where p.keeper = %s and not exists (
+    where p.keeper = %s and (a.ending = '' or first.id is not null) and not exists (
         select 1 from replicas part where part.leader = first.id and part.state = 'gone')
     order by p.id, first.id desc
 """  # noqa: S608 - constants only
@@ -127,4 +128,6 @@ def _assigned(row: Row) -> AssignedReplica:
 
 def _part(nodes: int, row: Sequence[Any]) -> ReplicaPart:
     rank, leader, url, port = row
+    if leader is None:
+        return ReplicaPart(nodes, rank)
     return ReplicaPart(nodes, rank, ReplicaId(leader), urlsplit(url).hostname or "", port)

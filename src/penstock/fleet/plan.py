@@ -103,6 +103,8 @@ def reasons_to_wait(
     present.update(start.want.name for start in starts)
     reasons: dict[ModelId, str] = {}
     for want in intent.wants:
+        if want.part.is_early:
+            continue
         if present[want.name] < want.count and not intent.is_stopping:
             if not intent.may_start:
                 reasons[want.model] = "this host is cordoned"
@@ -240,7 +242,9 @@ def _starts(
     starts: list[Action] = []
     held = _held(observation)
     for want in intent.wants:
-        if want.provider in observation.unknown or want.name in intent.unfetched:
+        if want.provider in observation.unknown or want.part.is_early:
+            continue
+        if want.name in intent.unfetched:
             continue
         failures = observation.failures.get(want.name)
         if failures is not None:

@@ -32,6 +32,11 @@ class ReplicaPart(msgspec.Struct, frozen=True):
     master_address: str = ""
     master_port: int = 0
 
+    @property
+    def is_early(self) -> bool:
+        """Whether it cannot be started yet, because the first part has not been."""
+        return self.rank > 0 and not self.leader
+
 
 class Replica(msgspec.Struct, frozen=True):
     """The data that a gateway needs to send a request to a replica. Ids are never reused."""

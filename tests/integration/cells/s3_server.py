@@ -32,6 +32,9 @@ def s3_server(folder: Path) -> Iterator[str]:
                 "-volume.max=20",
                 "-master.volumeSizeLimitMB=64",
                 "-s3",
+                # At ports of their own, which a second server beside this one would want too.
+                "-s3.port.iceberg=0",
+                "-s3.port.lance=0",
                 *options,
             ],
             stdout=log,

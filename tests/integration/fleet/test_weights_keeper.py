@@ -248,7 +248,7 @@ def _cell(store: Store, folder: Path, hosts: int) -> Any:
 
 
 def _with_weights(source: str, **changes: Any) -> Catalogue:
-    [model] = catalogue().models
+    model = catalogue().find(MODEL)
     fields = {
         "weights": Weights(source, 0.1),
         "environment": {"MODEL_FOLDER": "{weights}"},

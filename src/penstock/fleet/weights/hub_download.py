@@ -8,7 +8,7 @@ import time
 from typing import Final
 
 from huggingface_hub import HfApi, snapshot_download
-from huggingface_hub.utils import disable_progress_bars
+from huggingface_hub.utils.tqdm import disable_progress_bars
 
 _LOOK_SECONDS: Final = 0.5
 
