@@ -88,7 +88,7 @@ def fill(recipe: Recipe, launch: LaunchValues) -> tuple[list[str], dict[str, str
         _fill_text(text, values, key=f"recipe.command[{index}]")
         for index, text in enumerate(recipe.command)
     ]
-    if part.rank:
+    if part.rank and recipe.member_arguments:
         argv += [
             _fill_text(text, values, key=f"recipe.member_arguments[{index}]")
             for index, text in enumerate(recipe.member_arguments)

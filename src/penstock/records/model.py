@@ -56,13 +56,14 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpus: Annotated[int, Meta(ge=0, le=1024)] = 0
     # How many hosts one replica runs on at once.
     hosts: Annotated[int, Meta(ge=1, le=64)] = 1
-    # Arguments on all of its hosts but the first, behind those of `command`.
-    member_arguments: tuple[str, ...] = ()
     slots_live: Annotated[int, Meta(ge=1, le=65536)] = 256
     start_seconds_max: Annotated[int, Meta(ge=1, le=86400)] = 3600
-    # What a host fetches before it starts a command with `{weights}`. Left out of JSON where it is
-    # not set, so that the launches of deployments which an older release wrote stay the same.
+    # The two below are left out of JSON where they are not set, so that the launches of deployments
+    # which an older release wrote stay the same.
+    # What a host fetches before it starts a command with `{weights}`.
     weights: Weights | msgspec.UnsetType = msgspec.UNSET
+    # Arguments on all of its hosts but the first, behind those of `command`.
+    member_arguments: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def has_priority(self) -> bool:
