@@ -32,7 +32,7 @@ _PORT = 8080
 _CHANGES = {
     "@local/penstock/tiny-vision": _MODEL,
     'aliases = ["tiny-vision"]': 'aliases = ["two-hosts"]',
-    "hosts = 1": 'hosts = 2\nmember_arguments = ["--headless"]',
+    "hosts = 1": 'hosts = 2\npart_arguments = ["--headless"]',
     '"--enforce-eager",': """"--enforce-eager",
   "--tensor-parallel-size", "2", "--distributed-executor-backend", "mp",
   "--nnodes", "{nodes}", "--node-rank", "{node_rank}",

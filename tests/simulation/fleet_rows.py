@@ -123,10 +123,13 @@ def parts_at(
     for each in assignments:
         firsts = sorted(row.id for row in roster if row.assignment == each.id)
         for part in each.others:
-            if part.keeper == host.name and firsts and firsts[-1] not in broken:
+            first = firsts[-1] if firsts else ReplicaId("")
+            is_over = first in broken or (each.ending and not first)
+            if part.keeper == host.name and not is_over:
+                nodes = len(each.others) + 1
                 yield AssignedReplica(
                     part.id,
                     ModelId(each.deployment),
                     Recipe(("x",), gpus=each.gpus, start_seconds_max=60),
-                    part=ReplicaPart(len(each.others) + 1, part.rank, firsts[-1]),
+                    part=ReplicaPart(nodes, part.rank, first, is_early=not first),
                 )

@@ -6,7 +6,7 @@ silently. This room holds the recipes that start engines, but starts no engine.
 
 from penstock.catalogue.entry_error import CatalogueError
 from penstock.catalogue.models import Catalogue, load_catalogue
-from penstock.catalogue.recipes import LaunchValues, fill, takes_key, takes_weights
+from penstock.catalogue.recipes import LaunchValues, fill, lacks_for_hosts, takes_key, takes_weights
 from penstock.catalogue.settings import CatalogueSettings
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "CatalogueSettings",
     "LaunchValues",
     "fill",
+    "lacks_for_hosts",
     "load_catalogue",
     "takes_key",
     "takes_weights",

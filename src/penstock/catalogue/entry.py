@@ -111,8 +111,6 @@ def _check_recipe(recipe: Recipe) -> None:
             advice='Write it where the engine takes its port: "--port", "{port}"',
             key="recipe.command",
         )
-    if recipe.hosts > 1:
-        _check_hosts(recipe)
     # Filling with dummy values raises CatalogueError if the recipe has an unknown placeholder.
     fill(recipe, msgspec.structs.replace(SAMPLE_VALUES, weights=_check_weights(recipe)))
 
@@ -130,18 +128,6 @@ def _check_weights(recipe: Recipe) -> str:
             key="recipe.weights.source",
         )
     return "/"
-
-
-def _check_hosts(recipe: Recipe) -> None:
-    texts = (*recipe.command, *recipe.environment.values())
-    for word in ("{node_rank}", "{master_address}", "{master_port}"):
-        if not any(word in text for text in texts):
-            raise CatalogueError(
-                f"no argument holds {word}, so that its parts on {recipe.hosts} hosts would not"
-                " find each other",
-                advice='Write it where the engine takes it: "--node-rank", "{node_rank}"',
-                key="recipe.command",
-            )
 
 
 def _check_output_tokens(model: Model) -> None:

@@ -88,10 +88,10 @@ def fill(recipe: Recipe, launch: LaunchValues) -> tuple[list[str], dict[str, str
         _fill_text(text, values, key=f"recipe.command[{index}]")
         for index, text in enumerate(recipe.command)
     ]
-    if part.rank and recipe.member_arguments:
+    if part.rank and recipe.part_arguments:
         argv += [
-            _fill_text(text, values, key=f"recipe.member_arguments[{index}]")
-            for index, text in enumerate(recipe.member_arguments)
+            _fill_text(text, values, key=f"recipe.part_arguments[{index}]")
+            for index, text in enumerate(recipe.part_arguments)
         ]
     environment = {
         name: _fill_text(text, values, key=f"recipe.environment.{name}")
@@ -110,8 +110,15 @@ def takes_weights(recipe: Recipe) -> bool:
     return bool(recipe.weights) and _uses(recipe, "{weights}")
 
 
+def lacks_for_hosts(recipe: Recipe) -> list[str]:
+    """Return the placeholders without which its parts on several hosts do not find each other."""
+    needed = ("{node_rank}", "{master_address}", "{master_port}")
+    return [each for each in needed if not _uses(recipe, each)] if recipe.hosts > 1 else []
+
+
 def _uses(recipe: Recipe, placeholder: str) -> bool:
-    return any(placeholder in text for text in (*recipe.command, *recipe.environment.values()))
+    texts = (*recipe.command, *recipe.environment.values(), *(recipe.part_arguments or ()))
+    return any(placeholder in text for text in texts)
 
 
 def _fill_text(text: str, values: Mapping[str, str], *, key: str) -> str:

@@ -107,6 +107,8 @@ class Actor:
         entry.move(ReplicaState.GONE, self._clock.monotonic())
         if action.failures is not None:
             self._known.failures[entry.want] = action.failures
+        if entry.replica.leader:
+            self._known.lost_leaders.add(entry.replica.leader)
         self._known.forget(action.replica)
         await asyncio.to_thread(self._folder.retire, action.replica, kept=self._ended_kept)
         _log.info("replica gone", extra=_fields("replica_gone", entry))

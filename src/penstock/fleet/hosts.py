@@ -53,11 +53,12 @@ class HostReports:
         """Write a host's row, its heartbeat, and for which assignments it fetches weights now."""
         values = (report.labels, report.gpus, report.waiting, report.fetching, report.versions)
         texts = [msgspec.json.encode(value).decode() for value in values]
+        row = (keeper, report.name, report.address, *texts, report.obeys)
         async with self._store.statement() as statement:
-            row = (keeper, report.name, report.address, *texts, report.obeys)
             await statement.execute(_REPORT, row)
-            if fetching_assignments:
-                ids = list(fetching_assignments)
+        if fetching_assignments:
+            ids = list(fetching_assignments)
+            async with self._store.statement() as statement:
                 await statement.execute(_FETCHING, (ids, ids))
 
     async def read(self) -> list[SeenHost]:

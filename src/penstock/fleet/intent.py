@@ -83,6 +83,8 @@ class Intent(msgspec.Struct, frozen=True):
     is_stopping: bool = False
     # Wants whose weights are not on this host yet: nothing more of them is started.
     unfetched: frozenset[str] = frozenset()
+    # First parts on other hosts that are about to end, because their part here has ended.
+    lost_leaders: frozenset[ReplicaId] = frozenset()
 
     @property
     def may_start(self) -> bool:

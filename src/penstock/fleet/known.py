@@ -88,6 +88,10 @@ class Known:
         self.fetching: dict[ModelId, str] = {}
         self.fetching_assignments: tuple[str, ...] = ()
         self.gpus: tuple[Gpu, ...] = ()
+        # First parts on other hosts of which the part here has ended: they end too.
+        self.lost_leaders: set[ReplicaId] = set()
+        # Parts of replicas over several hosts whose weights are here.
+        self.parts_with_weights: frozenset[str] = frozenset()
 
     def forget(self, replica: ReplicaId) -> None:
         known = self.replicas.pop(replica)

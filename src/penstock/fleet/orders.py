@@ -1,6 +1,6 @@
 """What operators ask of keepers, in Postgres: cordoned hosts, and replicas to drain or restart."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -21,8 +21,8 @@ _READ: Final = """
               where keeper = %s and asked = 'restart' and state <> 'gone'),
         array(select first.id from replicas first
               where first.keeper = %s and first.master_port > 0 and first.state <> 'gone'
-                  and exists (select 1 from replicas part
-                              where part.leader = first.id and part.state = 'gone'))
+                  and exists (select 1 from replicas part where part.leader <> ''
+                              and part.leader = first.id and part.state = 'gone'))
     from hosts where keeper = %s
 """
 # An assignment with the recipe of its launch, and the accounts of the newest revision.
@@ -33,7 +33,9 @@ _LAUNCHES: Final = """
 """
 _COLUMNS: Final = "l.model, l.recipe::text, (n.spec -> 'accounts')::text"
 _ASSIGNED: Final = f"""
-    select a.id::text, {_COLUMNS} from assignments a {_LAUNCHES}
+    select a.id::text, {_COLUMNS},
+        exists (select 1 from assignment_parts p where p.assignment = a.id and not p.has_weights)
+    from assignments a {_LAUNCHES}
     where a.keeper = %s and a.ending = '' order by a.id
 """  # noqa: S608 - constants only
 # The other parts of replicas over several hosts: without the first one's address until that is
@@ -46,9 +48,13 @@ _PARTS: Final = f"""
     left join replicas first on first.assignment = a.id::text
         and first.master_port > 0 and first.state <> 'gone'
     where p.keeper = %s and (a.ending = '' or first.id is not null) and not exists (
-        select 1 from replicas part where part.leader = first.id and part.state = 'gone')
+        select 1 from replicas part
+        where part.leader <> '' and part.leader = first.id and part.state = 'gone')
     order by p.id, first.id desc
 """  # noqa: S608 - constants only
+_HAS_WEIGHTS: Final = """
+    update assignment_parts set has_weights = true where id = any(%s::uuid[]) and not has_weights
+"""
 _CORDON: Final = """
     update hosts set is_cordoned = %s, is_draining = %s where name = %s or keeper = %s
 """
@@ -90,6 +96,11 @@ class OrderTable:
             frozenset(broken),
         )
 
+    async def note_weights(self, parts: Collection[str]) -> None:
+        """Note that this host has the weights of these parts of replicas."""
+        async with self._store.statement() as statement:
+            await statement.execute(_HAS_WEIGHTS, (list(parts),))
+
     async def revision(self) -> int:
         """Return a number that grows with every change of deployments and assignments."""
         async with self._store.statement() as statement:
@@ -118,16 +129,20 @@ class OrderTable:
 
 
 def _assigned(row: Row) -> AssignedReplica:
-    id, model, recipe, accounts, *of_part = row
+    id, model, recipe, accounts, *rest = row
     own = msgspec.json.decode(recipe, type=Recipe)
-    part = _part(own.hosts, of_part) if of_part else ReplicaPart(own.hosts)
+    part = _first(own.hosts, *rest) if len(rest) == 1 else _part(own.hosts, rest)
     return AssignedReplica(
         id, ModelId(model), own, msgspec.json.decode(accounts, type=tuple[str, ...]), part
     )
 
 
+def _first(nodes: int, is_early: bool) -> ReplicaPart:
+    return ReplicaPart(nodes, is_early=is_early)
+
+
 def _part(nodes: int, row: Sequence[Any]) -> ReplicaPart:
     rank, leader, url, port = row
     if leader is None:
-        return ReplicaPart(nodes, rank)
+        return ReplicaPart(nodes, rank, is_early=True)
     return ReplicaPart(nodes, rank, ReplicaId(leader), urlsplit(url).hostname or "", port)

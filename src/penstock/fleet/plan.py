@@ -244,7 +244,7 @@ def _starts(
     for want in intent.wants:
         if want.provider in observation.unknown or want.part.is_early:
             continue
-        if want.name in intent.unfetched:
+        if want.name in intent.unfetched or want.part.leader in intent.lost_leaders:
             continue
         failures = observation.failures.get(want.name)
         if failures is not None:

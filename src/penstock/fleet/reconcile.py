@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from pathlib import Path
 
 from penstock.catalogue import Catalogue
@@ -100,6 +100,7 @@ class Keeper:
         self._weights = WeightFetches(
             settings, store.settings, self._limits, clock, self._is_called.set
         )
+        self._told_weights: frozenset[str] = frozenset()
         self._is_ending = False
         self.failures = 0
 
@@ -173,12 +174,14 @@ class Keeper:
         observation = await self._observer.observe(self._known, self._host, wants)
         self._has_looked.set()
         unfetched = await self._weights.missing(awaited_weights(wants, observation))
+        self._note_parts(wants, unfetched)
         intent = Intent(
             wants=wants,
             limits=self._limits,
             orders=self._known.orders,
             is_stopping=self._is_ending,
             unfetched=frozenset(unfetched),
+            lost_leaders=frozenset(self._known.lost_leaders),
         )
         seen = dict(self._known.replicas)
         actions = plan(intent, observation, self._clock.monotonic(), self._ids)
@@ -200,6 +203,15 @@ class Keeper:
             return self._own_wants
         assigned = self._known.orders.assigned
         return None if assigned is None else wants_of_assigned(assigned)
+
+    def _note_parts(self, wants: Iterable[Want], unfetched: Container[str]) -> None:
+        """Keep which parts of replicas over several hosts could start, and which can no more."""
+        parts = [want for want in wants if want.part.rank]
+        self._known.lost_leaders &= {want.part.leader for want in parts}
+        ready = frozenset(want.assignment for want in parts if want.name not in unfetched)
+        if ready != self._known.parts_with_weights:
+            self._known.parts_with_weights = ready
+            self._has_changed.set()
 
     def _note_waiting(self, waiting: dict[ModelId, str]) -> None:
         """Keep why wanted replicas are not started, and log it when it changes."""
@@ -292,6 +304,7 @@ class Keeper:
             self._has_changed.clear()
             try:
                 await self._obey(keeper)
+                await self._tell_weights()
                 await publisher.publish(self._loads.figures(self._clock.monotonic()))
                 await self._reporter.report(keeper, self._host)
                 await self._logs.answer(keeper, self._folder)
@@ -332,6 +345,13 @@ class Keeper:
                 seen = revision
                 self._has_changed.set()
             await asyncio.sleep(self._settings.heartbeat_seconds / 2)
+
+    async def _tell_weights(self) -> None:
+        """Tell which weights are here, once: first parts on other hosts wait for them."""
+        told = self._known.parts_with_weights
+        if told - self._told_weights:
+            await self._orders.note_weights(told)
+        self._told_weights = told
 
     async def _obey(self, keeper: str) -> None:
         """Read what operators ask, and keep it for a restart while Postgres is away."""

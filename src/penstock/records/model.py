@@ -63,7 +63,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # What a host fetches before it starts a command with `{weights}`.
     weights: Weights | msgspec.UnsetType = msgspec.UNSET
     # Arguments on all of its hosts but the first, behind those of `command`.
-    member_arguments: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    part_arguments: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def has_priority(self) -> bool:

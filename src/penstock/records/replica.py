@@ -31,11 +31,9 @@ class ReplicaPart(msgspec.Struct, frozen=True):
     # Where the first part waits for the others.
     master_address: str = ""
     master_port: int = 0
-
-    @property
-    def is_early(self) -> bool:
-        """Whether it cannot be started yet, because the first part has not been."""
-        return self.rank > 0 and not self.leader
+    # Whether it cannot be started yet: the first part waits for the weights of the others, and
+    # these wait for the first.
+    is_early: bool = False
 
 
 class Replica(msgspec.Struct, frozen=True):

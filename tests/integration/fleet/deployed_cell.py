@@ -196,7 +196,7 @@ def catalogue() -> Catalogue:
         command=(*command, *parts, *master),
         gpus=GPUS,
         hosts=2,
-        member_arguments=("--headless",),
+        part_arguments=("--headless",),
     )
     return Catalogue(
         [Model(MODEL, Family.OPENAI, 8192, pair), Model(GANG, Family.OPENAI, 8192, gang)]

@@ -1,27 +1,34 @@
 """Replicas over two hosts: they start, fail, drain and move as one."""
 
 import asyncio
+import fcntl
 import json
 import signal
 from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from tests.integration.fleet.deployed_cell import GANG, DeployedCell, deployed_cell, until_so
 from tests.integration.fleet.watched_keeper import until
 
+from penstock.catalogue import Catalogue
 from penstock.errors import Conflict
+from penstock.fleet.cell.deployment_rows import read_cell
+from penstock.fleet.cell.load_rows import CellLoads
 from penstock.fleet.orders import OrderTable, ReplicaOrder
 from penstock.fleet.processes import signal_group
 from penstock.fleet.replica_rows import ReplicaRows
+from penstock.fleet.weights.weight_folder import folder_of, is_complete
+from penstock.records.model import Weights
 from penstock.records.replica import ReplicaState
 from penstock.store import Store
 
 
-async def start_gang(cell: DeployedCell) -> dict[str, Any]:
+async def start_gang(cell: DeployedCell, **fields: Any) -> dict[str, Any]:
     """Wait for one replica on two hosts; return its first part's state file."""
-    await cell.apply("gang", model=GANG)
+    await cell.apply("gang", model=GANG, **fields)
     await cell.settled(1, "gang")
     return first_part(cell)
 
@@ -55,6 +62,61 @@ async def test_a_replica_over_two_hosts_serves_through_its_first_part(
             await OrderTable(store).ask(other["id"], ReplicaOrder.DRAIN)
 
 
+async def test_how_long_other_parts_take_to_start_does_not_count(
+    store: Store, hosts_folder: Path
+) -> None:
+    async with deployed_cell(store, hosts_folder, hosts=2) as cell:
+        await start_gang(cell, replicas={"min": 1, "max": 2})
+        async with store.transaction() as tx:
+            await tx.execute("update replicas set ready_at = started_at + interval '600 s'")
+            # Another one of the same model starts: its other part runs at once.
+            await tx.execute(
+                "update replicas set ready_at = ready_at + interval '1 s',"
+                " started_at = ready_at where leader <> ''"
+            )
+            deployments = (await read_cell(tx)).deployments
+            loads = await CellLoads().read(tx, deployments, 0.0)
+        assert loads["gang"].last_start_seconds == pytest.approx(600.0)
+
+
+async def test_the_first_part_waits_until_all_hosts_have_the_weights(
+    store: Store, hosts_folder: Path
+) -> None:
+    source = hosts_folder / "weights"
+    source.mkdir()
+    (source / "model.safetensors").write_bytes(b"weights")
+    async with deployed_cell(store, hosts_folder, hosts=0) as cell:
+        cell.catalogue = _with_weights(cell.catalogue, str(source))
+        for name in ("gpu-1", "gpu-2"):
+            cell.add_host(name, weights_folder=str(hosts_folder / f"{name}-weights"))
+        target = folder_of(str(hosts_folder / "gpu-2-weights"), str(source))
+        target.parent.mkdir()
+        with target.with_name(f"{target.name}.lock").open("ab") as lock:
+            # Somebody else fetches there, and takes his time.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            await cell.apply("gang", model=GANG)
+
+            async def waits() -> bool:
+                shown = await cell.shown("gang")
+                return "gpu-2 waits for another process" in shown.fetches
+
+            await until_so(waits)
+            first = folder_of(str(hosts_folder / "gpu-1-weights"), str(source))
+            await until(lambda: is_complete(first, str(source)))
+            await asyncio.sleep(1.0)
+            assert not cell.engines()
+        await cell.settled(1, "gang")
+        assert len(cell.engines()) == 2
+
+
+def _with_weights(catalogue: Catalogue, source: str) -> Catalogue:
+    model = catalogue.find(GANG)
+    recipe = msgspec.structs.replace(
+        model.recipe, environment={"FOLDER": "{weights}"}, weights=Weights(source, 0.1)
+    )
+    return Catalogue([msgspec.structs.replace(model, recipe=recipe)])
+
+
 async def test_a_gang_finds_both_hosts_or_waits(store: Store, hosts_folder: Path) -> None:
     async with deployed_cell(store, hosts_folder, hosts=2) as cell:
         await cell.apply("pair")
@@ -63,7 +125,10 @@ async def test_a_gang_finds_both_hosts_or_waits(store: Store, hosts_folder: Path
 
         async def waits() -> bool:
             shown = await cell.shown("gang")
-            return "needs 4 GPUs on each of 2 hosts; 1 of 2 have them" in shown.waits
+            return (
+                "needs 4 GPUs on each of 2 hosts; 1 of 2 that reach each other have them"
+                in shown.waits
+            )
 
         await until_so(waits)
         assert len(cell.engines()) == 1

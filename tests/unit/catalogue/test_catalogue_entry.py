@@ -193,7 +193,6 @@ def test_dollars_under_the_nano_dollars_name_are_refused_with_both(
         (entry(recipe='environment = {"A=B" = "1"}'), "recipe.environment.A=B", 'NAME = "value"'),
         (entry(recipe='environment = {A = "\\u0000"}'), "recipe.environment.A", 'NAME = "value"'),
         (entry().replace('"serve"', '"\\u0000"'), "recipe.command", "Take it out"),
-        (entry(recipe="hosts = 2"), "recipe.command", '"--node-rank", "{node_rank}"'),
         (entry(top="default_output_tokens = 8192"), "default_output_tokens", "example 2048"),
     ],
 )

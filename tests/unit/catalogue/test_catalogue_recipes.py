@@ -108,7 +108,7 @@ def test_an_engine_may_have_no_key_but_not_lack_gpus_that_it_names() -> None:
 def test_parts_on_several_hosts_find_the_first_one() -> None:
     recipe = msgspec.structs.replace(
         recipe_of("vllm", "-n={nodes}", "-r={node_rank}", "{master_address}:{master_port}"),
-        member_arguments=("--headless", "{node_rank}"),
+        part_arguments=("--headless", "{node_rank}"),
     )
     first = ReplicaPart(2, 0, master_address="10.0.0.1", master_port=29500)
     assert fill(recipe, LaunchValues(1, part=first))[0] == [

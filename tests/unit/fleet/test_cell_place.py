@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -69,7 +70,18 @@ def test_a_replica_over_several_hosts_gets_all_of_them_or_none() -> None:
         ("d", ("a", "b")),
         ("e", ("c",)),
     ]
-    assert reasons == {"d": "needs 8 GPUs on each of 2 hosts; 1 of 3 have them"}
+    assert reasons == {
+        "d": "needs 8 GPUs on each of 2 hosts; 1 of 3 that reach each other have them"
+    }
+
+
+def test_hosts_that_nobody_else_reaches_get_no_parts() -> None:
+    hosts = [
+        msgspec.structs.replace(host(name), address=address)
+        for name, address in (("a", "127.0.0.1"), ("b", "10.0.0.2"), ("c", "10.0.0.3"))
+    ]
+    [placed], _ = place([WantedPlaces("d", 1, 1, 8, ANY, nodes=2)], hosts)
+    assert placed.hosts == ("b", "c")
 
 
 _hosts = st.lists(

@@ -168,9 +168,12 @@ def test_another_part_stays_as_long_as_its_first_one() -> None:
     assert _plan(part, want=want, orders=KeeperOrders(is_draining=True)) == []
     new = msgspec.structs.replace(WANT, part=ReplicaPart(2, 1, ReplicaId("second")))
     # Its first part has ended, and is not started again yet.
-    early = msgspec.structs.replace(WANT, part=ReplicaPart(2, 1))
+    early = msgspec.structs.replace(WANT, part=ReplicaPart(2, 1, is_early=True))
     assert _plan(want=early) == []
     assert reasons_to_wait(Intent((early,)), FleetObservation(), []) == {}
+    # It has ended here, so its first part will: nothing is started for that one again.
+    lost = frozenset({ReplicaId("first")})
+    assert _plan(want=want, lost_leaders=lost) == []
     # It is not replaced before it has ended, because it holds its GPUs until then.
     assert _plan(part, want=new) == [DrainReplica(ReplicaId("r1"), 3, "its first part has ended")]
 

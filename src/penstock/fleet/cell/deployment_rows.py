@@ -43,7 +43,8 @@ _HOSTS: Final = """
     select h.keeper, h.name, h.labels::text, h.gpus::text, h.waiting::text, h.is_cordoned,
         h.is_draining, extract(epoch from now() - h.heartbeat_at)::float8,
         array(select unnest(r.gpus) from replicas r
-              where r.keeper = h.keeper and r.state <> 'gone')
+              where r.keeper = h.keeper and r.state <> 'gone'),
+        h.address
     from hosts h where h.obeys = 'deployments' order by h.name, h.keeper limit 1000
 """
 _ASSIGNMENTS: Final = """
@@ -180,7 +181,7 @@ def _deployment(row: Row) -> DeploymentView:
 
 
 def _host(row: Row) -> HostView:
-    keeper, name, labels, gpus, waiting, is_cordoned, is_draining, silent, held = row
+    keeper, name, labels, gpus, waiting, is_cordoned, is_draining, silent, held, address = row
     return HostView(
         keeper=keeper,
         name=name,
@@ -191,6 +192,7 @@ def _host(row: Row) -> HostView:
         is_cordoned=is_cordoned,
         is_draining=is_draining,
         silent_seconds=silent,
+        address=address,
     )
 
 

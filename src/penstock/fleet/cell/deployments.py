@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.catalogue import Catalogue
+from penstock.catalogue import Catalogue, lacks_for_hosts
 from penstock.errors import Conflict, InvalidRequest, NotFound
 from penstock.fleet.cell.deployment_rows import lock_deployments
 from penstock.fleet.cell.rollout import RolloutStage
@@ -21,7 +21,9 @@ _COLUMNS: Final = """
     (select count(*) from assignments a join replicas p on p.assignment = a.id::text
      where a.deployment = d.name and p.state = 'ready'),
     (select coalesce(string_agg(distinct h.name || ' ' || (h.fetching ->> r.model), '; '), '')
-     from assignments a join hosts h on h.keeper = a.keeper
+     from assignments a
+     left join assignment_parts o on o.assignment = a.id
+     join hosts h on h.keeper in (a.keeper, o.keeper)
      where a.deployment = d.name and a.ending = '' and h.fetching ->> r.model is not null)
 """
 _LIST: Final = f"""
@@ -120,6 +122,13 @@ def resolve(name: str, spec: DeploymentSpec, catalogue: Catalogue) -> ResolvedDe
     """Find a deployment's model, and the recipe with its own arguments."""
     model: Model = catalogue.find(spec.model)
     recipe = model.recipe
+    lacking = lacks_for_hosts(recipe)
+    if lacking:
+        raise InvalidRequest(
+            f"The recipe of {model.id} has no {lacking[0]}: its parts on {recipe.hosts} hosts would"
+            " not find each other.",
+            param=name,
+        )
     own = msgspec.structs.replace(
         recipe,
         command=(*recipe.command, *spec.arguments),

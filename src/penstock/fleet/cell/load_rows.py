@@ -52,7 +52,8 @@ _JOBS: Final = """
 _STARTS: Final = """
     select m.model, (
         select extract(epoch from r.ready_at - r.started_at)::float8 from replicas r
-        where r.model = m.model and r.ready_at is not null order by r.ready_at desc limit 1)
+        where r.model = m.model and r.leader = '' and r.ready_at is not null
+        order by r.ready_at desc limit 1)
     from unnest(%s::text[]) as m (model)
 """
 _FIRST_TOKENS: Final = """

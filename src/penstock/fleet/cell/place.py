@@ -13,6 +13,8 @@ import msgspec
 from penstock.records.deployment import HostChoice
 from penstock.records.host import gpus_in_words
 
+_LOOPBACK = ("127.", "localhost", "::1")
+
 
 class OpenHost(msgspec.Struct, frozen=True):
     """A host on which replicas may be placed now."""
@@ -24,6 +26,8 @@ class OpenHost(msgspec.Struct, frozen=True):
     free_gpus: int
     # Replicas that are placed here, by deployment.
     placed: dict[str, int] = {}
+    # Where other hosts reach its engines.
+    address: str = ""
 
 
 class WantedPlaces(msgspec.Struct, frozen=True):
@@ -61,6 +65,8 @@ def place(
     # Larger replicas first: smaller ones fit into what is left.
     for each in sorted(wanted, key=lambda each: (-each.nodes, -each.gpus)):
         fitting = [room for room in rooms.values() if _matches(room.host, each.hosts)]
+        if each.nodes > 1:
+            fitting = _reachable(fitting)
         for _ in range(each.count):
             chosen = _choose(fitting, each)
             if len(chosen) < each.nodes:
@@ -108,6 +114,13 @@ def _matches(host: OpenHost, choice: HostChoice) -> bool:
     return _has_labels(host.labels, choice.labels)
 
 
+def _reachable(rooms: list[_Room]) -> list[_Room]:
+    """Leave out hosts whose engines only they themselves reach, unless all are one machine."""
+    if len({room.host.address for room in rooms}) == 1:
+        return rooms
+    return [room for room in rooms if not room.host.address.startswith(_LOOPBACK)]
+
+
 def _has_labels(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
     return all(labels.get(name) == value for name, value in wanted.items())
 
@@ -122,7 +135,7 @@ def _reason(wanted: WantedPlaces, fitting: Sequence[_Room], hosts: int) -> str:
         enough = sum(room.free >= wanted.gpus for room in fitting)
         return (
             f"needs {gpus_in_words(wanted.gpus)} on each of {wanted.nodes} hosts; {enough} of"
-            f" {len(fitting)} have them"
+            f" {len(fitting)} that reach each other have them"
         )
     return (
         f"needs {gpus_in_words(wanted.gpus)} on one host; most free: {best.free} on"

@@ -223,6 +223,7 @@ def open_hosts(
             labels=host.labels,
             free_gpus=max(0, _free(host, limits) - unstarted[host.keeper]),
             placed=dict(placed.get(host.keeper, {})),
+            address=host.address,
         )
         for host in cell.hosts
         if not host.is_cordoned

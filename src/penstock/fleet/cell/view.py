@@ -64,6 +64,8 @@ class HostView(msgspec.Struct, frozen=True):
     is_cordoned: bool
     is_draining: bool
     silent_seconds: float
+    # Where other hosts reach its engines.
+    address: str = ""
 
 
 class PartView(msgspec.Struct, frozen=True):

@@ -117,11 +117,12 @@ class ProcessProvider:
         if self._folder.read(replica) is not None:
             return
         settings = self._settings
-        port = self._free_port()
+        is_awaited = want.part.nodes > 1 and not want.part.leader
+        port, *others = self._free_ports(2 if is_awaited else 1)
         recipe = want.recipe
         assert recipe is not None, "a launched want has its recipe"
         key = self._keys.new_key(recipe)
-        part = self._part(want)
+        part = self._part(want, others)
         values = LaunchValues(
             port=port,
             address=settings.replica_address,
@@ -156,13 +157,12 @@ class ProcessProvider:
         )
         _leave_supervisor(path)
 
-    def _part(self, want: Want) -> ReplicaPart:
-        """Return which part the engine is; the first one gets a port for the others."""
-        part = want.part
-        if part.nodes == 1 or part.leader:
-            return part
+    def _part(self, want: Want, ports: list[int]) -> ReplicaPart:
+        """Return which part the engine is; a port is for those that wait for it."""
+        if not ports:
+            return want.part
         address = self._settings.replica_address
-        return replace(part, master_address=address, master_port=self._free_port())
+        return replace(want.part, master_address=address, master_port=ports[0])
 
     def _end(self, replica: ReplicaId) -> None:
         file = self._folder.read(replica)
@@ -187,16 +187,19 @@ class ProcessProvider:
         log = self._folder.log_of(file.id)
         return group_is_ours(file.engine_pid, file.engine_started, log)
 
-    def _free_port(self) -> int:
-        """Return the next free port. Going round delays the reuse of a port."""
+    def _free_ports(self, count: int) -> list[int]:
+        """Return the next free ports. Going round delays the reuse of a port."""
         first, last = self._settings.port_first, self._settings.port_last
         files = self._folder.read_all()
         taken = {file.port for file in files} | {file.master_port for file in files}
+        found: list[int] = []
         for _ in range(last - first + 1):
             port = self._next_port
             self._next_port = port + 1 if port < last else first
             if port not in taken and _can_bind(port):
-                return port
+                found.append(port)
+            if len(found) == count:
+                return found
         raise NoReplica(f"No port between {first} and {last} is free for an engine.")
 
 

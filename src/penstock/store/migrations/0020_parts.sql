@@ -8,6 +8,8 @@ create table assignment_parts (
     keeper text not null,
     host text not null,
     gpus integer not null,
+    -- Whether its host has the weights; the first part is not started before all others have.
+    has_weights boolean not null default false,
     unique (assignment, rank)
 );
 create index assignment_parts_by_keeper on assignment_parts (keeper);
@@ -18,3 +20,4 @@ alter table replicas
     -- Where the other parts find a first part; 0 if it has no others.
     add column master_port integer not null default 0;
 create index replicas_by_leader on replicas (leader) where leader <> '';
+create index replicas_by_assignment on replicas (assignment) where state <> 'gone';
