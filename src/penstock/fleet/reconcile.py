@@ -233,11 +233,11 @@ class Keeper:
         self._known.fetching = {
             want.model: self._weights.reason(unfetched[want.name]) for want in awaiting
         }
-        # A fetch that fails does not excuse a rollout that is late.
+        # A fetch that fails or has stalled does not excuse a rollout that is late.
         self._known.fetching_assignments = tuple(
             want.assignment
             for want in awaiting
-            if want.assignment and not self._weights.is_failing(unfetched[want.name])
+            if want.assignment and self._weights.is_going_on(unfetched[want.name])
         )
         if before.keys() != self._known.fetching.keys():
             self._has_changed.set()

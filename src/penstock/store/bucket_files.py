@@ -3,13 +3,18 @@
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePosixPath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import obstore
+from obstore.exceptions import PreconditionError
 
+from penstock.errors import Conflict
 from penstock.records.source_file import SourceFile
 from penstock.store.object_client import naming_failures, open_bucket
 from penstock.store.settings import StoreSettings
+
+if TYPE_CHECKING:
+    from obstore import GetOptions
 
 # One connection to S3 is slower than most networks. So many pieces are in memory at once.
 _PIECES_AT_ONCE: Final = 4
@@ -20,6 +25,7 @@ class BucketFiles:
     """The files of `s3://bucket/prefix`, read with the settings of the object store.
 
     Its methods block, so call them in a thread. They raise StoreUnavailable or NotFound.
+    `read` raises Conflict where the bucket has another version of the file by now.
     """
 
     def __init__(self, settings: StoreSettings, address: str) -> None:
@@ -38,18 +44,28 @@ class BucketFiles:
                         return found
         return _without_folders(found)
 
-    def read(self, name: str, start: int, end: int) -> Iterator[bytes]:
+    def read(self, file: SourceFile, start: int, end: int) -> Iterator[bytes]:
         """Yield the bytes of a file from `start` up to `end`, by requests of their own."""
 
         def piece(first: int) -> bytes:
-            last = min(first + _PIECE_BYTES, end)
+            options: GetOptions = {"range": (first, min(first + _PIECE_BYTES, end))}
+            if _is_tag(file.version):
+                options["if_match"] = file.version
             with naming_failures():
-                return bytes(obstore.get_range(self._store, name, start=first, end=last))
+                try:
+                    return bytes(obstore.get(self._store, file.name, options=options).bytes())
+                except PreconditionError:
+                    raise Conflict from None
 
         window = _PIECE_BYTES * _PIECES_AT_ONCE
         with ThreadPoolExecutor(_PIECES_AT_ONCE, thread_name_prefix="bucket") as pool:
             for first in range(start, end, window):
                 yield from pool.map(piece, range(first, min(first + window, end), _PIECE_BYTES))
+
+
+def _is_tag(version: str) -> bool:
+    """Return whether a server can compare the version: it is no time, and no weak tag."""
+    return len(version) > 2 and version.startswith('"') and version.endswith('"')
 
 
 def _without_folders(found: Sequence[SourceFile]) -> list[SourceFile]:

@@ -9,12 +9,15 @@ import pytest
 from tests.integration.cells.gateway_process import free_port
 from tests.integration.cells.s3_server import BUCKET, s3_server
 
+from penstock.errors import Conflict
 from penstock.fleet.weights.fetch import FetchLimits, fetch
 from penstock.fleet.weights.open_source import open_source
 from penstock.fleet.weights.weight_files import FetchFailed, FetchStopped
 from penstock.fleet.weights.weight_folder import bytes_in, is_complete
 from penstock.records.model import Weights
+from penstock.records.source_file import SourceFile
 from penstock.store import StoreSettings
+from penstock.store.bucket_files import BucketFiles
 
 MEGABYTE = 2**20
 FILES = {
@@ -57,9 +60,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreSettings]:
             "models/kimi/": b"",
         }
         for name, content in objects.items():
-            request = urllib.request.Request(f"{address}/{BUCKET}/{name}", content, method="PUT")
-            urllib.request.urlopen(request, timeout=60).close()
+            _put(f"{address}/{BUCKET}/{name}", content)
         yield settings(address)
+
+
+def _put(address: str, content: bytes) -> None:
+    request = urllib.request.Request(address, content, method="PUT")
+    urllib.request.urlopen(request, timeout=60).close()
 
 
 def settings(address: str) -> StoreSettings:
@@ -89,6 +96,36 @@ def test_a_bucket_is_fetched_and_resumed_in_the_middle_of_a_file(
         "nested",
     }
     assert min(done for done in watch.heard[1:]) > there, "it went on from where it was cut"
+
+
+def test_an_object_that_changes_while_it_is_read_is_refused(
+    store: StoreSettings, tmp_path: Path
+) -> None:
+    source = f"s3://{BUCKET}/models/moving"
+    address = f"{store.objects_endpoint}/{BUCKET}/models/moving/model.safetensors"
+    second = os.urandom(TOTAL)
+
+    class Rewriting(Watch):
+        def on_bytes(self, done: int, total: int) -> None:
+            super().on_bytes(done, total)
+            if done == 32 * MEGABYTE:
+                _put(address, second)
+
+    _put(address, os.urandom(TOTAL))
+    weights, target = Weights(source, 0.01), tmp_path / "moving"
+    with pytest.raises(FetchFailed, match=r"model\.safetensors has changed since"):
+        fetch(weights, target, open_source(source, store), LIMITS, Rewriting())
+    assert not list(target.rglob(".*-part"))
+    fetch(weights, target, open_source(source, store), LIMITS, Watch())
+    assert (target / "model.safetensors").read_bytes() == second
+
+
+def test_a_version_that_is_no_tag_is_not_compared(store: StoreSettings) -> None:
+    files = BucketFiles(store, SOURCE)
+    for version in ("2026-01-01 00:00:00+00:00", 'W/"weak"', ""):
+        assert b"".join(files.read(SourceFile("config.json", 2, version), 0, 2)) == b"{}"
+    with pytest.raises(Conflict):
+        b"".join(files.read(SourceFile("config.json", 2, '"other"'), 0, 2))
 
 
 def test_a_bucket_without_such_files_says_so(store: StoreSettings, tmp_path: Path) -> None:

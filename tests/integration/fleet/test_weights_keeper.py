@@ -217,6 +217,23 @@ async def test_a_rollout_is_not_late_because_of_a_fetch(
         assert old.isdisjoint(replica.id for replica in cell.ready())
 
 
+async def test_a_rollout_halts_when_its_fetch_brings_nothing_more(
+    weights_store: Store,
+    bucket: HeldBucket,
+    hosts_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("penstock.fleet.weights.fetch_loop._STALL_SECONDS_MAX", 1.0)
+    async with _cell(weights_store, hosts_folder, hosts=1) as cell:
+        await cell.apply()
+        await cell.settled(1)
+        cell.catalogue = _with_weights("s3://models/second", start_seconds_max=3)
+        await cell.apply()
+        await until_so(lambda: _shows(cell, "fetches its weights: 0.1 of 0.1 GB"))
+        await until_so(lambda: _has_halted(cell))
+        bucket.let_go()
+
+
 async def test_a_fetch_that_fails_is_tried_again_and_says_why(
     weights_store: Store, tmp_path: Path, hosts_folder: Path
 ) -> None:
@@ -281,6 +298,10 @@ async def _is_ready(mirror: RosterMirror) -> bool:
 
 async def _shows(cell: DeployedCell, text: str) -> bool:
     return text in (await cell.shown()).fetches
+
+
+async def _has_halted(cell: DeployedCell) -> bool:
+    return (await cell.shown()).stage == "halted"
 
 
 async def _assignments(store: Store) -> list[Any]:

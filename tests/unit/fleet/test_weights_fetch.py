@@ -2,105 +2,29 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.unit.fleet.weight_sources import (
+    LIMITS,
+    MEGABYTE,
+    Counting,
+    Fixed,
+    Watch,
+    bring,
+    contents,
+)
 
 from penstock.errors import StoreUnavailable
 from penstock.fleet.weights.copied_source import CopiedSource
 from penstock.fleet.weights.fetch import FetchLimits, fetch
 from penstock.fleet.weights.folder_files import FolderFiles
 from penstock.fleet.weights.hub_source import HubSource
-from penstock.fleet.weights.weight_files import FetchFailed, FetchStopped
+from penstock.fleet.weights.weight_files import FetchFailed, FetchLockedOut, FetchStopped
 from penstock.fleet.weights.weight_folder import folder_of, is_complete
 from penstock.records.model import Weights
 from penstock.records.source_file import SourceFile
-
-MEGABYTE = 2**20
-LIMITS = FetchLimits(files_max=10, spare_bytes=0)
-
-
-class Watch:
-    """Notes what it hears; stops the fetch when so many bytes are done."""
-
-    def __init__(self, stop_at: int | None = None) -> None:
-        self.heard: list[tuple[int, int]] = []
-        self.has_waited = threading.Event()
-        self._stop_at = stop_at
-
-    def on_bytes(self, done: int, total: int) -> None:
-        self.heard.append((done, total))
-
-    def on_wait(self) -> None:
-        self.has_waited.set()
-
-    def is_stopped(self) -> bool:
-        return self._stop_at is not None and self.heard[-1][0] >= self._stop_at
-
-
-class Counting:
-    """The files of a folder; counts the bytes that are read."""
-
-    def __init__(self, folder: Path) -> None:
-        self._files = FolderFiles(folder)
-        self.bytes_read = 0
-
-    def list(self, files_max: int) -> Sequence[SourceFile]:
-        return self._files.list(files_max)
-
-    def read(self, name: str, start: int, end: int) -> Iterator[bytes]:
-        for chunk in self._files.read(name, start, end):
-            self.bytes_read += len(chunk)
-            yield chunk
-
-
-class Fixed:
-    """A source that says what it is told to, and whose files hold zeros."""
-
-    def __init__(self, *files: SourceFile, before: Callable[[], None] = lambda: None) -> None:
-        self._listed = files
-        self._before = before
-
-    def list(self, files_max: int) -> Sequence[SourceFile]:
-        return self._listed[: files_max + 1]
-
-    def read(self, name: str, start: int, end: int) -> Iterator[bytes]:
-        self._before()
-        yield bytes(end - start)
-
-
-@pytest.fixture
-def origin(tmp_path: Path) -> Path:
-    """A folder with 24 MB in three files."""
-    folder = tmp_path / "origin"
-    (folder / "tokenizer").mkdir(parents=True)
-    (folder / "tokenizer" / "vocabulary.json").write_bytes(os.urandom(MEGABYTE))
-    (folder / "model-1.safetensors").write_bytes(os.urandom(20 * MEGABYTE))
-    (folder / "model-2.safetensors").write_bytes(os.urandom(3 * MEGABYTE))
-    return folder
-
-
-@pytest.fixture
-def target(tmp_path: Path) -> Path:
-    return folder_of(str(tmp_path / "weights"), "/origin")
-
-
-def bring(
-    files: CopiedSource,
-    target: Path,
-    watch: Watch | None = None,
-    free: Callable[[Path], int] = lambda _: 10**15,
-) -> None:
-    fetch(Weights("/origin", 0.001), target, files, LIMITS, watch or Watch(), free)
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and not path.name.startswith(".")
-    }
 
 
 def test_all_files_arrive_and_the_folder_is_complete(origin: Path, target: Path) -> None:
@@ -138,15 +62,6 @@ def test_what_is_there_is_not_read_again(origin: Path, target: Path) -> None:
     assert contents(target) == contents(origin)
 
 
-def test_a_part_of_an_earlier_version_is_not_continued(origin: Path, target: Path) -> None:
-    with pytest.raises(FetchStopped):
-        bring(CopiedSource(FolderFiles(origin)), target, Watch(stop_at=12 * MEGABYTE))
-    (origin / "model-1.safetensors").write_bytes(os.urandom(20 * MEGABYTE))
-    bring(CopiedSource(FolderFiles(origin)), target)
-    assert contents(target) == contents(origin)
-    assert not list(target.rglob(".*-part")), "what is left of the earlier version is removed"
-
-
 def test_files_that_the_source_has_no_longer_are_removed(origin: Path, target: Path) -> None:
     with pytest.raises(FetchStopped):
         bring(CopiedSource(FolderFiles(origin)), target, Watch(stop_at=21 * MEGABYTE))
@@ -174,6 +89,7 @@ def test_a_name_that_leads_elsewhere_is_refused(name: str, target: Path) -> None
         ((SourceFile("a", 1), SourceFile("a", 2)), "two files of one name"),
         ((SourceFile("a", 1), SourceFile("a/b", 2)), "is below another file"),
         ((SourceFile("a", -1),), "has no size"),
+        ((SourceFile("a", 1), SourceFile("b/.c.12.penstock-part", 1)), "itself being fetched"),
     ],
 )
 def test_what_is_no_set_of_files_is_refused(
@@ -233,7 +149,7 @@ def test_the_size_that_the_recipe_names_must_fit_too(origin: Path, target: Path)
 
 def test_a_file_that_ends_early_is_not_taken_for_whole(target: Path) -> None:
     class Short(Fixed):
-        def read(self, name: str, start: int, end: int) -> Iterator[bytes]:
+        def read(self, file: SourceFile, start: int, end: int) -> Iterator[bytes]:
             yield b"only this"
 
     with pytest.raises(FetchFailed, match="has 9 bytes instead of 100"):
@@ -277,7 +193,7 @@ def test_the_second_of_two_fetchers_waits_and_copies_nothing(target: Path) -> No
     assert not watch.heard
 
 
-def test_a_fetcher_that_waits_can_be_stopped(target: Path) -> None:
+def test_a_fetcher_that_waits_can_be_stopped_and_may_give_up(target: Path) -> None:
     begun, may_go_on = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -293,6 +209,9 @@ def test_a_fetcher_that_waits_can_be_stopped(target: Path) -> None:
     watch.heard.append((0, 0))
     with pytest.raises(FetchStopped):
         bring(CopiedSource(Fixed()), target, watch)
+    limits = FetchLimits(lock_seconds_max=0.5)
+    with pytest.raises(FetchLockedOut):
+        fetch(Weights("/origin", 0.001), target, CopiedSource(Fixed()), limits, Watch())
     may_go_on.set()
     first.join(10)
 
@@ -305,6 +224,30 @@ def test_a_source_that_another_host_has_fetched_is_a_source(
     bring(CopiedSource(FolderFiles(target)), second)
     assert contents(second) == contents(origin)
     assert is_complete(second, "/origin")
+    full = FetchLimits(files_max=3, spare_bytes=0)
+    third = tmp_path / "third"
+    fetch(Weights("/origin", 0.001), third, CopiedSource(FolderFiles(target)), full, Watch())
+    assert contents(third) == contents(origin), "its own files do not count"
+
+
+@pytest.mark.parametrize("stop_at", [12 * MEGABYTE, 20 * MEGABYTE])
+def test_a_source_that_is_being_fetched_is_refused(
+    origin: Path, target: Path, tmp_path: Path, stop_at: int
+) -> None:
+    with pytest.raises(FetchStopped):
+        bring(CopiedSource(FolderFiles(origin)), target, Watch(stop_at))
+    second = CopiedSource(FolderFiles(target))
+    with pytest.raises(FetchFailed, match="the source is itself being fetched"):
+        bring(second, tmp_path / "second")
+    # Between two files there is no part of one.
+    for part in target.rglob(".*-part"):
+        part.unlink()
+    (target / "model-1.safetensors").touch()
+    with pytest.raises(FetchFailed, match="the source is itself being fetched"):
+        bring(second, tmp_path / "second")
+    bring(CopiedSource(FolderFiles(origin)), target)
+    bring(second, tmp_path / "second")
+    assert contents(tmp_path / "second") == contents(origin)
 
 
 @pytest.mark.parametrize(

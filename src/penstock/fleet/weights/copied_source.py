@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from penstock.errors import Conflict
 from penstock.fleet.weights.weight_files import (
     PART,
     FetchFailed,
@@ -31,7 +32,12 @@ class CopiedSource:
         done = total - sum(each.size for each in missing)
         watch.on_bytes(done, total)
         for file in missing:
-            self._copy(file, folder / file.name, watch, done, total)
+            try:
+                self._copy(file, folder / file.name, watch, done, total)
+            except Conflict:
+                # The part may hold bytes of both versions.
+                part_of(folder / file.name, file).unlink(missing_ok=True)
+                raise FetchFailed(f"{file.name} has changed since the source was listed") from None
             done += file.size
 
     def _copy(
@@ -43,7 +49,7 @@ class CopiedSource:
             if copy.tell() > file.size:
                 copy.truncate(0)
             done = copy.tell()
-            for chunk in self._files.read(file.name, done, file.size):
+            for chunk in self._files.read(file, done, file.size):
                 copy.write(chunk)
                 done += len(chunk)
                 watch.on_bytes(before + done, total)

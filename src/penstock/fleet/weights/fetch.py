@@ -13,7 +13,9 @@ import msgspec
 from penstock.errors import NotFound, StoreUnavailable
 from penstock.fleet.settings import FleetSettings
 from penstock.fleet.weights.weight_files import (
+    OWN_FILES,
     FetchFailed,
+    FetchLockedOut,
     FetchStopped,
     FetchWatch,
     WeightSource,
@@ -24,6 +26,7 @@ from penstock.fleet.weights.weight_folder import (
     clear_others,
     is_complete,
     mark_complete,
+    remove_older,
     unmark,
 )
 from penstock.records.model import Weights
@@ -34,10 +37,12 @@ _LOCK_SECONDS: Final = 0.2
 
 
 class FetchLimits(msgspec.Struct, frozen=True):
-    """What a source may hold, and what its fetch leaves of the disk."""
+    """What a source may hold, what its fetch leaves of the disk, and how long it may wait."""
 
     files_max: int = 10_000
     spare_bytes: int = 2**30
+    # For another process that fetches the same source; None for as long as that takes.
+    lock_seconds_max: float | None = None
 
 
 def limits_of_fetch(settings: FleetSettings) -> FetchLimits:
@@ -58,12 +63,13 @@ def fetch(
 ) -> None:
     """Bring the files to the folder, unless it is complete already.
 
-    Raises FetchFailed, or FetchStopped where the watch asked for it. What was copied stays, and the
-    next fetch goes on from there.
+    Raises FetchFailed, FetchStopped where the watch asked for it, or FetchLockedOut. What was
+    copied stays, and the next fetch goes on from there.
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(folder.with_name(f"{folder.name}.lock"), watch):
+        lock = folder.with_name(f"{folder.name}.lock")
+        with _locked(lock, watch, limits.lock_seconds_max):
             if not is_complete(folder, weights.source):
                 _fetch(weights, folder, source, limits, watch, free)
     except OSError as failure:
@@ -80,10 +86,13 @@ def _fetch(
     watch: FetchWatch,
     free: Callable[[Path], int],
 ) -> None:
-    files = checked_files(source.list(limits.files_max), limits.files_max)
+    # A source that was fetched itself has files which do not count.
+    listed = source.list(limits.files_max + len(OWN_FILES))
+    files = checked_files(listed, limits.files_max)
     unmark(folder)
     total = sum(each.size for each in files)
     _check_room(weights, folder, total, limits.spare_bytes, free)
+    remove_older(folder, files)
     source.bring(files, folder, watch)
     for each in files:
         size = (folder / each.name).stat().st_size
@@ -109,8 +118,9 @@ def _check_room(
 
 
 @contextmanager
-def _locked(path: Path, watch: FetchWatch) -> Iterator[None]:
+def _locked(path: Path, watch: FetchWatch, seconds_max: float | None) -> Iterator[None]:
     """Hold the lock of one source; it ends with the process, however that ends."""
+    begun_at = time.monotonic()
     with path.open("ab") as lock:
         is_first = True
         while True:
@@ -123,6 +133,8 @@ def _locked(path: Path, watch: FetchWatch) -> Iterator[None]:
                 is_first = False
             if watch.is_stopped():
                 raise FetchStopped
+            if seconds_max is not None and time.monotonic() - begun_at >= seconds_max:
+                raise FetchLockedOut
             time.sleep(_LOCK_SECONDS)
         yield
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from penstock.errors import Conflict
 from penstock.fleet.weights.weight_files import FetchFailed
 from penstock.records.source_file import SourceFile
 
@@ -34,19 +35,23 @@ class FolderFiles:
                     return found
         return found
 
-    def read(self, name: str, start: int, end: int) -> Iterator[bytes]:
-        """Yield the bytes of a file from `start` up to `end`."""
+    def read(self, file: SourceFile, start: int, end: int) -> Iterator[bytes]:
+        """Yield the bytes of a file from `start` up to `end`; raise Conflict if it has changed."""
+        path = self._folder / file.name
         try:
-            with self._inside(self._folder / name).open("rb", buffering=0) as file:
-                file.seek(start)
+            with self._inside(path).open("rb", buffering=0) as opened:
+                opened.seek(start)
                 while start < end:
-                    chunk = file.read(min(_CHUNK_BYTES, end - start))
+                    chunk = opened.read(min(_CHUNK_BYTES, end - start))
                     if not chunk:
-                        return
+                        break
                     start += len(chunk)
                     yield chunk
         except OSError as failure:
-            raise FetchFailed(f"{self._folder / name} cannot be read: {_why(failure)}") from None
+            raise FetchFailed(f"{path} cannot be read: {_why(failure)}") from None
+        # Looked at last, because the file may be written while it is read.
+        if self._file(path) != file:
+            raise Conflict
 
     def _file(self, path: Path) -> SourceFile:
         try:

@@ -1,4 +1,8 @@
-"""The process that asks Hugging Face: `list REPOSITORY REVISION MAX`, `download … FOLDER`."""
+"""The process that asks Hugging Face.
+
+Its arguments: `PARENT list REPOSITORY REVISION MAX`, or `PARENT download REPOSITORY REVISION
+FOLDER`. PARENT is the id of the process that started it.
+"""
 
 import json
 import os
@@ -15,9 +19,10 @@ _LOOK_SECONDS: Final = 0.5
 
 def main(arguments: list[str]) -> int:
     """Do one thing; the last line of standard error says what went wrong."""
-    verb, repository, revision, last = arguments
+    parent, verb, repository, revision, last = arguments
+    # The parent may have ended while the library was imported, so its id comes from itself.
+    threading.Thread(target=_end_with, args=(int(parent),), daemon=True).start()
     disable_progress_bars()
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     try:
         if verb == "list":
             sys.stdout.write(_listed(repository, revision or None, int(last)))

@@ -1,13 +1,15 @@
-"""Weights from Hugging Face. Only this file and `hub_download` import its library."""
+"""Weights from Hugging Face. Only the process that it starts, `hub_download`, has its library."""
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from penstock.fleet.weights.weight_files import (
     FetchFailed,
@@ -20,6 +22,7 @@ from penstock.records.source_file import SourceFile
 _LOOK_SECONDS: Final = 0.5
 _LIST_SECONDS_MAX: Final = 120.0
 _WHY_CHARACTERS_MAX: Final = 300
+_WHY_BYTES_MAX: Final = 8192
 
 
 class HubSource:
@@ -34,15 +37,19 @@ class HubSource:
 
     def list(self, files_max: int) -> Sequence[SourceFile]:
         """Return the files of the revision, as it is now."""
-        process = self._start("list", self._repository, self._revision, str(files_max))
-        try:
-            out, why = process.communicate(timeout=_LIST_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            raise FetchFailed(f"{self._repository} was not listed in time") from None
-        finally:
-            process.kill()
-        if process.returncode:
-            raise FetchFailed(_reason(self._repository, why))
+        arguments = ("list", self._repository, self._revision, str(files_max))
+        with (
+            tempfile.TemporaryFile() as log,
+            self._start(arguments, subprocess.PIPE, log) as process,
+        ):
+            try:
+                out, _ = process.communicate(timeout=_LIST_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                raise FetchFailed(f"{self._repository} was not listed in time") from None
+            finally:
+                process.kill()
+            if process.returncode:
+                raise FetchFailed(_reason(self._repository, log))
         listed = json.loads(out)
         # What is listed is downloaded, even if the branch moves meanwhile.
         self._commit = listed["commit"]
@@ -54,37 +61,44 @@ class HubSource:
         for part in (folder / HUB_FOLDER).rglob("*.incomplete"):
             # The library never uses a part of a killed process again, nor removes it.
             part.unlink()
-        process = self._start("download", self._repository, self._commit, str(folder))
-        try:
-            while process.poll() is None:
-                watch.on_bytes(min(total, bytes_in(folder)), total)
-                if watch.is_stopped():
-                    raise FetchStopped
-                time.sleep(_LOOK_SECONDS)
-        finally:
-            process.kill()
-            _, why = process.communicate()
-        if process.returncode:
-            raise FetchFailed(_reason(self._repository, why))
+        arguments = ("download", self._repository, self._commit, str(folder))
+        # The library logs every retry. A pipe that nobody reads meanwhile would fill and block it.
+        with (
+            tempfile.TemporaryFile() as log,
+            self._start(arguments, subprocess.DEVNULL, log) as process,
+        ):
+            try:
+                while process.poll() is None:
+                    watch.on_bytes(min(total, bytes_in(folder)), total)
+                    if watch.is_stopped():
+                        raise FetchStopped
+                    time.sleep(_LOOK_SECONDS)
+            finally:
+                process.kill()
+            if process.returncode:
+                raise FetchFailed(_reason(self._repository, log))
 
-    def _start(self, *arguments: str) -> subprocess.Popen[str]:
+    def _start(self, arguments: Sequence[str], out: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
         if importlib.util.find_spec("huggingface_hub") is None:
             raise FetchFailed(
                 "Hugging Face's library is not installed here: install penstock-inference with its"
                 " extra `huggingface`"
             )
-        program = [sys.executable, "-P", "-m", "penstock.fleet.weights.hub_download", *arguments]
+        module = "penstock.fleet.weights.hub_download"
+        program = [sys.executable, "-P", "-m", module, str(os.getpid()), *arguments]
         return subprocess.Popen(  # noqa: S603 - our own program, with names that were checked
             program,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            stdout=out,
+            stderr=log,
             # Ctrl-C stops the command, which then stops the download.
             start_new_session=True,
         )
 
 
-def _reason(repository: str, why: str) -> str:
+def _reason(repository: str, log: IO[bytes]) -> str:
+    """Return the last line that a process which has ended wrote to its log."""
+    log.seek(max(0, log.seek(0, os.SEEK_END) - _WHY_BYTES_MAX))
+    why = log.read().decode(errors="replace")
     lines = [line.strip() for line in why.splitlines() if line.strip()] or ["no reason was given"]
     return f"{repository} cannot be fetched from Hugging Face: {lines[-1][:_WHY_CHARACTERS_MAX]}"

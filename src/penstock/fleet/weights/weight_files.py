@@ -1,6 +1,6 @@
 """The files of a source of weights, and the checks of what a source says of them. Pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final, Protocol
 
@@ -8,6 +8,8 @@ from penstock.records.source_file import SourceFile
 
 # Kept in the folder of fetched weights beside the files of the source.
 MARKER: Final = ".penstock-weights.json"
+VERSIONS: Final = ".penstock-versions.json"
+OWN_FILES: Final = frozenset({MARKER, VERSIONS})
 PART: Final = ".penstock-part"
 _NAME_CHARACTERS_MAX: Final = 1000
 # File systems take 255 bytes; the name of a part of a file is longer than the file's own.
@@ -20,6 +22,10 @@ class FetchFailed(Exception):
 
 class FetchStopped(Exception):
     """The fetch was asked to stop; the next one goes on from there."""
+
+
+class FetchLockedOut(Exception):
+    """Another process has held the lock of the source for as long as this fetch may wait."""
 
 
 class FetchWatch(Protocol):
@@ -41,16 +47,19 @@ class WeightSource(Protocol):
 
 
 class ReadableFiles(Protocol):
-    """Files of which any part can be read."""
+    """Files of which any part can be read. `read` raises Conflict if it finds another version."""
 
     def list(self, files_max: int) -> Sequence[SourceFile]: ...
 
-    def read(self, name: str, start: int, end: int) -> Iterator[bytes]: ...
+    def read(self, file: SourceFile, start: int, end: int) -> Iterator[bytes]: ...
 
 
 def checked_files(files: Iterable[SourceFile], files_max: int) -> list[SourceFile]:
     """Return the files to fetch, by name; raise FetchFailed for what no source should hold."""
-    kept = sorted((each for each in files if not _is_own(each.name)), key=lambda each: each.name)
+    listed = sorted(files, key=lambda each: each.name)
+    if _is_being_fetched({each.name for each in listed}):
+        raise FetchFailed("the source is itself being fetched")
+    kept = [each for each in listed if each.name not in OWN_FILES]
     if not kept:
         raise FetchFailed("the source has no files")
     if len(kept) > files_max:
@@ -69,9 +78,11 @@ def checked_files(files: Iterable[SourceFile], files_max: int) -> list[SourceFil
     return kept
 
 
-def _is_own(name: str) -> bool:
-    """Return whether a fetch left this file: a source may be what another host has fetched."""
-    return name == MARKER or name.endswith(PART)
+def _is_being_fetched(names: Collection[str]) -> bool:
+    """Return whether a fetch has not completed this folder: a source may be a fetched folder."""
+    # Between two files there is no temporary name, but the versions are noted before the first.
+    has_begun = VERSIONS in names and MARKER not in names
+    return has_begun or any(name.endswith(PART) for name in names)
 
 
 def _fault_in(file: SourceFile) -> str:

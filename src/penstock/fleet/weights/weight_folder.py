@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from penstock.fleet.settings import FleetSettings
-from penstock.fleet.weights.weight_files import MARKER
+from penstock.fleet.weights.weight_files import MARKER, PART, VERSIONS
 from penstock.records.model import Recipe
 from penstock.records.source_file import SourceFile
 
@@ -56,23 +56,33 @@ def is_complete(folder: Path, source: str) -> bool:
 def mark_complete(folder: Path, source: str, files: Sequence[SourceFile]) -> None:
     """Write that the folder is complete, after its files have reached the disk."""
     marker = CompleteMarker(source, {each.name: each.size for each in files})
-    fresh = folder / f"{MARKER}.new"
     for path in {folder / each.name for each in files}:
         _sync(path)
     for path in {(folder / each.name).parent for each in files}:
         _sync(path)
-    with fresh.open("wb") as file:
-        file.write(msgspec.json.encode(marker))
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(folder / MARKER)
-    _sync(folder)
+    _replace(folder / MARKER, msgspec.json.encode(marker))
 
 
 def unmark(folder: Path) -> None:
     """Make the folder and say that it is not complete."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MARKER).unlink(missing_ok=True)
+
+
+def remove_older(folder: Path, files: Sequence[SourceFile]) -> None:
+    """Remove whole files of other versions than the listed ones, and note the listed versions.
+
+    Files without a note, such as those that an operator has copied here, are kept.
+    """
+    noted = _noted_versions(folder)
+    for each in files:
+        if noted.get(each.name, each.version) != each.version:
+            (folder / each.name).unlink(missing_ok=True)
+    # A file that is not listed now may be listed again before it is removed from the folder.
+    kept = {name: version for name, version in noted.items() if (folder / name).is_file()}
+    versions = kept | {each.name: each.version for each in files}
+    # Written after the removals: a crash between the two must not make an older file a listed one.
+    _replace(folder / VERSIONS, msgspec.json.encode(versions))
 
 
 def bytes_in(folder: Path) -> int:
@@ -88,7 +98,7 @@ def bytes_in(folder: Path) -> int:
 
 def clear_others(folder: Path, files: Collection[SourceFile]) -> None:
     """Remove what the source does not have, such as files of an earlier list: engines load all."""
-    names = {each.name for each in files}
+    names = {each.name for each in files} | {VERSIONS}
     for root, folders, found in os.walk(folder):
         if Path(root) == folder and HUB_FOLDER in folders:
             folders.remove(HUB_FOLDER)
@@ -96,6 +106,25 @@ def clear_others(folder: Path, files: Collection[SourceFile]) -> None:
             path = Path(root) / name
             if path.relative_to(folder).as_posix() not in names:
                 path.unlink()
+
+
+def _noted_versions(folder: Path) -> dict[str, str]:
+    try:
+        with (folder / VERSIONS).open("rb") as file:
+            return msgspec.json.decode(file.read(_MARKER_BYTES_MAX), type=dict[str, str])
+    except (OSError, ValueError):
+        return {}
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a small file as a whole, and return when it has reached the disk."""
+    fresh = path.with_name(f"{path.name}{PART}")
+    with fresh.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    _sync(path.parent)
 
 
 def _sync(path: Path) -> None:
