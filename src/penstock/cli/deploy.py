@@ -255,5 +255,10 @@ def _cells(each: ShownDeployment) -> tuple[str, ...]:
         str(each.ready),
         wanted,
         str(each.revision),
-        "; ".join(filter(None, (each.reason, each.target_reason, each.waits, each.fetches))),
+        "; ".join(filter(None, _reasons(each))),
     )
+
+
+def _reasons(each: ShownDeployment) -> tuple[str, ...]:
+    """Return all that a deployment has to say of itself."""
+    return (each.reason, each.target_reason, each.waits, each.fetches, each.pending)

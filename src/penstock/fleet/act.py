@@ -4,7 +4,6 @@ An action names the generation it was planned for, and is refused if the replica
 now. A replica's new state is on disk before `act` returns, for the keeper after a restart.
 """
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from typing import assert_never
@@ -12,9 +11,9 @@ from typing import assert_never
 from penstock.clock import Clock
 from penstock.errors import Error, GenerationStale
 from penstock.fleet.known import Known, WatchedReplica
+from penstock.fleet.memory import KeeperMemory
 from penstock.fleet.plan import Action, DrainReplica, Forget, MarkReady, StartReplica, StopReplica
 from penstock.fleet.providers import Provider
-from penstock.fleet.replica_files import StateFolder
 from penstock.records.replica import Replica, ReplicaState
 
 _log = logging.getLogger(__name__)
@@ -27,16 +26,13 @@ class Actor:
         self,
         providers: Mapping[str, Provider],
         known: Known,
-        folder: StateFolder,
+        memory: KeeperMemory,
         clock: Clock,
-        *,
-        ended_kept: int,
     ) -> None:
         self._providers = providers
         self._known = known
-        self._folder = folder
+        self._memory = memory
         self._clock = clock
-        self._ended_kept = ended_kept
 
     async def act(self, action: Action, host: str) -> None:
         """Execute an action. Raises GenerationStale if it was planned for another generation."""
@@ -110,12 +106,12 @@ class Actor:
         if entry.replica.leader:
             self._known.lost_leaders.add(entry.replica.leader)
         self._known.forget(action.replica)
-        await asyncio.to_thread(self._folder.retire, action.replica, kept=self._ended_kept)
+        await self._memory.retire(action.replica)
         _log.info("replica gone", extra=_fields("replica_gone", entry))
 
     async def _note(self, entry: WatchedReplica) -> None:
         mark = entry.mark(self._clock.now())
-        await asyncio.to_thread(self._folder.write_mark, entry.replica.id, mark)
+        await self._memory.write_mark(entry.replica.id, mark)
 
 
 def _fields(action: str, entry: WatchedReplica) -> dict[str, object]:

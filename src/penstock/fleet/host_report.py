@@ -53,6 +53,7 @@ class HostReporter:
             waiting=waiting,
             fetching=fetching,
             versions={"driver": driver} if driver else {},
+            pool=self._settings.pool,
             obeys=self._settings.obeys,
         )
         await self._table.report(keeper, report, self._known.fetching_assignments)

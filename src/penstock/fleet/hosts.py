@@ -9,12 +9,14 @@ from penstock.records.model import ModelId
 from penstock.store.pool import Row, Store
 
 _REPORT = """
-    insert into hosts (keeper, name, address, labels, gpus, waiting, fetching, versions, obeys)
-    values (%s, %s, %s, %s, %s, %s, %s, %s, %s)
+    insert into hosts
+        (keeper, name, address, labels, gpus, waiting, fetching, versions, pool, obeys)
+    values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
     on conflict (keeper) do update set
         name = excluded.name, address = excluded.address, labels = excluded.labels,
         gpus = excluded.gpus, waiting = excluded.waiting, fetching = excluded.fetching,
-        versions = excluded.versions, obeys = excluded.obeys, heartbeat_at = now()
+        versions = excluded.versions, pool = excluded.pool,
+        obeys = excluded.obeys, heartbeat_at = now()
 """
 _FETCHING = """
     update assignments set fetched_at = now()
@@ -23,7 +25,8 @@ _FETCHING = """
 """
 _READ = """
     select name, address, labels::text, gpus::text, waiting::text, fetching::text, versions::text,
-        extract(epoch from now() - heartbeat_at)::float8, keeper, is_cordoned, is_draining, obeys
+        extract(epoch from now() - heartbeat_at)::float8, keeper, is_cordoned, is_draining, pool,
+        obeys
     from hosts order by name, keeper limit 1000
 """
 
@@ -53,7 +56,7 @@ class HostReports:
         """Write a host's row, its heartbeat, and for which assignments it fetches weights now."""
         values = (report.labels, report.gpus, report.waiting, report.fetching, report.versions)
         texts = [msgspec.json.encode(value).decode() for value in values]
-        row = (keeper, report.name, report.address, *texts, report.obeys)
+        row = (keeper, report.name, report.address, *texts, report.pool, report.obeys)
         async with self._store.statement() as statement:
             await statement.execute(_REPORT, row)
         if fetching_assignments:
@@ -69,7 +72,7 @@ class HostReports:
 
 
 def _seen(row: Row) -> SeenHost:
-    name, address, labels, gpus, waiting, fetching, versions, *rest, obeys = row
+    name, address, labels, gpus, waiting, fetching, versions, *rest, pool, obeys = row
     report = HostReport(
         name=name,
         address=address,
@@ -78,6 +81,7 @@ def _seen(row: Row) -> SeenHost:
         waiting=msgspec.json.decode(waiting, type=dict[ModelId, str]),
         fetching=msgspec.json.decode(fetching, type=dict[ModelId, str]),
         versions=msgspec.json.decode(versions, type=dict[str, str]),
+        pool=pool,
         obeys=obeys,
     )
     return SeenHost(report, *rest)

@@ -95,6 +95,8 @@ class Phase(StrEnum):
     """The state of a replica's process as its provider observes it."""
 
     ALIVE = "alive"
+    # Somebody else ends it: it takes no new requests, and is waited for.
+    ENDING = "ending"
     # The supervisor is dead but the engine still runs, so the keeper must end it.
     ORPHANED = "orphaned"
     ENDED = "ended"

@@ -32,10 +32,18 @@ class WatchedReplica(msgspec.Struct):
     is_superseded: bool = False
     is_failed: bool = False
     detail: str = ""
+    # The detail that the roster has.
+    written_detail: str = ""
 
     @property
     def is_written(self) -> bool:
         return self.written == self.replica
+
+    @property
+    def is_news(self) -> bool:
+        """Whether the roster does not have all of it yet; why it waits matters to people only."""
+        is_waiting = self.replica.state is ReplicaState.STARTING
+        return not self.is_written or (is_waiting and self.detail != self.written_detail)
 
     def move(self, state: ReplicaState, now: float) -> None:
         """Enter a state; a transition that docs/replicas.md does not show is refused."""

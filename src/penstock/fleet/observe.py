@@ -15,8 +15,9 @@ from penstock.errors import Error, ReplicaUnreachable
 from penstock.fleet.health import EngineProbe
 from penstock.fleet.intent import FleetObservation, Observed, Phase, Want
 from penstock.fleet.known import Known, WatchedReplica
+from penstock.fleet.memory import KeeperMemory
 from penstock.fleet.providers import Provider, SeenProcess
-from penstock.fleet.replica_files import Mark, StateFolder
+from penstock.fleet.replica_files import Mark
 from penstock.fleet.settings import FleetSettings
 from penstock.records.host import Gpu
 from penstock.records.replica import Replica, ReplicaId, ReplicaState
@@ -31,7 +32,7 @@ class Observer:
         self,
         providers: Mapping[str, Provider],
         probe: EngineProbe,
-        folder: StateFolder,
+        memory: KeeperMemory,
         clock: Clock,
         *,
         settings: FleetSettings,
@@ -39,7 +40,7 @@ class Observer:
         self._providers = providers
         self._wants: dict[str, Want] = {}
         self._probe = probe
-        self._folder = folder
+        self._memory = memory
         self._clock = clock
         self._settings = settings
         self._unknown: frozenset[str] = frozenset()
@@ -50,7 +51,9 @@ class Observer:
         for name, list_ in seen.items():
             for one in list_:
                 if one.id not in known.replicas and one.id not in known.ended:
-                    known.replicas[one.id] = await self._adopt(one, name, host, known.gpus)
+                    adopted = await self._adopt(one, name, host, known.gpus)
+                    if adopted is not None:
+                        known.replicas[one.id] = adopted
         by_id = {one.id: one for list_ in seen.values() for one in list_}
         phases = {
             replica: by_id[replica].phase if replica in by_id else Phase.ENDED
@@ -82,8 +85,12 @@ class Observer:
 
     async def _adopt(
         self, seen: SeenProcess, provider: str, host: str, all_gpus: Sequence[Gpu]
-    ) -> WatchedReplica:
-        mark = await asyncio.to_thread(self._folder.read_mark, seen.id)
+    ) -> WatchedReplica | None:
+        """Return a replica that an earlier keeper started; None for one that was given up."""
+        mark = await self._memory.read_mark(seen.id)
+        if mark is not None and mark.state is ReplicaState.GONE:
+            await self._providers[provider].stop(seen.id)
+            return None
         mark = mark or Mark(ReplicaState.STARTING, seen.generation, self._clock.now())
         want = self._wants.get(seen.want)
         replica = Replica(
@@ -95,7 +102,7 @@ class Observer:
             dialect=want.dialect if want else "vllm",
             slots_live=want.slots_live if want else 256,
             generation=mark.generation + 1,
-            host=host,
+            host=seen.host or host,
             has_priority=want is not None and want.has_priority,
             gpus=seen.gpus or _gpus_it_may_hold(want, all_gpus),
             engine_key=seen.engine_key,
@@ -110,7 +117,7 @@ class Observer:
         known = WatchedReplica(replica, seen.want, provider, since, detail=mark.detail)
         known.ready_since = since if mark.state is ReplicaState.READY else None
         adopted = msgspec.structs.replace(mark, generation=replica.generation)
-        await asyncio.to_thread(self._folder.write_mark, seen.id, adopted)
+        await self._memory.write_mark(seen.id, adopted)
         extra = {"action": "replica_adopted", "replica": seen.id, "model": seen.model}
         _log.info("replica adopted", extra=extra)
         return known
@@ -134,8 +141,11 @@ class Observer:
                     url=seen.url,
                     engine_key=seen.engine_key,
                     master_port=seen.master_port,
+                    host=seen.host or entry.replica.host,
                     accounts=self._accounts_of(entry),
                 )
+                if entry.replica.state is ReplicaState.STARTING and not seen.is_reachable:
+                    entry.detail = seen.detail
                 if seen.leader:
                     # It answers nobody: it is well while it runs, and has no requests of its own.
                     entry.running = 0
@@ -195,7 +205,7 @@ class Observer:
             entry.detail = (seen.detail if seen else "") or entry.detail or "nothing is left of it"
             if entry.ready_since is None and entry.provider == "process":
                 # The replica never took a request, so its log cannot quote a caller.
-                line = await asyncio.to_thread(self._folder.last_line, entry.replica.id)
+                line = await self._memory.last_line(entry.replica.id)
                 entry.detail += f": {line}" if line else ""
         # An unknown provider has no phases; the planner ignores its replicas, so any value works.
         return entry.observed(phase or Phase.ALIVE)

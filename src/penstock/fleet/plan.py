@@ -82,7 +82,10 @@ def plan(
         if replica.provider in observation.unknown:
             continue
         failures = observation.failures.get(replica.want)
-        if replica.phase is Phase.ENDED:
+        if replica.phase is Phase.ENDING and _is_silent(replica, intent.limits, now):
+            # Its machine is lost with it. Nobody will say when it has ended.
+            actions.append(Forget(replica.id, replica.generation, "its machine is lost"))
+        elif replica.phase is Phase.ENDED:
             actions.append(_forget(replica, failures, intent.limits, now))
         elif replica.id in surplus:
             actions += _let_go(replica, surplus[replica.id], intent, now)
@@ -167,6 +170,7 @@ def _unwanted(intent: Intent, replica: Observed, leaders: Set[ReplicaId]) -> str
         (replica.leader and replica.leader not in leaders, "its first part has ended"),
         (replica.is_superseded, "superseded by a newer generation"),
         (replica.phase is Phase.ORPHANED, "its supervisor is dead"),
+        (replica.phase is Phase.ENDING, replica.detail or "ended by others"),
         (replica.state is ReplicaState.DRAINING, replica.detail or "draining"),
     )
     return next((reason for applies, reason in reasons if applies), "")

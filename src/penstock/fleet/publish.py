@@ -40,7 +40,7 @@ class Publisher:
             await self._write(entry)
             self._known.ended.pop(replica, None)
         for entry in list(self._known.replicas.values()):
-            if not (entry.is_written or entry.is_superseded or self._is_ghost(entry)):
+            if entry.is_news and not (entry.is_superseded or self._is_ghost(entry)):
                 await self._write(entry)
         await self._beat(loads or {})
 
@@ -57,16 +57,16 @@ class Publisher:
 
     async def _write(self, entry: WatchedReplica) -> None:
         # Read once: the reconcile loop may move the replica during the wait for Postgres.
-        replica = entry.replica
+        replica, detail = entry.replica, entry.detail
         try:
             if entry.written is None:
-                await self._table.enroll(replica, keeper=self._keeper, detail=entry.detail)
+                await self._table.enroll(replica, keeper=self._keeper, detail=detail)
             else:
-                await self._table.change(replica, detail=entry.detail)
+                await self._table.change(replica, detail=detail)
         except GenerationStale:
             self._supersede(entry)
             return
-        entry.written = replica
+        entry.written, entry.written_detail = replica, detail
         entry.written_at = self._clock.monotonic()
 
     async def _beat(self, loads: Mapping[ReplicaId, LoadFigures]) -> None:

@@ -11,7 +11,6 @@ import itertools
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
-from pathlib import Path
 
 from penstock.catalogue import Catalogue
 from penstock.clock import Clock, new_id
@@ -29,12 +28,11 @@ from penstock.fleet.observe import Observer
 from penstock.fleet.orders import OrderTable
 from penstock.fleet.plan import StopReplica, plan, reasons_to_wait
 from penstock.fleet.progress import OnProgress, ReplicaProgress
-from penstock.fleet.providers import Provider, attach, process
 from penstock.fleet.publish import Publisher
-from penstock.fleet.replica_files import StateFolder
 from penstock.fleet.replica_logs import ReplicaLogs
 from penstock.fleet.roster import RosterTable
 from penstock.fleet.settings import FleetSettings
+from penstock.fleet.sources import open_sources
 from penstock.fleet.waiting import wait_for_event
 from penstock.fleet.wants import check_recipes, limits_of, wants_of, wants_of_assigned
 from penstock.fleet.weights.awaited_weights import awaited_weights, fetched_now
@@ -72,7 +70,6 @@ class Keeper:
         self._own_wants = wants_of(settings, catalogue)
         check_recipes(settings, self._own_wants)
         self._limits = limits_of(settings)
-        self._folder = StateFolder(Path(settings.state_folder))
         self._table = RosterTable(store, sealing)
         self._known = Known(settings.unwritten_max)
         self._keys = EngineKeys(store, settings)
@@ -80,16 +77,13 @@ class Keeper:
         self._orders = OrderTable(store)
         self._logs = ReplicaLogs(store, sealing)
         self._reporter = HostReporter(HostReports(store), self._known, self._gpus, settings, clock)
-        providers: dict[str, Provider] = {
-            process.NAME: process.ProcessProvider(settings, self._folder, self._keys, clock),
-            attach.NAME: attach.AttachProvider(self._folder),
-        }
+        sources = open_sources(settings, store, self._keys, clock)
+        self._memory, providers = sources.memory, sources.providers
+        self._run_sources = sources.run
         probe = probe or EngineProbe(settings)
-        self._observer = Observer(providers, probe, self._folder, clock, settings=settings)
+        self._observer = Observer(providers, probe, self._memory, clock, settings=settings)
         self._loads = EngineLoads(self._known, probe, settings, clock)
-        self._actor = Actor(
-            providers, self._known, self._folder, clock, ended_kept=settings.ended_kept
-        )
+        self._actor = Actor(providers, self._known, self._memory, clock)
         self._ids = (ReplicaId(new_id()) for _ in itertools.count())
         self._host = settings.host
         self._stop = asyncio.Event()
@@ -113,9 +107,9 @@ class Keeper:
     ) -> None:
         """Run until `stop` is called. Replicas keep running, unless `stop_replicas` is set."""
         self._on_progress = on_progress
-        self._host = self._host or socket.gethostname()
+        self._host = self._settings.pool or self._host or socket.gethostname()
         keeper = await self._open()
-        self._known.orders = await asyncio.to_thread(self._folder.read_orders)
+        self._known.orders = await self._memory.read_orders()
         await self._keys.open()
         publisher = Publisher(self._table, self._known, self._clock, keeper)
         try:
@@ -126,6 +120,8 @@ class Keeper:
                     group.create_task(self._loads.run()),
                     group.create_task(self._weights.run()),
                 ]
+                if self._run_sources is not None:
+                    loops.append(group.create_task(self._run_sources()))
                 if self._settings.obeys == "deployments":
                     loops.append(group.create_task(self._watch_orders()))
                 if announce is not None:
@@ -139,7 +135,7 @@ class Keeper:
                 async with asyncio.timeout(_LAST_WRITE_SECONDS_MAX):
                     await publisher.publish()
         finally:
-            self._folder.close()
+            await self._memory.close()
 
     def stop(self) -> None:
         """Ask `run` to end."""
@@ -202,7 +198,8 @@ class Keeper:
         if self._settings.obeys == "settings":
             return self._own_wants
         assigned = self._known.orders.assigned
-        return None if assigned is None else wants_of_assigned(assigned)
+        provider = "kubernetes" if self._settings.pool else "process"
+        return None if assigned is None else wants_of_assigned(assigned, provider)
 
     def _note_parts(self, wants: Iterable[Want], unfetched: Container[str]) -> None:
         """Keep which parts of replicas over several hosts could start, and which can no more."""
@@ -247,7 +244,7 @@ class Keeper:
         deadline = self._clock.monotonic() + self._settings.lock_wait_seconds
         while True:
             try:
-                return await asyncio.to_thread(self._folder.open)
+                return await self._memory.open()
             except Superseded:
                 if self._clock.monotonic() >= deadline:
                     raise
@@ -282,7 +279,7 @@ class Keeper:
         """Touch the alive file in a task of its own: supervisors end engines if it gets old."""
         while True:
             try:
-                await asyncio.to_thread(self._folder.touch)
+                await self._memory.touch()
             except OSError as failure:
                 extra = {"action": "keeper_beat_failed", "reason": str(failure)}
                 _log.warning("keeper heartbeat not written", extra=extra)
@@ -307,7 +304,7 @@ class Keeper:
                 await self._tell_weights()
                 await publisher.publish(self._loads.figures(self._clock.monotonic()))
                 await self._reporter.report(keeper, self._host)
-                await self._logs.answer(keeper, self._folder)
+                await self._logs.answer(keeper, self._memory)
             except StoreUnavailable:
                 if not is_away:
                     _log.warning("roster not writable", extra={"action": "roster_unwritable"})
@@ -357,7 +354,7 @@ class Keeper:
         """Read what operators ask, and keep it for a restart while Postgres is away."""
         orders = await self._orders.read(keeper)
         if orders != self._known.orders:
-            await asyncio.to_thread(self._folder.write_orders, orders)
+            await self._memory.write_orders(orders)
             self._known.orders = orders
             self._is_called.set()
             _log.info("orders changed", extra={"action": "orders_changed"})
@@ -380,7 +377,7 @@ class Keeper:
                 continue
             line = ""
             if is_starting:
-                line = await asyncio.to_thread(self._folder.last_line, replica_id)
+                line = await self._memory.last_line(replica_id)
             elapsed = self._clock.monotonic() - entry.since
             self._on_progress(
                 ReplicaProgress(

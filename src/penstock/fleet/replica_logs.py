@@ -7,7 +7,7 @@ import msgspec
 
 from penstock.clock import new_id
 from penstock.errors import Conflict, NotFound
-from penstock.fleet.replica_files import StateFolder
+from penstock.fleet.memory import KeeperMemory
 from penstock.records.replica import ReplicaId
 from penstock.store.pool import Store
 from penstock.store.sealing import Sealing
@@ -68,14 +68,12 @@ class ReplicaLogs:
             async with self._store.statement() as statement:
                 await statement.execute(_DROP, (id,))
 
-    async def answer(self, keeper: str, folder: StateFolder) -> None:
+    async def answer(self, keeper: str, memory: KeeperMemory) -> None:
         """Answer what operators asked of a keeper."""
         async with self._store.statement() as statement:
             rows = await statement.fetch(_UNANSWERED, (keeper,))
         for id, replica, after in rows:
-            text, position = await asyncio.to_thread(
-                folder.read_log, ReplicaId(replica), after, LOG_BYTES_MAX
-            )
+            text, position = await memory.read_log(ReplicaId(replica), after, LOG_BYTES_MAX)
             sealed = await self._sealed(id, text)
             async with self._store.statement() as statement:
                 await statement.execute(_ANSWER, (sealed, position, id))

@@ -48,7 +48,7 @@ _ENROLL = """
 _CHANGE = """
     update replicas set state = %s,
                         ready_at = coalesce(ready_at, case when %s = 'ready' then now() end),
-                        url = %s, served_name = %s, slots_live = %s, detail = %s,
+                        url = %s, host = %s, served_name = %s, slots_live = %s, detail = %s,
                         engine_key = %s, accounts = %s, master_port = %s, revision = %s,
                         heartbeat_at = now(), changed_at = now()
     where id = %s and generation = %s and (state <> 'gone' or state = %s)
@@ -117,7 +117,7 @@ class RosterTable:
         async with self._store.transaction() as tx:
             revision = await bump(tx)
             values = (
-                replica.state, replica.state, replica.url, replica.served_name,
+                replica.state, replica.state, replica.url, replica.host, replica.served_name,
                 replica.slots_live, detail, key, list(replica.accounts), replica.master_port,
                 revision, replica.id, replica.generation, replica.state,
             )  # fmt: skip

@@ -48,6 +48,19 @@ class FleetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # What this keeper starts: "settings" = the replicas above; "deployments" = what control places
     # here (`penstock deploy apply`), and nothing of the above.
     obeys: Literal["settings", "deployments"] = "settings"
+    # The pool of a Kubernetes cluster whose replicas this keeper starts as pods; empty = it starts
+    # processes of its own host. A pool obeys deployments.
+    pool: Annotated[str, Meta(pattern=r"^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)?$")] = ""
+    # A file with the `spec` of a pool's pods, as YAML: the image, volumes, which nodes.
+    pod_template: str = ""
+    # The namespace of the pods; empty = that of the keeper's own pod.
+    pod_namespace: str = ""
+    # The ConfigMap that owns the pods; deleting it deletes them.
+    pod_owner: str = "penstock-replicas"
+    # The port at which engines listen in their pods.
+    pod_port: Port = 8000
+    # How the cluster is reached; empty = by the keeper's own service account.
+    kube_config_file: str = ""
     # Where a keeper keeps what it must know after its own restart: pids, ports, engine logs.
     state_folder: str = "penstock-state/fleet"
     # The name of this host in the roster; empty = ask the machine.
@@ -130,3 +143,7 @@ class FleetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.port_first > self.port_last:
             raise ValueError("port_first is greater than port_last")
+        if self.pool and self.obeys != "deployments":
+            raise ValueError('pool needs obeys = "deployments"')
+        if self.pool and not self.pod_template:
+            raise ValueError("pool needs pod_template")

@@ -36,19 +36,22 @@ def check_recipes(settings: FleetSettings, wants: Iterable[Want]) -> None:
         fill(want.recipe, _sample(want.recipe, settings))
 
 
-def wants_of_assigned(assigned: Iterable[AssignedReplica]) -> tuple[Want, ...]:
+def wants_of_assigned(
+    assigned: Iterable[AssignedReplica], provider: str = "process"
+) -> tuple[Want, ...]:
     """Return a want for each replica that control has placed here."""
     return tuple(
         Want(
             name=f"assigned:{each.id}",
-            provider="process",
+            provider=provider,
             model=each.model,
             count=1,
             served_name=each.recipe.served_name,
             dialect=each.recipe.dialect,
             slots_live=each.recipe.slots_live,
             has_priority=each.recipe.has_priority,
-            gpus=each.recipe.gpus,
+            # A cluster chooses the GPUs of its pods itself.
+            gpus=each.recipe.gpus if provider == "process" else 0,
             start_seconds_max=float(each.recipe.start_seconds_max),
             recipe=each.recipe,
             assignment=each.id,

@@ -71,6 +71,8 @@ class DeploymentSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: str
     replicas: ReplicaRange = ReplicaRange()
     hosts: HostChoice = HostChoice()
+    # The pool of a Kubernetes cluster that places them instead; "" for hosts.
+    pool: str = ""
     # "hosts" puts replicas on as many hosts as there are; "none" fills one host first.
     spread: Literal["hosts", "none"] = "hosts"
     # Ids of the accounts that these replicas serve; empty: all.
@@ -87,6 +89,8 @@ class DeploymentSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("idle_to_zero_minutes needs replicas.min = 0")
         if self.scale.idle_to_zero_minutes and self.accounts:
             raise ValueError("a deployment for some accounts alone cannot go to zero")
+        if self.pool and self.hosts != HostChoice():
+            raise ValueError("a pool chooses its own nodes: leave out hosts")
 
     @property
     def first_target(self) -> int:

@@ -30,6 +30,8 @@ class HostReport(msgspec.Struct, frozen=True):
     fetching: dict[ModelId, str] = {}
     # Of the GPUs' driver, if there is one.
     versions: dict[str, str] = {}
+    # The pool of a cluster that it is instead; "" if it is a machine.
+    pool: str = ""
     # What its keeper starts: the replicas of its own "settings", or those of "deployments".
     obeys: str = "settings"
 

@@ -84,6 +84,18 @@ def test_hosts_that_nobody_else_reaches_get_no_parts() -> None:
     assert placed.hosts == ("b", "c")
 
 
+def test_a_pool_takes_what_is_meant_for_it_and_nothing_else() -> None:
+    pool = OpenHost("pool-h200", "h200", {}, 0, pool="h200")
+    wanted = WantedPlaces("d", 1, 3, 8, ANY, nodes=2, pool="h200")
+    placed, reasons = place([wanted], [host("a"), pool])
+    # It has no GPUs to count, and knows its nodes itself.
+    assert [each.keepers for each in placed] == [("pool-h200",)] * 3
+    assert reasons == {}
+    assert place([WantedPlaces("d", 1, 1, 0, ANY)], [pool])[0] == []
+    other = msgspec.structs.replace(wanted, pool="b200")
+    assert place([other], [pool])[1] == {"d": "no keeper of the pool b200 is ready"}
+
+
 _hosts = st.lists(
     st.builds(
         OpenHost,

@@ -10,6 +10,7 @@ from penstock.fleet.act import Actor
 from penstock.fleet.health import EngineProbe
 from penstock.fleet.intent import Failures, FleetObservation, Phase, Want
 from penstock.fleet.known import Known
+from penstock.fleet.memory import FolderMemory
 from penstock.fleet.observe import Observer, _best_name
 from penstock.fleet.plan import DrainReplica, Forget, MarkReady, StartReplica, StopReplica
 from penstock.fleet.providers import SeenProcess
@@ -70,8 +71,9 @@ class World:
         providers = {"shelf": self.provider}
         settings = FleetSettings()
         probe = EngineProbe(settings)
-        self.observer = Observer(providers, probe, self.folder, self.clock, settings=settings)
-        self.actor = Actor(providers, self.known, self.folder, self.clock, ended_kept=1)
+        memory = FolderMemory(self.folder, ended_kept=1)
+        self.observer = Observer(providers, probe, memory, self.clock, settings=settings)
+        self.actor = Actor(providers, self.known, memory, self.clock)
 
     async def look(self) -> FleetObservation:
         return await self.observer.observe(self.known, "host", (_WANT,))

@@ -178,6 +178,18 @@ def test_another_part_stays_as_long_as_its_first_one() -> None:
     assert _plan(part, want=new) == [DrainReplica(ReplicaId("r1"), 3, "its first part has ended")]
 
 
+def test_a_replica_that_others_end_is_drained_and_given_up_when_it_is_silent() -> None:
+    ending = _one(phase=Phase.ENDING, detail="its pod is deleted in the cluster")
+    assert _plan(ending) == [
+        DrainReplica(ReplicaId("r1"), 3, "its pod is deleted in the cluster"),
+    ]
+    draining = msgspec.structs.replace(ending, state=ReplicaState.DRAINING, running=2)
+    assert _plan(draining) == []
+    # Nobody says when something ends on a machine that is lost.
+    silent = msgspec.structs.replace(draining, silent_since=NOW - 61)
+    assert _plan(silent) == [Forget(ReplicaId("r1"), 3, "its machine is lost")]
+
+
 def test_a_restarted_replica_is_not_waited_for() -> None:
     orders = KeeperOrders(restarts=frozenset({ReplicaId("r1")}))
     [drain] = _plan(_one(), orders=orders)

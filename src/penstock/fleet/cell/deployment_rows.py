@@ -44,7 +44,7 @@ _HOSTS: Final = """
         h.is_draining, extract(epoch from now() - h.heartbeat_at)::float8,
         array(select unnest(r.gpus) from replicas r
               where r.keeper = h.keeper and r.state <> 'gone'),
-        h.address
+        h.address, h.pool
     from hosts h where h.obeys = 'deployments' order by h.name, h.keeper limit 1000
 """
 _ASSIGNMENTS: Final = """
@@ -181,7 +181,8 @@ def _deployment(row: Row) -> DeploymentView:
 
 
 def _host(row: Row) -> HostView:
-    keeper, name, labels, gpus, waiting, is_cordoned, is_draining, silent, held, address = row
+    keeper, name, labels, gpus, waiting, is_cordoned, is_draining, silent, held, *rest = row
+    address, pool = rest
     return HostView(
         keeper=keeper,
         name=name,
@@ -193,6 +194,7 @@ def _host(row: Row) -> HostView:
         is_draining=is_draining,
         silent_seconds=silent,
         address=address,
+        pool=pool,
     )
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.catalogue import Catalogue, lacks_for_hosts
+from penstock.catalogue import Catalogue, lacks_for_hosts, takes_weights
 from penstock.errors import Conflict, InvalidRequest, NotFound
 from penstock.fleet.cell.deployment_rows import lock_deployments
 from penstock.fleet.cell.rollout import RolloutStage
@@ -24,7 +24,10 @@ _COLUMNS: Final = """
      from assignments a
      left join assignment_parts o on o.assignment = a.id
      join hosts h on h.keeper in (a.keeper, o.keeper)
-     where a.deployment = d.name and a.ending = '' and h.fetching ->> r.model is not null)
+     where a.deployment = d.name and a.ending = '' and h.fetching ->> r.model is not null),
+    (select coalesce(string_agg(distinct p.detail, '; '), '')
+     from assignments a join replicas p on p.assignment = a.id::text
+     where a.deployment = d.name and p.state = 'starting' and p.detail <> '')
 """
 _LIST: Final = f"""
     select {_COLUMNS} from deployments d
@@ -97,6 +100,8 @@ class ShownDeployment(msgspec.Struct, frozen=True):
     ready: int
     # Weights that hosts fetch before replicas can start there.
     fetches: str = ""
+    # Why replicas that were started do not run yet, such as pods for which a cluster has no room.
+    pending: str = ""
 
 
 class ShownRevision(msgspec.Struct, frozen=True):
@@ -122,6 +127,12 @@ def resolve(name: str, spec: DeploymentSpec, catalogue: Catalogue) -> ResolvedDe
     """Find a deployment's model, and the recipe with its own arguments."""
     model: Model = catalogue.find(spec.model)
     recipe = model.recipe
+    if spec.pool and takes_weights(recipe):
+        raise InvalidRequest(
+            f"The recipe of {model.id} has {{weights}}, which hosts fetch: give the pods of a pool"
+            " a volume, and write its path.",
+            param=name,
+        )
     lacking = lacks_for_hosts(recipe)
     if lacking:
         raise InvalidRequest(
@@ -311,4 +322,5 @@ def _shown(row: Row) -> ShownDeployment:
         placed=row[12],
         ready=row[13],
         fetches=row[14],
+        pending=row[15],
     )

@@ -28,6 +28,8 @@ class OpenHost(msgspec.Struct, frozen=True):
     placed: dict[str, int] = {}
     # Where other hosts reach its engines.
     address: str = ""
+    # The pool of a cluster that it is instead, which finds room by itself; "" for a machine.
+    pool: str = ""
 
 
 class WantedPlaces(msgspec.Struct, frozen=True):
@@ -42,6 +44,13 @@ class WantedPlaces(msgspec.Struct, frozen=True):
     is_spread: bool = True
     # On how many hosts one replica runs.
     nodes: int = 1
+    # The pool of a cluster that it goes to; "" for hosts.
+    pool: str = ""
+
+    @property
+    def places(self) -> int:
+        """How many of our hosts one replica takes: a pool knows its nodes itself."""
+        return 1 if self.pool else self.nodes
 
 
 class Placement(msgspec.Struct, frozen=True):
@@ -64,12 +73,12 @@ def place(
     reasons: dict[str, str] = {}
     # Larger replicas first: smaller ones fit into what is left.
     for each in sorted(wanted, key=lambda each: (-each.nodes, -each.gpus)):
-        fitting = [room for room in rooms.values() if _matches(room.host, each.hosts)]
-        if each.nodes > 1:
+        fitting = [room for room in rooms.values() if _matches(room.host, each.hosts, each.pool)]
+        if each.places > 1:
             fitting = _reachable(fitting)
         for _ in range(each.count):
             chosen = _choose(fitting, each)
-            if len(chosen) < each.nodes:
+            if len(chosen) < each.places:
                 reasons[each.deployment] = _reason(each, fitting, len(hosts))
                 break
             for room in chosen:
@@ -90,14 +99,14 @@ class _Room:
         self.total = sum(self.placed.values())
 
     def take(self, wanted: WantedPlaces) -> None:
-        self.free -= wanted.gpus
+        self.free -= 0 if wanted.pool else wanted.gpus
         self.placed[wanted.deployment] = self.placed.get(wanted.deployment, 0) + 1
         self.total += 1
 
 
 def _choose(rooms: Sequence[_Room], wanted: WantedPlaces) -> list[_Room]:
     """Return the hosts for one replica; fewer than it needs if no more have room."""
-    fitting = [room for room in rooms if room.free >= wanted.gpus]
+    fitting = [room for room in rooms if wanted.pool or room.free >= wanted.gpus]
 
     def worth(room: _Room) -> tuple[int, int, int, str]:
         own = room.placed.get(wanted.deployment, 0) if wanted.is_spread else 0
@@ -105,10 +114,12 @@ def _choose(rooms: Sequence[_Room], wanted: WantedPlaces) -> list[_Room]:
         busy = room.free if wanted.gpus else room.total
         return own, busy, room.total, room.host.name
 
-    return sorted(fitting, key=worth)[: wanted.nodes]
+    return sorted(fitting, key=worth)[: wanted.places]
 
 
-def _matches(host: OpenHost, choice: HostChoice) -> bool:
+def _matches(host: OpenHost, choice: HostChoice, pool: str) -> bool:
+    if host.pool != pool:
+        return False
     if choice.names and host.name not in choice.names:
         return False
     return _has_labels(host.labels, choice.labels)
@@ -126,6 +137,8 @@ def _has_labels(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
 
 
 def _reason(wanted: WantedPlaces, fitting: Sequence[_Room], hosts: int) -> str:
+    if wanted.pool:
+        return f"no keeper of the pool {wanted.pool} is ready"
     if not hosts:
         return "no host is ready for deployments"
     if not fitting:

@@ -42,6 +42,7 @@ def planned_change(
                 hosts=wanted.spec.hosts,
                 is_spread=wanted.spec.spread == "hosts",
                 nodes=wanted.recipe.hosts,
+                pool=wanted.spec.pool,
             )
         ],
         open_hosts(cell, cell.assignments, CellLimits()),

@@ -143,7 +143,7 @@ def _must_leave(
             return "one of its hosts is lost"
         if host.is_draining:
             return "its host is drained"
-        if part.phase is ReplicaPhase.NONE and model in host.waiting:
+        if part.phase is ReplicaPhase.NONE and model in host.waiting and not host.pool:
             # Nothing runs there, so nothing is moved: the host has less room than it had.
             return "its host has no room for it"
     return ""
@@ -202,6 +202,7 @@ def _wanted(deployment: DeploymentView, launch: int, count: int) -> WantedPlaces
         hosts=spec.hosts,
         is_spread=spec.spread == "hosts",
         nodes=deployment.nodes.get(launch, 1),
+        pool=spec.pool,
     )
 
 
@@ -224,6 +225,7 @@ def open_hosts(
             free_gpus=max(0, _free(host, limits) - unstarted[host.keeper]),
             placed=dict(placed.get(host.keeper, {})),
             address=host.address,
+            pool=host.pool,
         )
         for host in cell.hosts
         if not host.is_cordoned

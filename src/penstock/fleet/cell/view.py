@@ -66,6 +66,8 @@ class HostView(msgspec.Struct, frozen=True):
     silent_seconds: float
     # Where other hosts reach its engines.
     address: str = ""
+    # The pool of a cluster that it is instead; "" if it is a machine.
+    pool: str = ""
 
 
 class PartView(msgspec.Struct, frozen=True):

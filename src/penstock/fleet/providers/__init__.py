@@ -18,7 +18,7 @@ class SeenProcess(msgspec.Struct, frozen=True):
     generation: int
     url: str
     phase: Phase
-    # Why the replica ended, in words for people; empty while it runs.
+    # Why the replica ended or cannot start, in words for people; empty while it runs.
     detail: str = ""
     # Whether this replica itself listens at `url`; another server's health would prove nothing.
     is_reachable: bool = True
@@ -30,6 +30,8 @@ class SeenProcess(msgspec.Struct, frozen=True):
     leader: ReplicaId = ReplicaId("")
     # Where the other parts of a replica over several hosts find this one.
     master_port: int = 0
+    # The machine that it runs on, where that is not the keeper's own.
+    host: str = ""
 
 
 class Provider(Protocol):

@@ -14,7 +14,8 @@ def awaited_weights(wants: Iterable[Want], observation: FleetObservation) -> dic
     return {
         want.name: want.recipe.weights
         for want in wants
-        if present[want.name] < want.count
+        if want.provider == "process"
+        and present[want.name] < want.count
         and want.recipe is not None
         and want.recipe.weights
         and takes_weights(want.recipe)
