@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+_DOWNLOAD = ("apt-get", "download", "-qq", "etcd-server")
 _NAMES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
 
 
@@ -53,7 +54,10 @@ def etcd_program() -> Path:
     folder = cache_folder() / "etcd-server"
     if not folder.exists():
         work = _work_folder()
-        subprocess.run(["apt-get", "download", "etcd-server"], cwd=work, check=True)
+        if subprocess.run(_DOWNLOAD, cwd=work, check=False).returncode:
+            # A new machine has no package lists yet.
+            subprocess.run(["apt-get", "update", "-qq"], check=True)
+            subprocess.run(_DOWNLOAD, cwd=work, check=True)
         [package] = work.glob("*.deb")
         subprocess.run(["dpkg-deb", "-x", package, work / "files"], check=True)
         _settle(work / "files", folder)

@@ -49,9 +49,10 @@ class Cluster:
         self._pods: dict[str, PodView] | None = None
         # Pods that were created of late, and when.
         self._made: dict[str, tuple[float, PodView]] = {}
+        # Why they are not known.
+        self._reason = "The cluster's API server has not answered yet."
         # When the server was last heard of.
         self._heard_at = float("-inf")
-        self.has_changed = asyncio.Event()
 
     async def run(self) -> None:
         """Keep the pods up to date until cancelled."""
@@ -68,7 +69,7 @@ class Cluster:
         """Return the pods as they are now. Raises ReplicaUnreachable while that is not known."""
         silent = self._clock.monotonic() - self._heard_at
         if self._pods is None or silent > _STALE_SECONDS:
-            raise ReplicaUnreachable("The cluster's API server does not answer.")
+            raise ReplicaUnreachable(self._reason)
         return tuple(self._pods.values())
 
     async def owner(self) -> dict[str, Any]:
@@ -126,11 +127,18 @@ class Cluster:
 
     async def _listen(self) -> None:
         """Ask for something small, so that a server which is silent is noticed."""
+        is_away = False
         while True:
             try:
                 await self._ask_owner()
-            except ReplicaUnreachable:
-                _log.warning("cluster does not answer", extra={"action": "cluster_silent"})
+                is_away = False
+            except ReplicaUnreachable as failure:
+                if not is_away:
+                    extra = {"action": "cluster_silent", "reason": failure.message}
+                    _log.warning("cluster does not answer", extra=extra)
+                is_away = True
+            except Exception:  # noqa: BLE001 - the loop's top: the keeper must go on
+                _log.exception("cluster not asked", extra={"action": "cluster_ask_failed"})
             await asyncio.sleep(_ASK_SECONDS)
 
     async def _follow(self) -> None:
@@ -141,8 +149,11 @@ class Cluster:
             except TimeoutError:
                 continue
             except ReplicaUnreachable as failure:
-                extra = {"action": "cluster_unread", "reason": failure.message}
-                _log.warning("pods not read", extra=extra)
+                # Whoever looks at the pods is told.
+                self._reason = failure.message
+                await asyncio.sleep(_RETRY_SECONDS)
+            except Exception:  # noqa: BLE001 - the loop's top: the keeper must go on
+                _log.exception("pods not read", extra={"action": "cluster_unread"})
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _list_and_watch(self) -> None:
@@ -157,7 +168,6 @@ class Cluster:
             for name, (_, view) in self._made.items():
                 pods.setdefault(name, view)
             self._pods, self._heard_at = pods, self._clock.monotonic()
-            self.has_changed.set()
             version = listing.resourceVersion
             async for kind, pod in client.watch(Pod, labels=self._labels, resource_version=version):
                 view = _view(pod)
@@ -166,7 +176,6 @@ class Cluster:
                 else:
                     pods[view.name] = view
                 self._heard_at = self._clock.monotonic()
-                self.has_changed.set()
 
     @asynccontextmanager
     async def _asking(self) -> AsyncIterator[AsyncClient]:
