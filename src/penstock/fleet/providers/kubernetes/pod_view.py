@@ -22,7 +22,7 @@ class PodView(msgspec.Struct, frozen=True):
     want: str = ""
     model: str = ""
     engine_key: str = ""
-    # What else this replica needs, once the first part has an address: manifests as JSON.
+    # The manifests of the replica's further pods, as a JSON list; they need this pod's address.
     others: str = ""
     # Kubernetes' own word, such as Pending or Running.
     phase: str = ""
@@ -39,13 +39,10 @@ class PodView(msgspec.Struct, frozen=True):
     def has_ended(self) -> bool:
         return self.phase in _ENDED
 
-
-class _Metadata(msgspec.Struct):
-    name: str
-
-
-class _Manifest(msgspec.Struct):
-    metadata: _Metadata
+    @property
+    def other_count(self) -> int:
+        """How many further pods its replica has."""
+        return len(msgspec.json.decode(self.others)) if self.others else 0
 
 
 def seen_replica(pods: Sequence[PodView], port: int) -> SeenProcess:
@@ -55,7 +52,7 @@ def seen_replica(pods: Sequence[PodView], port: int) -> SeenProcess:
     ended = next((pod for pod in parts if pod.has_ended), None)
     if ended is not None:
         phase, detail = Phase.ENDED, _end(ended)
-    elif first.rank > 0 or (first.is_ready and len(parts) <= len(other_names(first))):
+    elif first.rank > 0 or (first.is_ready and len(parts) <= first.other_count):
         # It answered, so all pods were there once.
         phase, detail = Phase.ENDED, "one of its pods is gone"
     elif any(pod.is_ending for pod in parts):
@@ -81,12 +78,6 @@ def by_replica(pods: Iterable[PodView]) -> dict[str, list[PodView]]:
     for pod in pods:
         found.setdefault(pod.replica, []).append(pod)
     return found
-
-
-def other_names(first: PodView) -> set[str]:
-    """Return the names of the further pods of a replica over several hosts."""
-    others = msgspec.json.decode(first.others or "[]", type=list[_Manifest])
-    return {each.metadata.name for each in others}
 
 
 def _end(pod: PodView) -> str:
