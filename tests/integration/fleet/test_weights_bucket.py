@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.integration.cells.gateway_process import free_port
 from tests.integration.cells.s3_server import BUCKET, s3_server
+from tests.integration.fleet.stopping_watch import StoppingWatch
 
 from penstock.errors import Conflict
 from penstock.fleet.weights.fetch import FetchLimits, fetch
@@ -29,24 +30,6 @@ TOTAL = sum(len(content) for content in FILES.values())
 SOURCE = f"s3://{BUCKET}/models/kimi"
 WEIGHTS = Weights(SOURCE, 0.01)
 LIMITS = FetchLimits(files_max=10, spare_bytes=0)
-
-
-class Watch:
-    """Notes what it hears, and stops the fetch at so many bytes."""
-
-    def __init__(self, stop_at: int = 2**60) -> None:
-        self.heard: list[int] = []
-        self._stop_at = stop_at
-
-    def on_bytes(self, done: int, total: int) -> None:
-        assert total == TOTAL
-        self.heard.append(done)
-
-    def on_wait(self) -> None:
-        raise AssertionError("nobody else fetches")
-
-    def is_stopped(self) -> bool:
-        return self.heard[-1] >= self._stop_at
 
 
 @pytest.fixture(scope="module")
@@ -83,10 +66,12 @@ def test_a_bucket_is_fetched_and_resumed_in_the_middle_of_a_file(
 ) -> None:
     target = tmp_path / "kimi"
     with pytest.raises(FetchStopped):
-        fetch(WEIGHTS, target, open_source(SOURCE, store), LIMITS, Watch(40 * MEGABYTE))
+        fetch(
+            WEIGHTS, target, open_source(SOURCE, store), LIMITS, StoppingWatch(TOTAL, 40 * MEGABYTE)
+        )
     there = bytes_in(target)
     assert 40 * MEGABYTE <= there < TOTAL
-    watch = Watch()
+    watch = StoppingWatch(TOTAL)
     fetch(WEIGHTS, target, open_source(SOURCE, store), LIMITS, watch)
     assert {name: (target / name).read_bytes() for name in FILES} == FILES
     assert is_complete(target, SOURCE)
@@ -105,7 +90,7 @@ def test_an_object_that_changes_while_it_is_read_is_refused(
     address = f"{store.objects_endpoint}/{BUCKET}/models/moving/model.safetensors"
     second = os.urandom(TOTAL)
 
-    class Rewriting(Watch):
+    class Rewriting(StoppingWatch):
         def on_bytes(self, done: int, total: int) -> None:
             super().on_bytes(done, total)
             if done == 32 * MEGABYTE:
@@ -114,9 +99,9 @@ def test_an_object_that_changes_while_it_is_read_is_refused(
     _put(address, os.urandom(TOTAL))
     weights, target = Weights(source, 0.01), tmp_path / "moving"
     with pytest.raises(FetchFailed, match=r"model\.safetensors has changed since"):
-        fetch(weights, target, open_source(source, store), LIMITS, Rewriting())
+        fetch(weights, target, open_source(source, store), LIMITS, Rewriting(TOTAL))
     assert not list(target.rglob(".*-part"))
-    fetch(weights, target, open_source(source, store), LIMITS, Watch())
+    fetch(weights, target, open_source(source, store), LIMITS, StoppingWatch(TOTAL))
     assert (target / "model.safetensors").read_bytes() == second
 
 
@@ -131,16 +116,22 @@ def test_a_version_that_is_no_tag_is_not_compared(store: StoreSettings) -> None:
 def test_a_bucket_without_such_files_says_so(store: StoreSettings, tmp_path: Path) -> None:
     source = f"s3://{BUCKET}/models/none"
     with pytest.raises(FetchFailed, match="the source has no files"):
-        fetch(Weights(source, 1.0), tmp_path / "a", open_source(source, store), LIMITS, Watch())
+        fetch(
+            Weights(source, 1.0),
+            tmp_path / "a",
+            open_source(source, store),
+            LIMITS,
+            StoppingWatch(TOTAL),
+        )
 
 
 def test_more_files_than_allowed_are_refused(store: StoreSettings, tmp_path: Path) -> None:
     limits = FetchLimits(files_max=2, spare_bytes=0)
     with pytest.raises(FetchFailed, match="more than 2 files"):
-        fetch(WEIGHTS, tmp_path / "a", open_source(SOURCE, store), limits, Watch())
+        fetch(WEIGHTS, tmp_path / "a", open_source(SOURCE, store), limits, StoppingWatch(TOTAL))
 
 
 def test_a_bucket_that_does_not_answer_is_named(tmp_path: Path) -> None:
     away = settings(f"http://127.0.0.1:{free_port()}")
     with pytest.raises(FetchFailed, match="the source cannot be read: The object store"):
-        fetch(WEIGHTS, tmp_path / "a", open_source(SOURCE, away), LIMITS, Watch())
+        fetch(WEIGHTS, tmp_path / "a", open_source(SOURCE, away), LIMITS, StoppingWatch(TOTAL))

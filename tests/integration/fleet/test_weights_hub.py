@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.fleet.hub_double import HubDouble, hub_double
+from tests.integration.fleet.stopping_watch import StoppingWatch
 
 from penstock.fleet.weights.fetch import FetchLimits, fetch
 from penstock.fleet.weights.open_source import open_source
@@ -30,24 +31,6 @@ TOTAL = sum(len(content) for content in FILES.values())
 LIMITS = FetchLimits(files_max=10, spare_bytes=0)
 
 
-class Watch:
-    """Stops the fetch at so many bytes."""
-
-    def __init__(self, stop_at: int = 2**60) -> None:
-        self.heard = [0]
-        self._stop_at = stop_at
-
-    def on_bytes(self, done: int, total: int) -> None:
-        assert total == TOTAL
-        self.heard.append(done)
-
-    def on_wait(self) -> None:
-        raise AssertionError("nobody else fetches")
-
-    def is_stopped(self) -> bool:
-        return self.heard[-1] >= self._stop_at
-
-
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
     with hub_double(FILES, held="model-2.safetensors") as double:
@@ -57,15 +40,15 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
         yield double
 
 
-def bring(source: str, target: Path, watch: Watch | None = None) -> None:
+def bring(source: str, target: Path, watch: StoppingWatch | None = None) -> None:
     opened = open_source(source, StoreSettings())
-    fetch(Weights(source, 0.01), target, opened, LIMITS, watch or Watch())
+    fetch(Weights(source, 0.01), target, opened, LIMITS, watch or StoppingWatch(TOTAL))
 
 
 def test_whole_files_of_a_fetch_that_was_cut_are_kept(hub: HubDouble, tmp_path: Path) -> None:
     target = tmp_path / "weights" / "name"
     with pytest.raises(FetchStopped):
-        bring("hf:owner/name@v1", target, Watch(stop_at=40 * MEGABYTE))
+        bring("hf:owner/name@v1", target, StoppingWatch(TOTAL, 40 * MEGABYTE))
     assert not is_complete(target, "hf:owner/name@v1")
     hub.may_finish.set()
     bring("hf:owner/name@v1", target)
