@@ -10,12 +10,26 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 
+class ImageUrl(msgspec.Struct):
+    """Where an image is: a `data:` URL, or an address where the gateway's settings allow it."""
+
+    url: str
+    detail: str | UnsetType | None = UNSET
+
+
 class ContentPart(msgspec.Struct):
     """A piece of a message: text, or an image as a `data:` URL."""
 
     type: Literal["text", "image_url", "input_audio", "file"]
     text: str | UnsetType = UNSET
-    image_url: dict[str, str] | UnsetType = UNSET
+    image_url: ImageUrl | UnsetType = UNSET
+
+
+class ResponseFormat(msgspec.Struct):
+    """The structure of an answer: `text`, `json_object`, or `json_schema` with its schema."""
+
+    type: str
+    json_schema: dict[str, Any] | UnsetType = UNSET
 
 
 class ToolCallFunction(msgspec.Struct):
@@ -75,7 +89,7 @@ class _Sampling(msgspec.Struct):
     tools: list[dict[str, Any]] | UnsetType | None = UNSET
     tool_choice: str | dict[str, Any] | UnsetType | None = UNSET
     parallel_tool_calls: bool | UnsetType = UNSET
-    response_format: dict[str, Any] | UnsetType | None = UNSET
+    response_format: ResponseFormat | UnsetType | None = UNSET
     reasoning_effort: str | UnsetType | None = UNSET
     chat_template_kwargs: dict[str, Any] | UnsetType = UNSET
     prompt_cache_key: str | UnsetType | None = UNSET
