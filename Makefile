@@ -194,9 +194,9 @@ nightly: setup
 	$(MAKE) soak
 	$(MAKE) bench-overhead
 
-# Renew the pinned versions from pyproject.toml's ranges.
+# Renew the pinned versions from pyproject.toml's ranges; runtime.txt is what the container image has.
 pin: setup
-	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements/runtime.txt
+	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --extra kubernetes pyproject.toml -o requirements/runtime.txt
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --extra dev pyproject.toml -o requirements/dev.txt
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header requirements/clients.in -o requirements/clients.txt
 
