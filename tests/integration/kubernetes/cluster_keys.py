@@ -3,6 +3,7 @@
 import base64
 import ipaddress
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,36 +14,55 @@ from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
     PrivateFormat,
+    load_pem_private_key,
 )
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from penstock.clock import SystemClock
 
-_ADDRESSES = ("127.0.0.1", "10.96.0.1")
+_AUTHORITY = "test-authority"
+# At which pods find the API server.
+SERVICE_ADDRESS = "10.96.0.1"
 
 
-def make_keys(folder: Path) -> None:
+def make_keys(folder: Path, address: str) -> None:
     """Write an authority, the API server's certificate and the key of service accounts."""
     folder.mkdir(mode=0o700)
     authority = _new_key(folder / "ca.key")
     server = _new_key(folder / "apiserver.key")
     _new_key(folder / "accounts.key")
-    issuer = _name("test-authority")
+    issuer = _name(_AUTHORITY)
     ca = _certificate(issuer, issuer, authority.public_key()).add_extension(
         x509.BasicConstraints(ca=True, path_length=None), critical=True
     )
     _write(folder / "ca.crt", ca, authority)
-    names = [x509.IPAddress(ipaddress.ip_address(each)) for each in _ADDRESSES]
+    names = [x509.IPAddress(ipaddress.ip_address(each)) for each in (address, SERVICE_ADDRESS)]
     own = _certificate(_name("kube-apiserver"), issuer, server.public_key()).add_extension(
         x509.SubjectAlternativeName(names), critical=False
     )
     _write(folder / "apiserver.crt", own, authority)
 
 
-def write_kubeconfig(path: Path, port: int, authority: Path, token: str) -> None:
-    """JSON is YAML too."""
+def make_client(folder: Path, name: str, user: str, group: str) -> None:
+    """Write `name`.crt and `name`.key, by which a client is that user of that group."""
+    authority = load_pem_private_key((folder / "ca.key").read_bytes(), None)
+    assert isinstance(authority, rsa.RSAPrivateKey)
+    key = _new_key(folder / f"{name}.key")
+    subject = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, group),
+            x509.NameAttribute(NameOID.COMMON_NAME, user),
+        ]
+    )
+    usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
+    own = _certificate(subject, _name(_AUTHORITY), key.public_key())
+    _write(folder / f"{name}.crt", own.add_extension(usage, critical=False), authority)
+
+
+def write_kubeconfig(path: Path, server: str, authority: Path, login: Mapping[str, str]) -> None:
+    """`login` has a token, or the files of a client's certificate and key. JSON is YAML too."""
     cluster = {
-        "server": f"https://127.0.0.1:{port}",
+        "server": server,
         "certificate-authority-data": base64.b64encode(authority.read_bytes()).decode(),
     }
     config = {
@@ -50,7 +70,7 @@ def write_kubeconfig(path: Path, port: int, authority: Path, token: str) -> None
         "kind": "Config",
         "current-context": "test",
         "clusters": [{"name": "test", "cluster": cluster}],
-        "users": [{"name": "user", "user": {"token": token}}],
+        "users": [{"name": "user", "user": dict(login)}],
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": "user"}}],
     }
     path.touch(mode=0o600)

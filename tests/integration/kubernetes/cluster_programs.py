@@ -12,7 +12,6 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-_DOWNLOAD = ("apt-get", "download", "-qq", "etcd-server")
 _NAMES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
 
 
@@ -49,20 +48,24 @@ def kube_programs(packed: Path) -> Path:
 
 def etcd_program() -> Path:
     found = shutil.which("etcd")
-    if found:
-        return Path(found)
-    folder = cache_folder() / "etcd-server"
+    return Path(found) if found else debian("etcd-server") / "usr" / "bin" / "etcd"
+
+
+def debian(package: str) -> Path:
+    """The files of a Debian package, unpacked and not installed."""
+    folder = cache_folder() / package
     if not folder.exists():
         work = _work_folder()
-        if subprocess.run(_DOWNLOAD, cwd=work, check=False).returncode:
+        download = ("apt-get", "download", "-qq", package)
+        if subprocess.run(download, cwd=work, check=False).returncode:
             # A new machine has no package lists yet.
             subprocess.run(["apt-get", "update", "-qq"], check=True)
-            subprocess.run(_DOWNLOAD, cwd=work, check=True)
-        [package] = work.glob("*.deb")
-        subprocess.run(["dpkg-deb", "-x", package, work / "files"], check=True)
+            subprocess.run(download, cwd=work, check=True)
+        [found] = work.glob("*.deb")
+        subprocess.run(["dpkg-deb", "-x", found, work / "files"], check=True)
         _settle(work / "files", folder)
         shutil.rmtree(work, ignore_errors=True)
-    return folder / "usr" / "bin" / "etcd"
+    return folder
 
 
 def _work_folder() -> Path:

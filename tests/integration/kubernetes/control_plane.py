@@ -20,51 +20,57 @@ from tests.integration.kubernetes.cluster_keys import make_keys, write_kubeconfi
 from tests.integration.kubernetes.cluster_programs import etcd_program, kube_programs
 
 _READY_SECONDS = 90.0
-_USERS = {"admin": "system:masters", "system:kube-scheduler": ""}
+_USERS = {
+    "admin": "system:masters",
+    "system:kube-scheduler": "",
+    "system:kube-controller-manager": "",
+}
 
 
 class ControlPlane:
     """The programs, and kubeconfigs by user."""
 
     def __init__(self, folder: Path, archive: Path) -> None:
-        self._folder = folder
-        self._keys = folder / "keys"
-        self._programs = kube_programs(archive)
+        self.folder = folder
+        self.keys = folder / "keys"
+        self.programs = kube_programs(archive)
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._tokens = {user: os.urandom(24).hex() for user in _USERS}
-        self._etcd, self._peer, self._port = free_port(), free_port(), free_port()
+        self._etcd, self._peer = free_port(), free_port()
+        self.address, self.port = "127.0.0.1", free_port()
 
     @property
     def config_file(self) -> Path:
-        return self._folder / "admin.kubeconfig"
+        return self.folder / "admin.kubeconfig"
+
+    @property
+    def url(self) -> str:
+        return f"https://{self.address}:{self.port}"
 
     def start(self) -> None:
-        make_keys(self._keys)
+        make_keys(self.keys, self.address)
         lines = [f"{token},{user},{user}" for user, token in self._tokens.items()]
         groups = [f',"{group}"' if group else "" for group in _USERS.values()]
         text = "".join(f"{line}{group}\n" for line, group in zip(lines, groups, strict=True))
-        (self._keys / "tokens.csv").write_text(text)
+        (self.keys / "tokens.csv").write_text(text)
         self._start_etcd()
         self.start_server()
-        scheduler = self._folder / "scheduler.kubeconfig"
-        authority = self._keys / "ca.crt"
-        write_kubeconfig(self.config_file, self._port, authority, self._tokens["admin"])
-        token = self._tokens["system:kube-scheduler"]
-        write_kubeconfig(scheduler, self._port, authority, token)
-        self._start(
-            "kube-scheduler",
-            f"--kubeconfig={scheduler}",
-            "--port=0",
-            "--secure-port=0",
-            "--leader-elect=false",
-        )
+        for user, token in self._tokens.items():
+            path = self.folder / f"{user.removeprefix('system:')}.kubeconfig"
+            write_kubeconfig(path, self.url, self.keys / "ca.crt", {"token": token})
+        self.start_program("kube-scheduler", *self.leads_alone("kube-scheduler"))
+
+    def leads_alone(self, name: str) -> tuple[str, ...]:
+        """Arguments of a program that follows the API server, and serves nobody itself."""
+        config = f"--kubeconfig={self.folder}/{name}.kubeconfig"
+        return (config, "--port=0", "--secure-port=0", "--leader-elect=false")
 
     def _start_etcd(self) -> None:
         url, peer = f"http://127.0.0.1:{self._etcd}", f"http://127.0.0.1:{self._peer}"
-        self._start(
+        self.start_program(
             "etcd",
             "--name=one",
-            f"--data-dir={self._folder}/etcd",
+            f"--data-dir={self.folder}/etcd",
             f"--listen-client-urls={url}",
             f"--advertise-client-urls={url}",
             f"--listen-peer-urls={peer}",
@@ -76,33 +82,36 @@ class ControlPlane:
 
     def start_server(self) -> None:
         """Start the API server; its data are etcd's, so it can be stopped and started again."""
-        keys = self._keys
-        self._start(
+        keys = self.keys
+        self.start_program(
             "kube-apiserver",
             f"--etcd-servers=http://127.0.0.1:{self._etcd}",
-            "--bind-address=127.0.0.1",
-            f"--secure-port={self._port}",
-            "--advertise-address=127.0.0.1",
+            f"--secure-port={self.port}",
+            f"--advertise-address={self.address}",
             # A loopback address may not stand in an Endpoints object.
             "--endpoint-reconciler-type=none",
             f"--tls-cert-file={keys}/apiserver.crt",
             f"--tls-private-key-file={keys}/apiserver.key",
             f"--token-auth-file={keys}/tokens.csv",
             "--anonymous-auth=false",
-            "--authorization-mode=RBAC",
-            # Pods would wait for the controller that makes service accounts.
-            "--disable-admission-plugins=ServiceAccount",
             "--service-cluster-ip-range=10.96.0.0/24",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={keys}/accounts.key",
             f"--service-account-signing-key-file={keys}/accounts.key",
             "--profiling=false",
+            *self.server_arguments(),
         )
         deadline = time.monotonic() + _READY_SECONDS
         while not self._is_ready():
             assert self._children["kube-apiserver"].poll() is None, "the API server ended"
             assert time.monotonic() < deadline, "the API server is not ready"
             time.sleep(0.1)
+
+    def server_arguments(self) -> tuple[str, ...]:
+        """What differs where there are no nodes."""
+        # Pods would wait for the controller that makes service accounts.
+        without_accounts = "--disable-admission-plugins=ServiceAccount"
+        return ("--bind-address=127.0.0.1", "--authorization-mode=RBAC", without_accounts)
 
     def stop_server(self) -> None:
         self._end(self._children.pop("kube-apiserver"))
@@ -116,21 +125,21 @@ class ControlPlane:
         child.kill()
         child.wait()
 
-    def _start(self, name: str, *arguments: str, program: Path | None = None) -> None:
-        command = [str(program or self._programs / name), *arguments]
-        with (self._folder / f"{name}.log").open("ab") as log:
+    def start_program(self, name: str, *arguments: str, program: Path | None = None) -> None:
+        command = [str(program or self.programs / name), *arguments]
+        with (self.folder / f"{name}.log").open("ab") as log:
             self._children[name] = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                cwd=self._folder,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - it only asks the kernel for a signal
+                cwd=self.folder,
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - it only asks the kernel for a signal
             )
 
     def _is_ready(self) -> bool:
-        context = ssl.create_default_context(cafile=self._keys / "ca.crt")
-        server = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=5, context=context)
+        context = ssl.create_default_context(cafile=self.keys / "ca.crt")
+        server = http.client.HTTPSConnection(self.address, self.port, timeout=5, context=context)
         headers = {"Authorization": f"Bearer {self._tokens['admin']}"}
         with closing(server), suppress(OSError):
             server.request("GET", "/readyz", headers=headers)
@@ -138,7 +147,7 @@ class ControlPlane:
         return False
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """The child is killed when this process ends, however it ends."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
