@@ -42,6 +42,13 @@ class Image:
             self._run("umount", container)
             self._run("rm", container)
 
+    def save(self, archive: Path) -> str:
+        """Write the image as a file for nodes of a cluster; return its name there."""
+        name = f"localhost/{self.name}"
+        archive.unlink(missing_ok=True)
+        self._builder.save(name, archive)
+        return name
+
     def _run(self, *words: str) -> str:
         command = [*self._builder.command, *words]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()

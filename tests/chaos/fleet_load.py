@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections import Counter
+from collections.abc import Collection
 
 import httpx
 from tests.chaos.fleet_cell import MODELS, FleetCell
@@ -60,17 +61,21 @@ class FleetLoad:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def missing(self, store: Store) -> int:
-        """How many answers are not in the ledger, once its journals are drained."""
-        left = set(self._served)
-        for _ in range(int(_LEDGER_SECONDS)):
-            async with store.transaction() as tx:
-                rows = await tx.fetch(
-                    "select request::text from usage_attempts where outcome = 'ok'"
-                    " and request = any(%s::uuid[])",
-                    (list(left),),
-                )
-            left -= {row[0] for row in rows}
-            if not left:
-                return 0
-            await asyncio.sleep(1)
-        return len(left)
+        return await missing_in_ledger(store, self._served)
+
+
+async def missing_in_ledger(store: Store, requests: Collection[str]) -> int:
+    """How many answered requests are not in the ledger, once its journals are drained."""
+    left = set(requests)
+    for _ in range(int(_LEDGER_SECONDS)):
+        async with store.transaction() as tx:
+            rows = await tx.fetch(
+                "select request::text from usage_attempts where outcome = 'ok'"
+                " and request = any(%s::uuid[])",
+                (list(left),),
+            )
+        left -= {row[0] for row in rows}
+        if not left:
+            return 0
+        await asyncio.sleep(1)
+    return len(left)

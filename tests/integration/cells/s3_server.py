@@ -16,9 +16,10 @@ BUCKET = "penstock-test"
 
 
 @contextmanager
-def s3_server(folder: Path) -> Iterator[str]:
+def s3_server(folder: Path, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
     """Its address. It has one bucket and asks for no key."""
-    ports = {name: free_port() for name in ("s3", "master", "volume", "filer")}
+    ports = {name: free_port() for name in ("master", "volume", "filer")}
+    ports["s3"] = port or free_port()
     options = [f"-{name}.port={port}" for name, port in ports.items()]
     options += [f"-{name}.port.grpc={free_port()}" for name in ports]
     with (folder / "log").open("wb") as log:
@@ -26,8 +27,8 @@ def s3_server(folder: Path) -> Iterator[str]:
             [
                 str(Path(sys.executable).parent / "weed"),
                 "server",
-                "-ip=127.0.0.1",
-                "-ip.bind=127.0.0.1",
+                f"-ip={host}",
+                f"-ip.bind={host}",
                 f"-dir={folder}",
                 "-volume.max=20",
                 "-master.volumeSizeLimitMB=64",
@@ -41,7 +42,7 @@ def s3_server(folder: Path) -> Iterator[str]:
             stderr=log,
             cwd=folder,
         )
-    address = f"http://127.0.0.1:{ports['s3']}"
+    address = f"http://{host}:{ports['s3']}"
     try:
         _make_bucket(address, server)
         yield address
