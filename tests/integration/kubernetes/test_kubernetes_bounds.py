@@ -23,7 +23,7 @@ from penstock.fleet.providers.kubernetes.pod_view import by_replica, seen_replic
 from penstock.records.model import ModelId, Recipe
 from penstock.records.replica import ReplicaId
 
-_RIGHTS = Path(__file__).parents[3] / "deploy" / "kubernetes" / "base" / "rbac.yaml"
+_BASE = Path(__file__).parents[3] / "deploy" / "kubernetes" / "base"
 _KEEPER = "system:serviceaccount:penstock:penstock-keeper"
 _ENGINES = "penstock-engines"
 _PODS = 500
@@ -59,8 +59,9 @@ def admin(cluster: ControlPlane) -> AsyncClient:
 
 
 async def test_the_keeper_may_do_what_it_does_and_nothing_else(admin: AsyncClient) -> None:
-    for each in codecs.load_all_yaml(_RIGHTS.read_text()):
-        await admin.create(each)
+    for name in ("namespaces.yaml", "rbac.yaml"):
+        for each in codecs.load_all_yaml((_BASE / name).read_text()):
+            await admin.create(each)
     allowed = [right for right in (*_ALLOWED, *_REFUSED) if await _may(admin, *right)]
     await admin.close()
     assert allowed == list(_ALLOWED)
