@@ -62,6 +62,8 @@ class Cell(StrEnum):
     NONE = "no cell"
     # Its own test makes the hosts.
     FOUR_HOSTS = "four hosts"
+    # So does `make chaos-kubernetes`.
+    CLUSTER = "cluster"
 
 
 class Block(msgspec.Struct, frozen=True):

@@ -70,6 +70,13 @@ class Node:
         remove_group(self._plan(()).group)
 
     @property
+    def disk(self) -> Path:
+        """What the node has at /var/lib/kubelet, before and after a power cut."""
+        disk = self._folder / "kubelet"
+        disk.mkdir(exist_ok=True)
+        return disk
+
+    @property
     def has_ended(self) -> bool:
         return self._init is not None and self._init.poll() is not None
 

@@ -18,11 +18,15 @@ NODES_MAX = 4
 
 def enter_own_network(module: str) -> None:
     """Start this program again in a network namespace of its own, unless it is in one already."""
-    if os.environ.get(_INSIDE):  # noqa: TID251 - told by the line below
+    if is_own_network():
         make_bridge()
         return
     command = ["unshare", "--net", sys.executable, "-m", module, *sys.argv[1:]]
     os.execvpe("unshare", command, {**os.environ, _INSIDE: "1"})  # noqa: TID251
+
+
+def is_own_network() -> bool:
+    return bool(os.environ.get(_INSIDE))  # noqa: TID251 - set above
 
 
 def make_bridge() -> None:

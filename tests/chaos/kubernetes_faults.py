@@ -1,0 +1,254 @@
+"""What is done to a cell on a cluster, and what must be so afterwards.
+
+Each fault is a method; it returns what was wrong. Streams of replicas in `lost` may break: their
+engines were killed, or their node was cut off.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Final
+
+from tests.chaos.kubernetes_cell import KubernetesCell
+from tests.chaos.kubernetes_load import ClusterLoad
+from tests.chaos.kubernetes_watch import RosterWatch
+
+REPLICAS: Final = 4
+_SETTLE_SECONDS = 120.0
+_ROUTED_SECONDS = 2.0
+_API_SECONDS = 60.0
+_FAR_NODE = 2
+# A short request takes some milliseconds; this much is a sign that a dead engine was asked.
+_SLOW_SECONDS = 2.0
+
+FAULTS: Final = (
+    *("roll_out", "drain_node", "delete_pod", "kill_engine", "kill_keeper", "kill_control"),
+    *("restart_gateways", "cut_cable", "cut_power", "stop_api_server", "run_out_of_memory"),
+    *("roll_out", "drain_node", "kill_keeper", "kill_engine", "restart_gateways"),
+)
+# Clients must see nothing of these.
+_UNSEEN: Final = frozenset(
+    {
+        *("roll_out", "drain_node", "delete_pod", "kill_keeper", "kill_control"),
+        *("restart_gateways", "stop_api_server", "run_out_of_memory"),
+    }
+)
+
+
+class ClusterFaults:
+    """`problems` of a fault are what it returns, and failed requests that nothing explains."""
+
+    def __init__(self, cell: KubernetesCell, load: ClusterLoad, watch: RosterWatch) -> None:
+        self._cell = cell
+        self._load = load
+        self._watch = watch
+        self._round = 0
+        self.lost: set[str] = set()
+
+    async def do(self, name: str) -> list[str]:
+        began, failed = time.monotonic(), len(self._load.failures)
+        self._round += 1
+        problems: list[str] = await getattr(self, name)()
+        new = self._load.failures[failed:]
+        if name in _UNSEEN:
+            problems += [f"a client saw it: {failure}" for failure in new]
+        if not await self._watch.until_ready(REPLICAS, _SETTLE_SECONDS):
+            problems.append(f"not {REPLICAS} ready: {self._watch.rows}")
+        took = time.monotonic() - began
+        print(f"{name}: {took:.0f} s, {len(new)} failures, {len(problems)} problems", flush=True)
+        return [f"{name}: {problem}" for problem in problems]
+
+    async def deploy(self) -> None:
+        """Make the page's deployment as large as this needs it."""
+        await self._apply("{}")
+        assert await self._watch.until_ready(REPLICAS, _SETTLE_SECONDS)
+
+    async def roll_out(self) -> list[str]:
+        old = set(self._watch.ready())
+        await self._apply(f'{{ ROUND = "{self._round}" }}')
+        if not await self._watch.until_ready(REPLICAS, _SETTLE_SECONDS, without=old):
+            return ["the rollout did not come to its end"]
+        return []
+
+    async def drain_node(self) -> list[str]:
+        there = self._on_far_node()
+        node = f"node-{_FAR_NODE}"
+        words = ("--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s")
+        await self._kubectl("drain", node, *words)
+        problems = [] if there else ["nothing ran there"]
+        if not await self._watch.until_ready(REPLICAS, _SETTLE_SECONDS, without=there):
+            problems.append("the replicas were not replaced elsewhere")
+        await self._kubectl("uncordon", node)
+        return problems
+
+    async def delete_pod(self) -> list[str]:
+        replica = min(self._watch.ready())
+        await self._kubectl(
+            "-n", "penstock-engines", "delete", "pod", f"replica-{replica}", "--wait=false"
+        )
+        return await self._replaced({replica})
+
+    async def kill_engine(self) -> list[str]:
+        replica = min(self._watch.ready())
+        self.lost.add(replica)
+        await self._kill("penstock-engines", f"replica-{replica}")
+        problems = await self._replaced({replica})
+        if "137" not in self._watch.find(replica).detail:
+            problems.append(f"its reason is not shown: {self._watch.find(replica).detail}")
+        return problems
+
+    async def kill_keeper(self) -> list[str]:
+        return await self._kill_one_of_ours("keeper")
+
+    async def kill_control(self) -> list[str]:
+        return await self._kill_one_of_ours("control")
+
+    async def restart_gateways(self) -> list[str]:
+        """Replace all that is Penstock's: engines must not notice."""
+        before = set(self._watch.ready())
+        parts = ("statefulset/gateway", "deployment/control", "deployment/keeper")
+        await self._kubectl("-n", "penstock", "rollout", "restart", *parts)
+        for part in parts:
+            await self._kubectl("-n", "penstock", "rollout", "status", part, "--timeout=180s")
+        await self._watch.look()
+        return [] if set(self._watch.ready()) == before else ["engines were restarted"]
+
+    async def cut_cable(self) -> list[str]:
+        node = self._cell.cluster.nodes[_FAR_NODE]
+        there = self._on_far_node()
+        self.lost |= there
+        began = time.monotonic()
+        node.cut_cable()
+        problems = await self._lost_node(there, began)
+        ghosts = {f"replica-{replica}" for replica in there}
+        if not ghosts <= await self._pod_names():
+            problems.append("the ghosts were forgotten before their node was back")
+        node.plug_cable()
+        return problems + await self._ended(ghosts)
+
+    async def cut_power(self) -> list[str]:
+        node = self._cell.cluster.nodes[_FAR_NODE]
+        there = self._on_far_node()
+        self.lost |= there
+        began = time.monotonic()
+        node.cut_power()
+        problems = await self._lost_node(there, began)
+        await asyncio.to_thread(node.start)
+        await asyncio.to_thread(self._cell.cluster.wait_ready, _FAR_NODE)
+        return problems + await self._ended({f"replica-{replica}" for replica in there})
+
+    async def stop_api_server(self) -> list[str]:
+        before = set(self._watch.ready())
+        plane = self._cell.cluster.plane
+        plane.stop_server()
+        await asyncio.sleep(_API_SECONDS)
+        # Not in a thread: the server would end with that.
+        plane.start_server()
+        await self._watch.look()
+        return [] if set(self._watch.ready()) == before else ["the roster changed"]
+
+    async def run_out_of_memory(self) -> list[str]:
+        lines = ["[deployment.hungry]", 'model = "hungry"', 'pool = "tiny"']
+        await self._typed_file("hungry.toml", "\n".join(lines))
+        await self._typed("penstock deploy apply hungry.toml --why hunger")
+        is_shown = False
+        for _ in range(120):
+            rows = await self._watch.look()
+            is_shown = any("OOMKilled" in row.detail for row in rows)
+            if is_shown:
+                break
+            await asyncio.sleep(0.5)
+        await self._typed("penstock deploy remove hungry --yes")
+        return [] if is_shown else [f"not shown: {[row.detail for row in self._watch.rows]}"]
+
+    async def _lost_node(self, there: set[str], began: float) -> list[str]:
+        """Wait for the replacements, and look at what clients saw meanwhile."""
+        problems = [] if there else ["nothing ran there"]
+        failed = len(self._load.failures)
+        if not await self._watch.until_ready(REPLICAS, _SETTLE_SECONDS, without=there):
+            problems.append(f"not replaced: {self._watch.rows}")
+        late = [
+            f"routed to a lost node {failure.began - began:.1f} s later: {failure}"
+            for failure in self._load.failures[failed:]
+            if failure.began > began + _ROUTED_SECONDS
+        ]
+        late += [
+            f"a request that began {at - began:.1f} s later took {took:.1f} s"
+            for at, took in self._load.waits
+            if at > began + _ROUTED_SECONDS and took > _SLOW_SECONDS
+        ]
+        return problems + late
+
+    async def _replaced(self, replicas: set[str]) -> list[str]:
+        if await self._watch.until_ready(REPLICAS, _SETTLE_SECONDS, without=replicas):
+            return []
+        return [f"{replicas} not replaced: {self._watch.rows}"]
+
+    async def _ended(self, pods: set[str]) -> list[str]:
+        for _ in range(int(_SETTLE_SECONDS)):
+            if not pods & await self._pod_names():
+                return []
+            await asyncio.sleep(1)
+        return [f"pods did not end: {pods}"]
+
+    async def _kill_one_of_ours(self, component: str) -> list[str]:
+        before = set(self._watch.ready())
+        label = {"app.kubernetes.io/component": component}.items()
+        listed = await asyncio.to_thread(self._cell.pods, "penstock")
+        [name] = [
+            pod["metadata"]["name"] for pod in listed if label <= pod["metadata"]["labels"].items()
+        ]
+        await self._kill("penstock", name)
+        await asyncio.sleep(10)
+        await self._watch.look()
+        return [] if set(self._watch.ready()) == before else ["the roster changed"]
+
+    async def _kill(self, namespace: str, name: str) -> None:
+        """kill -9 of all processes of a pod but the one that holds its namespaces."""
+        listed = await asyncio.to_thread(self._cell.pods, namespace)
+        [pod] = [each for each in listed if each["metadata"]["name"] == name]
+        pids = _pids_of(pod["metadata"]["uid"])
+        assert pids, f"no process of {name}"
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+
+    def _on_far_node(self) -> set[str]:
+        ready = self._watch.ready().values()
+        return {row.id for row in ready if row.host == f"node-{_FAR_NODE}"}
+
+    async def _pod_names(self) -> set[str]:
+        listed = await asyncio.to_thread(self._cell.pods, "penstock-engines")
+        return {pod["metadata"]["name"] for pod in listed}
+
+    async def _apply(self, environment: str) -> None:
+        replicas = f"replicas = {{ min = {REPLICAS}, max = {REPLICAS} }}"
+        lines = ["[deployment.chat]", 'model = "tiny"', 'pool = "tiny"', replicas]
+        await self._typed_file("models.toml", "\n".join([*lines, f"environment = {environment}"]))
+        await self._typed(f"penstock deploy apply models.toml --why 'round {self._round}'")
+
+    async def _typed_file(self, name: str, text: str) -> None:
+        (self._cell.folder / "home" / name).write_text(text)
+
+    async def _typed(self, text: str) -> str:
+        return await asyncio.to_thread(self._cell.typed, text)
+
+    async def _kubectl(self, *words: str) -> str:
+        return await asyncio.to_thread(self._cell.kubectl, *words)
+
+
+def _pids_of(pod: str) -> list[int]:
+    """Processes of a pod's containers, as this machine numbers them."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            groups = (folder / "cgroup").read_text()
+            program = (folder / "comm").read_text().strip()
+        except OSError:
+            continue
+        if f"pod{pod}" in groups and program != "busybox":
+            found.append(int(folder.name))
+    return found
