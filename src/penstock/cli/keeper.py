@@ -77,8 +77,9 @@ async def _keep(
     await objects.open()
     try:
         async with asyncio.TaskGroup() as group:
+            drains = config.fleet.drain_at_stop
             keeping = kept.run(
-                stop_replicas=stop_replicas, announce=announce, on_progress=on_progress
+                stop_replicas=stop_replicas or drains, announce=announce, on_progress=on_progress
             )
             running = group.create_task(keeping)
             pulling = group.create_task(_pull(station))
@@ -93,8 +94,12 @@ async def _keep(
                 running.cancel()
 
             # Without its parent, or in a hurry, the keeper leaves its replicas: the next keeper on
-            # this folder adopts them, or their supervisors end them after `orphan_seconds`.
-            abandoning = group.create_task(_stop_when(signals.hurried, abandon))
+            # this folder adopts them, or their supervisors end them after `orphan_seconds`. After a
+            # keeper that ends with its engines there is no next one.
+            hurrying = (
+                _drain(signals, pulling, kept) if drains else _stop_when(signals.hurried, abandon)
+            )
+            abandoning = group.create_task(hurrying)
             if parent_pid:
                 loop = asyncio.get_running_loop()
                 watch_parent(parent_pid, lambda: loop.call_soon_threadsafe(abandon))
@@ -123,6 +128,15 @@ async def _leave(
             pulling.cancel()
     await asyncio.wait([pulling])
     kept.stop()
+
+
+async def _drain(signals: StopSignals, pulling: asyncio.Task[None], kept: Keeper) -> None:
+    """Drain at the first signal, beside flex work that ends; at the second, wait no longer."""
+    await signals.asked.wait()
+    await kept.drain()
+    await signals.hurried.wait()
+    pulling.cancel()
+    await kept.drain(is_hurried=True)
 
 
 async def _stop_when(event: asyncio.Event, act: Callable[[], object]) -> None:

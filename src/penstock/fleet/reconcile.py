@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 
 from penstock.catalogue import Catalogue
 from penstock.clock import Clock, new_id
-from penstock.errors import GenerationStale, StoreUnavailable, Superseded
+from penstock.errors import Error, StoreUnavailable, Superseded
 from penstock.fleet.act import Actor
 from penstock.fleet.engine_keys import EngineKeys
 from penstock.fleet.engine_load import EngineLoads
@@ -23,18 +23,24 @@ from penstock.fleet.health import EngineProbe
 from penstock.fleet.host_report import HostReporter
 from penstock.fleet.hosts import HostReports
 from penstock.fleet.intent import Intent, Want
-from penstock.fleet.known import Known, WatchedReplica
+from penstock.fleet.known import Known
 from penstock.fleet.observe import Observer
 from penstock.fleet.orders import OrderTable
-from penstock.fleet.plan import StopReplica, plan, reasons_to_wait
-from penstock.fleet.progress import OnProgress, ReplicaProgress
+from penstock.fleet.plan import DrainReplica, StopReplica, plan, reasons_to_wait
+from penstock.fleet.progress import OnProgress, Progress
 from penstock.fleet.publish import Publisher
 from penstock.fleet.replica_logs import ReplicaLogs
 from penstock.fleet.roster import RosterTable
 from penstock.fleet.settings import FleetSettings
 from penstock.fleet.sources import open_sources
 from penstock.fleet.waiting import wait_for_event
-from penstock.fleet.wants import check_recipes, limits_of, wants_of, wants_of_assigned
+from penstock.fleet.wants import (
+    check_recipes,
+    limits_at_stop,
+    limits_of,
+    wants_of,
+    wants_of_assigned,
+)
 from penstock.fleet.weights.awaited_weights import awaited_weights, fetched_now
 from penstock.fleet.weights.fetch_loop import WeightFetches
 from penstock.records.model import ModelId, Weights
@@ -84,6 +90,7 @@ class Keeper:
         self._observer = Observer(providers, probe, self._memory, clock, settings=settings)
         self._loads = EngineLoads(self._known, probe, settings, clock)
         self._actor = Actor(providers, self._known, self._memory, clock)
+        self._progress = Progress(self._known, self._memory, clock)
         self._ids = (ReplicaId(new_id()) for _ in itertools.count())
         self._host = settings.host
         self._stop = asyncio.Event()
@@ -137,6 +144,23 @@ class Keeper:
         finally:
             await self._memory.close()
 
+    async def drain(self, *, is_hurried: bool = False) -> None:
+        """Drain attached servers, which end by themselves, and attach no more; call `stop` later.
+
+        If `is_hurried`, list them as gone without waiting for their requests.
+        """
+        self._is_ending = True
+        self._limits = limits_at_stop(self._settings, is_hurried=is_hurried)
+        # The next step would ask engines for their health first, which may take seconds.
+        for replica in self.replicas():
+            if replica.state is ReplicaState.READY:
+                drain = DrainReplica(replica.id, replica.generation, "its keeper ends")
+                # The next step drains a replica for which this fails.
+                with contextlib.suppress(Error, OSError):
+                    await self._actor.act(drain, self._host)
+        self._has_changed.set()
+        self._is_called.set()
+
     def stop(self) -> None:
         """Ask `run` to end."""
         self._stop.set()
@@ -188,10 +212,13 @@ class Keeper:
                 self._has_changed.set()
             try:
                 await self._actor.act(action, self._host)
-            except GenerationStale:
+            except Superseded:
+                # Another keeper has the replica, or it was drained since it was observed.
                 extra = {"action": "action_refused", "replica": action.replica}
                 _log.info("action refused", extra=extra)
-        await self._report(seen | self._known.replicas, states)
+        if self._on_progress is not None:
+            for news in await self._progress.since(states, seen | self._known.replicas):
+                self._on_progress(news)
 
     def _wants(self) -> tuple[Want, ...] | None:
         """Return what this keeper is to run; None while that is not known yet."""
@@ -358,30 +385,3 @@ class Keeper:
             self._known.orders = orders
             self._is_called.set()
             _log.info("orders changed", extra={"action": "orders_changed"})
-
-    async def _report(
-        self, entries: dict[ReplicaId, WatchedReplica], before: dict[ReplicaId, ReplicaState]
-    ) -> None:
-        if self._on_progress is None:
-            return
-        for model, reason in self._known.fetching.items():
-            state = ReplicaState.STARTING
-            news = ReplicaProgress(
-                ReplicaId(""), model, state, 0.0, detail=reason, is_fetching=True
-            )
-            self._on_progress(news)
-        for replica_id, entry in entries.items():
-            replica = entry.replica
-            is_starting = replica.state is ReplicaState.STARTING
-            if not is_starting and before.get(replica_id) is replica.state:
-                continue
-            line = ""
-            if is_starting:
-                line = await self._memory.last_line(replica_id)
-            elapsed = self._clock.monotonic() - entry.since
-            self._on_progress(
-                ReplicaProgress(
-                    replica_id, replica.model, replica.state, elapsed, replica.url, line,
-                    entry.detail,
-                )
-            )  # fmt: skip

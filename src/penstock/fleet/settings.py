@@ -119,6 +119,9 @@ class FleetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drain_seconds: Annotated[float, Meta(ge=0, le=604800)] = 600.0
     # How long a drain waits at least, so that every gateway has read the roster.
     drain_settle_seconds: Annotated[float, Meta(ge=0, le=600)] = 3.0
+    # Whether a keeper of attached servers that is told to end drains them first, and stays until
+    # they have ended: for one that runs beside its engine in the same pod.
+    drain_at_stop: bool = False
     # How long an engine may take to end after SIGTERM before its process group is killed.
     stop_grace_seconds: Annotated[float, Meta(ge=0, le=3600)] = 75.0
     # An engine's log is cut at this size; one older part of the same size is kept.
@@ -147,3 +150,6 @@ class FleetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError('pool needs obeys = "deployments"')
         if self.pool and not self.pod_template:
             raise ValueError("pool needs pod_template")
+        launches = any(wanted.provider != "attach" for wanted in self.replicas)
+        if self.drain_at_stop and (launches or self.obeys != "settings"):
+            raise ValueError("drain_at_stop is for keepers whose servers are all attached")

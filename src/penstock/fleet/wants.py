@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import msgspec
+
 from penstock.catalogue import Catalogue, CatalogueError, LaunchValues, fill
 from penstock.fleet.intent import AssignedReplica, IntentLimits, Want
 from penstock.fleet.settings import FleetSettings, WantedReplicas
@@ -84,6 +86,18 @@ def limits_of(settings: FleetSettings) -> IntentLimits:
         drain_seconds=settings.drain_seconds,
         drain_settle_seconds=settings.drain_settle_seconds,
         gpu_foreign_mb=settings.gpu_foreign_mb,
+    )
+
+
+def limits_at_stop(settings: FleetSettings, *, is_hurried: bool = False) -> IntentLimits:
+    """Return the limits of a keeper that ends together with its attached servers."""
+    return msgspec.structs.replace(
+        limits_of(settings),
+        drain_seconds=0.0 if is_hurried else settings.drain_seconds,
+        # A server without requests that has not ended within this time was not told to end.
+        drain_settle_seconds=max(settings.drain_settle_seconds, settings.stop_grace_seconds),
+        # A server that is told to end and no longer answers has ended.
+        unhealthy_seconds=min(settings.drain_settle_seconds, settings.unhealthy_seconds),
     )
 
 

@@ -42,6 +42,23 @@ def test_a_port_range_that_ends_before_it_begins_is_refused() -> None:
         msgspec.convert({"port_first": 9000, "port_last": 8000}, FleetSettings)
 
 
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"replicas": [{"model": "m"}]},
+        {"obeys": "deployments"},
+        {"obeys": "deployments", "pool": "p", "pod_template": "pod.yaml"},
+    ],
+)
+def test_only_attached_servers_are_drained_when_their_keeper_stops(
+    others: dict[str, object],
+) -> None:
+    attached = {"replicas": [{"model": "m", "provider": "attach", "url": "http://a"}]}
+    assert msgspec.convert({"drain_at_stop": True, **attached}, FleetSettings).drain_at_stop
+    with pytest.raises(msgspec.ValidationError, match="all attached"):
+        msgspec.convert({"drain_at_stop": True, **others}, FleetSettings)
+
+
 def test_aliases_and_ids_of_one_model_add_up() -> None:
     replicas = (WantedReplicas("tiny"), WantedReplicas("@cf/a/tiny", count=2))
     [want] = wants_of(FleetSettings(replicas=replicas), _CATALOGUE)
