@@ -6,11 +6,13 @@ no root. Its processes end with the test's.
 
 import ctypes
 import http.client
+import json
 import os
 import signal
 import ssl
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -22,9 +24,15 @@ from tests.integration.kubernetes.cluster_programs import etcd_program, kube_pro
 _READY_SECONDS = 90.0
 _USERS = {
     "admin": "system:masters",
+    "keeper": "system:masters",
     "system:kube-scheduler": "",
     "system:kube-controller-manager": "",
 }
+# JSON is YAML too.
+_AUDIT = """
+{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["ResponseStarted"], "rules": [
+    {"level": "Metadata", "users": ["keeper"]}, {"level": "None"}]}
+"""
 
 
 class ControlPlane:
@@ -47,8 +55,24 @@ class ControlPlane:
     def url(self) -> str:
         return f"https://{self.address}:{self.port}"
 
+    @property
+    def keeper_config_file(self) -> Path:
+        """For a user of its own, whose requests are noted."""
+        return self.folder / "keeper.kubeconfig"
+
+    def keeper_requests(self) -> Counter[str]:
+        """Return how often that user has asked for what, such as "list pods"."""
+        lines = (self.folder / "audit.log").read_text().splitlines()
+        events = [json.loads(line) for line in lines]
+        return Counter(
+            f"{event['verb']} {event['objectRef']['resource']}"
+            for event in events
+            if event["stage"] == "RequestReceived"
+        )
+
     def start(self) -> None:
         make_keys(self.keys, self.address)
+        (self.folder / "audit.yaml").write_text(_AUDIT)
         lines = [f"{token},{user},{user}" for user, token in self._tokens.items()]
         groups = [f',"{group}"' if group else "" for group in _USERS.values()]
         text = "".join(f"{line}{group}\n" for line, group in zip(lines, groups, strict=True))
@@ -99,6 +123,8 @@ class ControlPlane:
             f"--service-account-key-file={keys}/accounts.key",
             f"--service-account-signing-key-file={keys}/accounts.key",
             "--profiling=false",
+            f"--audit-policy-file={self.folder}/audit.yaml",
+            f"--audit-log-path={self.folder}/audit.log",
             *self.server_arguments(),
         )
         deadline = time.monotonic() + _READY_SECONDS

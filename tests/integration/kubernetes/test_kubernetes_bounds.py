@@ -10,7 +10,9 @@ from lightkube.core.async_client import AsyncClient
 from lightkube.core.exceptions import ApiError
 from lightkube.models.authorization_v1 import ResourceAttributes, SubjectAccessReviewSpec
 from lightkube.resources.authorization_v1 import SubjectAccessReview
+from lightkube.resources.core_v1 import Pod
 from tests.integration.fleet.watched_keeper import until
+from tests.integration.kubernetes.control_plane import ControlPlane
 
 from penstock.clock import SystemClock
 from penstock.errors import ReplicaUnreachable
@@ -95,6 +97,24 @@ async def test_five_hundred_pods_are_seen_with_little_work(
     assert took <= 1.0
     # Of a keeper's 80 MB; kilobytes.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before <= 40_000
+
+
+async def test_five_hundred_pods_cost_one_list_and_one_watch(
+    admin: AsyncClient, cluster: ControlPlane, namespace: str
+) -> None:
+    await _make_pods(admin, namespace)
+    pool = Cluster("large", namespace, "none", str(cluster.keeper_config_file), SystemClock())
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(pool.run())
+        await until(lambda: _count(pool) == _PODS)
+        # What changes afterwards comes by the watch.
+        await admin.delete(Pod, pool.pods()[0].name, namespace=namespace)
+        await until(lambda: _count(pool) == _PODS - 1)
+        running.cancel()
+    asked = cluster.keeper_requests()
+    # The small question every two seconds, by which a silent server is noticed.
+    del asked["get configmaps"]
+    assert asked == {"list pods": 1, "watch pods": 1}
 
 
 def _count(pool: Cluster) -> int:
