@@ -1,10 +1,11 @@
 """Shows the replicas that start on one line, because loading takes minutes.
 
 On a terminal the line is rewritten in place; elsewhere it is printed when the set of these replicas
-changes, and every ten seconds.
+changes, and every ten seconds. Of many replicas it shows the first few.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
+from itertools import islice
 from types import TracebackType
 from typing import Self
 
@@ -21,6 +22,7 @@ from penstock.records.replica import ReplicaId, ReplicaState
 _REPEAT_SECONDS = 10.0
 _DETAIL_CHARACTERS = 100
 _SPINNER_CHARACTERS = 3
+_SHOWN_MAX = 8
 
 
 class ProgressLine:
@@ -80,7 +82,8 @@ class ProgressLine:
                 self._status.start()
                 self._is_shown = True
             return
-        phase = " ".join(f"{id_} {self._stages.get(id_)}" for id_ in sorted(self._latest))
+        shown = islice(self._latest, _SHOWN_MAX)
+        phase = " ".join(f"{id_} {self._stages.get(id_)}" for id_ in shown)
         now = self._clock.monotonic()
         if phase != self._printed_phase or now - self._printed_at >= _REPEAT_SECONDS:
             self._printed_phase, self._printed_at = phase, now
@@ -93,9 +96,13 @@ class ProgressLine:
         return text
 
 
-def starting_line(replicas: Iterable[ReplicaProgress], stages: Mapping[ReplicaId, str]) -> str:
-    """Return one line for all replicas that start: seconds so far, and what each one does."""
-    return "; ".join(_starting(each, stages.get(each.replica, FIRST_STAGE)) for each in replicas)
+def starting_line(replicas: Collection[ReplicaProgress], stages: Mapping[ReplicaId, str]) -> str:
+    """Return one line for the replicas that start: seconds so far, and what each one does."""
+    shown = islice(replicas, _SHOWN_MAX)
+    parts = [_starting(each, stages.get(each.replica, FIRST_STAGE)) for each in shown]
+    if len(replicas) > _SHOWN_MAX:
+        parts.append(f"and {len(replicas) - _SHOWN_MAX} more")
+    return "; ".join(parts)
 
 
 def ended_line(news: ReplicaProgress, start_seconds: float | None = None) -> str:

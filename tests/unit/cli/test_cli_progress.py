@@ -2,6 +2,7 @@
 
 import io
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -35,6 +36,18 @@ def test_line_has_elapsed_time_and_the_stage_of_the_load() -> None:
         "starting kimi-k2.5 42 s loading weights, 50 %\n"
         "starting kimi-k2.5 42 s starting its program\n"
     )
+
+
+def test_of_many_replicas_the_first_few_are_shown_and_printed_once() -> None:
+    console, file = pipe()
+    with ProgressLine(console, ManualClock()) as line:
+        for _ in range(2):
+            for number in range(500):
+                line.take(msgspec.structs.replace(news(), replica=ReplicaId(f"r{number}")))
+    printed = file.getvalue().splitlines()
+    assert len(printed) == 8
+    assert [text.count("starting") for text in printed] == list(range(1, 9))
+    assert starting_line([news()] * 500, {}).endswith("; and 492 more")
 
 
 def test_a_line_that_names_no_stage_keeps_the_last_one() -> None:

@@ -108,10 +108,10 @@ class Cluster:
                 if refused.status.code != 404:
                     raise
 
-    async def log_lines(self, name: str, lines: int = _LINES_MAX) -> list[str]:
+    async def log_lines(self, name: str) -> list[str]:
         """Return the last lines of an engine's log, each behind its time."""
         async with self._asking() as client:
-            read = client.log(name, tail_lines=lines, timestamps=True)
+            read = client.log(name, tail_lines=_LINES_MAX, timestamps=True)
             try:
                 return [line.rstrip("\n") async for line in read]
             except ApiError:
