@@ -1,9 +1,9 @@
 """Computes the next actions from (wanted, observed, now), leaving nothing to decide. Pure.
 
 Guarantees: no more engines than wanted, counting draining ones, because they hold their GPUs until
-they end; no action for a provider that could not be queried, because unknown does not mean empty;
-no start before its back-off has passed, or without GPUs that nobody holds. `act.py` executes the
-actions.
+they end, but not pods that others end, because a cluster counts their GPUs itself; no action for a
+provider that could not be queried, because unknown does not mean empty; no start before its
+back-off has passed, or without GPUs that nobody holds. `act.py` executes the actions.
 """
 
 from collections import Counter
@@ -102,7 +102,7 @@ def reasons_to_wait(
     """Return why replicas are missing that `plan` cannot start here, by their model."""
     starts = [action for action in actions if isinstance(action, StartReplica)]
     held = _held(observation).union(gpu for start in starts for gpu in start.gpus)
-    present = Counter(replica.want for replica in observation.replicas)
+    present = _present(observation)
     present.update(start.want.name for start in starts)
     reasons: dict[ModelId, str] = {}
     for want in intent.wants:
@@ -245,6 +245,7 @@ def _starts(
 ) -> list[Action]:
     starts: list[Action] = []
     held = _held(observation)
+    present = _present(observation)
     for want in intent.wants:
         if want.provider in observation.unknown or want.part.is_early:
             continue
@@ -255,10 +256,7 @@ def _starts(
             pause = pause_seconds(failures.count, intent.limits)
             if now < failures.last_at + pause:
                 continue
-        # A replica that has just ended is forgotten in this plan and replaced in a later one, which
-        # takes its failure into account.
-        present = sum(1 for replica in observation.replicas if replica.want == want.name)
-        for _ in range(want.count - present):
+        for _ in range(want.count - present[want.name]):
             gpus = assign(observation.gpus, held, want.gpus, intent.limits.gpu_foreign_mb)
             if isinstance(gpus, NoRoom):
                 break
@@ -266,6 +264,20 @@ def _starts(
             held.update(chosen)
             starts.append(StartReplica(next(ids), 1, want, chosen))
     return starts
+
+
+def _present(observation: FleetObservation) -> Counter[str]:
+    """Return how many replicas of each want need no replacement yet.
+
+    One that has just ended is forgotten in this plan and replaced in a later one, which takes its
+    failure into account. One that the cluster ends may finish streams for minutes, while its
+    successor already starts where there is room; only a failure is waited for, to be counted.
+    """
+    return Counter(
+        replica.want
+        for replica in observation.replicas
+        if replica.phase is not Phase.ENDING or replica.is_failed
+    )
 
 
 def _held(observation: FleetObservation) -> set[str]:

@@ -35,6 +35,8 @@ class StandInKubelet:
         self._addresses: dict[str, str] = {}
         self._reported: set[str] = set()
         self.lost: set[str] = set()
+        # Pods that are not told to end yet, as if their hooks waited for requests.
+        self.waiting: set[str] = set()
 
     async def add_node(self, name: str, gpus: int) -> None:
         await self._create(Node(metadata=ObjectMeta(name=name)))
@@ -126,7 +128,8 @@ class StandInKubelet:
 
     async def _end(self, name: str, process: subprocess.Popen[bytes] | None) -> None:
         if process is not None and process.poll() is None:
-            process.send_signal(signal.SIGTERM)
+            if name not in self.waiting:
+                process.send_signal(signal.SIGTERM)
             return
         await self.client.delete(Pod, name, grace_period=0)
 

@@ -76,6 +76,34 @@ async def test_a_pod_that_others_delete_is_drained_and_replaced(cell: PoolCell) 
     assert first.id not in {each.id for each in cell.ready()}
 
 
+async def test_an_evicted_pod_is_replaced_while_its_streams_finish(cell: PoolCell) -> None:
+    await cell.apply()
+    await cell.settled(1)
+    [first] = cell.ready()
+    text = '@script {"tokens": 60, "interval": 0.1}'
+    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": text}]}
+    url = f"{first.url}/v1/chat/completions"
+    async with (
+        httpx.AsyncClient(trust_env=False, timeout=30) as client,
+        client.stream("POST", url, json=body) as answer,
+    ):
+        lines = answer.aiter_lines()
+        await anext(lines)
+        cell.kubelet.waiting.add(f"replica-{first.id}")
+        await cell.kubelet.client.delete(Pod, f"replica-{first.id}")
+        await until_true(lambda: [each.id for each in cell.ready()] not in ([], [first.id]))
+        states = {row.id: row.state for row in await cell.rows()}
+        assert states.pop(first.id) is ReplicaState.DRAINING
+        assert list(states.values()) == [ReplicaState.READY]
+        shown = await cell.deployments.find("pods")
+        assert (shown.ready, shown.placed, shown.stage) == (1, 1, "done")
+        rest = [line async for line in lines if line]
+    assert rest[-1] == "data: [DONE]"
+    cell.kubelet.waiting.clear()
+    await cell.in_state(first.id, ReplicaState.GONE)
+    await cell.settled(1)
+
+
 async def test_an_engine_that_ends_is_replaced_under_a_new_id(cell: PoolCell) -> None:
     await cell.apply()
     await cell.settled(1)

@@ -178,16 +178,27 @@ def test_another_part_stays_as_long_as_its_first_one() -> None:
     assert _plan(part, want=new) == [DrainReplica(ReplicaId("r1"), 3, "its first part has ended")]
 
 
-def test_a_replica_that_others_end_is_drained_and_given_up_when_it_is_silent() -> None:
+def test_a_replica_that_others_end_is_replaced_at_once_and_given_up_when_it_is_silent() -> None:
     ending = _one(phase=Phase.ENDING, detail="its pod is deleted in the cluster")
+    start = StartReplica(ReplicaId("new-0"), 1, WANT)
     assert _plan(ending) == [
         DrainReplica(ReplicaId("r1"), 3, "its pod is deleted in the cluster"),
+        start,
     ]
     draining = msgspec.structs.replace(ending, state=ReplicaState.DRAINING, running=2)
-    assert _plan(draining) == []
+    assert _plan(draining) == [start]
     # Nobody says when something ends on a machine that is lost.
     silent = msgspec.structs.replace(draining, silent_since=NOW - 61)
-    assert _plan(silent) == [Forget(ReplicaId("r1"), 3, "its machine is lost")]
+    assert _plan(silent) == [Forget(ReplicaId("r1"), 3, "its machine is lost"), start]
+    # Its failure has to be counted first, or it would be started again and again without a pause.
+    failed = msgspec.structs.replace(draining, is_failed=True)
+    assert _plan(failed) == []
+
+
+def test_the_successor_of_a_replica_that_others_end_is_the_only_one() -> None:
+    ending = _one(phase=Phase.ENDING, state=ReplicaState.DRAINING, running=2)
+    successor = _one(id=ReplicaId("r2"))
+    assert _plan(ending, successor) == []
 
 
 def test_a_restarted_replica_is_not_waited_for() -> None:

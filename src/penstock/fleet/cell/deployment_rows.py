@@ -51,7 +51,7 @@ _ASSIGNMENTS: Final = """
     select a.id::text, a.deployment, a.launch, a.keeper, a.gpus, a.ending,
         coalesce((select r.state from replicas r
                   where r.assignment = a.id::text and r.state <> 'gone'
-                  order by r.state = 'ready' desc limit 1), 'none'),
+                  order by r.state = 'ready' desc, r.state = 'draining' limit 1), 'none'),
         extract(epoch from now() - greatest(a.made_at, a.fetched_at))::float8,
         coalesce(extract(epoch from now() - a.ending_at)::float8, 0),
         coalesce((select sum(coalesce((r.load ->> 'running')::int, 0)
