@@ -17,6 +17,7 @@ from tests.chaos.fleet_load import missing_in_ledger
 from tests.chaos.kubernetes_cell import DSN, KubernetesCell, prepare
 from tests.chaos.kubernetes_faults import FAULTS, ClusterFaults
 from tests.chaos.kubernetes_load import ClusterLoad
+from tests.chaos.kubernetes_proofs import check_pods, check_sdk
 from tests.chaos.kubernetes_watch import RosterWatch
 from tests.nodes.pod_network import enter_own_network, is_own_network
 
@@ -49,7 +50,9 @@ def main() -> int:
     with KubernetesCell() as cell:
         print(f"cluster after {time.monotonic() - began:.0f} s", flush=True)
         cell.follow_page()
-        print(f"page after {time.monotonic() - began:.0f} s", flush=True)
+        check_pods(cell)
+        check_sdk(cell)
+        print(f"page and proofs after {time.monotonic() - began:.0f} s", flush=True)
         findings, problems = asyncio.run(_run(cell, faults))
     for problem in problems:
         print(problem, flush=True)

@@ -23,6 +23,7 @@ _PAUSE_SECONDS = 0.2
 _LOOK_SECONDS = 0.3
 _TRIES = 20
 _PORT = 8787
+_WHOLE = "whole"
 # Ten seconds: every drain meets streams that have just begun.
 _LONG = '@script {"tokens": 20, "interval": 0.5}'
 
@@ -58,6 +59,8 @@ class ClusterLoad:
         self.whole = 0
         self.all_open = asyncio.Event()
         self._open = 0
+        # Streams that are open now, by replica.
+        self.open_at: Counter[str] = Counter()
         self.failures: list[Failure] = []
         # How long each short request took, by when it began.
         self.waits: list[tuple[float, float]] = []
@@ -110,15 +113,16 @@ class ClusterLoad:
                 status = answer.status_code
                 replica = answer.headers.get("x-penstock-replica", "")
                 self._open += is_stream
+                self.open_at[replica] += is_stream
                 if self._open == _STREAMS:
                     self.all_open.set()
                 try:
-                    async for line in answer.aiter_lines():
-                        last = line or last
+                    last = await _read(answer, is_stream=is_stream)
                 finally:
                     self._open -= is_stream
+                    self.open_at[replica] -= is_stream
                 self.statuses[status] += 1
-                if status == 200:
+                if status == 200 and last == _WHOLE:
                     self.served.add(answer.headers["x-request-id"])
         except httpx.HTTPError as failure:
             last = repr(failure)
@@ -127,7 +131,7 @@ class ClusterLoad:
         ended = time.monotonic()
         if not is_stream:
             self.waits.append((began, ended - began))
-        is_whole = status == 200 and (not is_stream or last == "data: [DONE]")
+        is_whole = status == 200 and last == _WHOLE
         self.whole += is_stream and is_whole
         if not is_whole:
             self.failures.append(Failure(began, ended, is_stream, status, replica, last[:200]))
@@ -145,3 +149,16 @@ class ClusterLoad:
             except httpx.ConnectError:
                 await asyncio.sleep(_LOOK_SECONDS)
         raise httpx.ConnectError("no gateway takes connections")
+
+
+async def _read(answer: httpx.Response, *, is_stream: bool) -> str:
+    """Return `_WHOLE`, or what shows that the answer is not."""
+    last = error = ""
+    async for line in answer.aiter_lines():
+        last = line or last
+        # A stream that breaks says why, and then ends as others do.
+        if line.startswith('data: {"error"'):
+            error = line
+    if error or (is_stream and last != "data: [DONE]"):
+        return error or last
+    return _WHOLE

@@ -55,7 +55,7 @@ class Crowd:
     async def _stream(self) -> None:
         while not self.is_over:
             body = self._body(_LONG) | {"stream": True}
-            last = ""
+            last = error = ""
             try:
                 async with self._client.stream("POST", self._url, json=body) as answer:
                     self.statuses[answer.status_code] += 1
@@ -63,14 +63,17 @@ class Crowd:
                     try:
                         async for line in answer.aiter_lines():
                             last = line or last
+                            # A stream that breaks says why, and then ends as others do.
+                            if line.startswith('data: {"error"'):
+                                error = line
                     finally:
                         self.open -= 1
             except httpx.HTTPError as failure:
                 last = repr(failure)
-            if last == "data: [DONE]":
+            if last == "data: [DONE]" and not error:
                 self.whole += 1
             else:
-                self.dropped.append(last)
+                self.dropped.append(error or last)
 
     async def _ask(self) -> None:
         async with asyncio.TaskGroup() as group:
