@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+from tests.acceptance.client_run import ROOT
 from tests.chaos.kubernetes_cell import KubernetesCell
 from tests.chaos.kubernetes_load import ClusterLoad
 from tests.chaos.kubernetes_watch import RosterWatch
@@ -20,6 +21,8 @@ _SETTLE_SECONDS = 120.0
 _ROUTED_SECONDS = 2.0
 _API_SECONDS = 60.0
 _FAR_NODE = 2
+_THEIRS = Path(__file__).with_name("beside_engine.yaml")
+_STREAMS_THERE = 2
 # A short request takes some milliseconds; this much is a sign that a dead engine was asked.
 _SLOW_SECONDS = 2.0
 
@@ -27,12 +30,14 @@ FAULTS: Final = (
     *("roll_out", "drain_node", "delete_pod", "kill_engine", "kill_keeper", "kill_control"),
     *("restart_gateways", "cut_cable", "cut_power", "stop_api_server", "run_out_of_memory"),
     *("roll_out", "drain_node", "kill_keeper", "kill_engine", "restart_gateways"),
+    "replace_theirs",
 )
 # Clients must see nothing of these.
 _UNSEEN: Final = frozenset(
     {
         *("roll_out", "drain_node", "delete_pod", "kill_keeper", "kill_control"),
         *("restart_gateways", "stop_api_server", "run_out_of_memory"),
+        "replace_theirs",
     }
 )
 
@@ -163,6 +168,29 @@ class ClusterFaults:
         await self._penstock("deploy remove hungry")
         return [] if is_shown else [f"not shown: {[row.detail for row in self._watch.rows]}"]
 
+    async def replace_theirs(self) -> list[str]:
+        """Replace the pod of an engine that others make, whose keeper runs beside it."""
+        models = ROOT / "deploy" / "kubernetes" / "overlays" / "tiny" / "models"
+        ours = set(self._watch.ready())
+        await self._kubectl(
+            "-n", "penstock", "create", "configmap", "theirs", f"--from-file={models}"
+        )
+        await self._kubectl("apply", "-f", str(_THEIRS))
+        problems = []
+        if not await self._watch.until_ready(REPLICAS + 1, _SETTLE_SECONDS):
+            problems.append(f"the engine of others is not ready: {self._watch.rows}")
+        [first] = set(self._watch.ready()) - ours
+        # Streams come to it before its pod is told to end.
+        await asyncio.sleep(15)
+        await self._kubectl("-n", "penstock", "rollout", "restart", "deployment/theirs")
+        if not await self._watch.until_ready(REPLICAS + 1, _SETTLE_SECONDS, without={first}):
+            problems.append(f"its successor is not ready: {self._watch.rows}")
+        await self._kubectl("delete", "-f", str(_THEIRS))
+        await self._kubectl("-n", "penstock", "delete", "configmap", "theirs")
+        if not any(failure.replica == first for failure in self._load.failures):
+            return problems
+        return [*problems, "streams broke at the engine of others"]
+
     async def _lost_node(self, there: set[str], began: float) -> list[str]:
         """Wait for the replacements, and look at what clients saw meanwhile."""
         problems = []
@@ -215,7 +243,7 @@ class ClusterFaults:
         return max(self._watch.ready(), key=lambda replica: self._load.open_at[replica])
 
     async def _occupied(self) -> set[str]:
-        """The replicas of the far node; pods are moved there if it has none."""
+        """The replicas of the far node, with streams; pods are moved there if it has none."""
         if not self._on_far_node():
             await self._kubectl("cordon", "node-1")
             moved = sorted(self._watch.ready())[: REPLICAS // 2]
@@ -223,7 +251,12 @@ class ClusterFaults:
             await self._kubectl("-n", "penstock-engines", "delete", "pod", *pods)
             assert not await self._replaced(set(moved))
             await self._kubectl("uncordon", "node-1")
-        return self._on_far_node()
+        there = self._on_far_node()
+        for _ in range(int(_SETTLE_SECONDS)):
+            if sum(self._load.open_at[replica] for replica in there) >= _STREAMS_THERE:
+                return there
+            await asyncio.sleep(1)
+        raise AssertionError("no streams came to the far node")
 
     def _on_far_node(self) -> set[str]:
         ready = self._watch.ready().values()
