@@ -1,5 +1,6 @@
 """Lists in a terminal of 80 columns, with the ids of a real cell: nothing is broken over lines."""
 
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,8 +29,13 @@ class Cell(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cell]:
-    state = tmp_path_factory.mktemp("tables") / "state"
+def cell() -> Iterator[Cell]:
+    with tempfile.TemporaryDirectory(prefix="tables-") as folder:
+        # Not pytest's folder: a path is never broken over lines, and that one can be too long.
+        yield from _cell(Path(folder) / "state")
+
+
+def _cell(state: Path) -> Iterator[Cell]:
     up = Up(state, "--imitate", "--json")
     try:
         ready = up.ready()
