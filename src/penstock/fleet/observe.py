@@ -89,7 +89,12 @@ class Observer:
         """Return a replica that an earlier keeper started; None for one that was given up."""
         mark = await self._memory.read_mark(seen.id)
         if mark is not None and mark.state is ReplicaState.GONE:
-            await self._providers[provider].stop(seen.id)
+            try:
+                await self._providers[provider].stop(seen.id)
+            except ReplicaUnreachable as failure:
+                # It is tried again at the next step; the others go on.
+                extra = {"action": "ghost_not_ended", "replica": seen.id, "reason": str(failure)}
+                _log.warning("replica not ended", extra=extra)
             return None
         mark = mark or Mark(ReplicaState.STARTING, seen.generation, self._clock.now())
         want = self._wants.get(seen.want)
@@ -144,8 +149,8 @@ class Observer:
                     host=seen.host or entry.replica.host,
                     accounts=self._accounts_of(entry),
                 )
-                if entry.replica.state is ReplicaState.STARTING and not seen.is_reachable:
-                    entry.detail = seen.detail
+                if entry.replica.state is ReplicaState.STARTING:
+                    self._note_start(entry, seen)
                 if seen.leader:
                     # It answers nobody: it is well while it runs, and has no requests of its own.
                     entry.running = 0
@@ -154,6 +159,13 @@ class Observer:
                     self._note(entry, is_well=False)
                 elif self._is_due(entry):
                     group.create_task(self._ask(entry))
+
+    def _note_start(self, entry: WatchedReplica, seen: SeenProcess) -> None:
+        if seen.detail or not seen.is_reachable:
+            entry.detail = seen.detail
+        if seen.is_waiting:
+            # Its time to start begins when there is a machine for it.
+            entry.since = self._clock.monotonic()
 
     def _accounts_of(self, entry: WatchedReplica) -> tuple[str, ...]:
         """Return whom the replica serves now; a replica that is not wanted keeps its accounts."""

@@ -83,8 +83,7 @@ def plan(
             continue
         failures = observation.failures.get(replica.want)
         if replica.phase is Phase.ENDING and _is_silent(replica, intent.limits, now):
-            # Its machine is lost with it. Nobody will say when it has ended.
-            actions.append(Forget(replica.id, replica.generation, "its machine is lost"))
+            actions.append(_forget_silent(replica, failures, intent.limits, now))
         elif replica.phase is Phase.ENDED:
             actions.append(_forget(replica, failures, intent.limits, now))
         elif replica.id in surplus:
@@ -238,6 +237,19 @@ def _forget(replica: Observed, before: Failures | None, limits: IntentLimits, no
     )
     count = 1 if was_steady or before is None else before.count + 1
     return Forget(replica.id, replica.generation, reason, Failures(count, now))
+
+
+def _forget_silent(
+    replica: Observed, before: Failures | None, limits: IntentLimits, now: float
+) -> Forget:
+    """Forget a replica that the cluster ends and that answers nobody.
+
+    Its machine may be lost, so nobody will say when it has ended.
+    """
+    if replica.is_failed:
+        return _forget(replica, before, limits, now)
+    reason = replica.detail or "ended by others"
+    return Forget(replica.id, replica.generation, f"{reason}; it does not answer")
 
 
 def _starts(

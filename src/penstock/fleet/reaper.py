@@ -18,6 +18,8 @@ _log = logging.getLogger(__name__)
 _SILENT = """
     select id from replicas
     where state <> 'gone' and heartbeat_at < now() - make_interval(secs => %s)
+        -- Pods have no supervisor that ends them when their keeper is away: they serve on.
+        and keeper not in (select keeper from hosts where pool <> '')
     limit 1000
 """
 _DELETE = """

@@ -310,6 +310,11 @@ class Keeper:
             except OSError as failure:
                 extra = {"action": "keeper_beat_failed", "reason": str(failure)}
                 _log.warning("keeper heartbeat not written", extra=extra)
+            except Superseded as failure:
+                # Another keeper has what was ours, and looks after it.
+                extra = {"action": "keeper_superseded", "reason": failure.message}
+                _log.error("keeper superseded", extra=extra)
+                self.stop()
             await asyncio.sleep(self._settings.heartbeat_seconds)
 
     async def _announce(self, announce: Announce, keeper: str) -> None:

@@ -298,6 +298,27 @@ async def test_a_mirror_outlives_what_nobody_foresaw(empty_dsn: str) -> None:
     await store.close()
 
 
+async def test_replicas_of_a_pool_are_not_reaped_while_its_keeper_is_away(store: Store) -> None:
+    """Pods have no supervisor that ends them, so they serve on."""
+    clock = ManualClock()
+    table, reaper = RosterTable(store), Reaper(store, clock, FleetSettings())
+    await table.enroll(_replica(), keeper=_KEEPER)
+    await table.enroll(_replica("r2"), keeper="pool-h200")
+    async with store.transaction() as tx:
+        await tx.execute(
+            "insert into hosts (keeper, name, address, labels, gpus, waiting, versions, pool)"
+            " values ('pool-h200', 'h200', '', '{}', '[]', '{}', '{}', 'h200')"
+        )
+    for replica in ("r1", "r2"):
+        await _age(store, replica, "heartbeat_at", 100_000)
+    await reaper.step()
+    clock.advance(1000.0)
+    assert await reaper.step() == 1
+    mirror = _mirror(store)
+    await mirror.poll()
+    assert [replica.id for replica in mirror.ready(_M)] == ["r2"]
+
+
 async def test_a_running_reaper_judges_after_one_interval(store: Store) -> None:
     settings = FleetSettings(reap_seconds=0.1, orphan_seconds=0.2, reap_margin_seconds=0.0)
     await RosterTable(store).enroll(_replica(), keeper=_KEEPER)

@@ -1,6 +1,7 @@
 """The keeper of a pool, control's loop, what gateways see, and a cluster with two nodes."""
 
 import asyncio
+import hashlib
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psycopg
 from tests.integration.cells.gateway_process import free_port
 from tests.integration.fleet.deployed_cell import until_so
 from tests.integration.fleet.watched_keeper import quick_settings
@@ -70,6 +72,34 @@ class PoolCell:
         self._keeper.stop()
         await asyncio.wait([self._running])
         assert self._keeper.failures == 0
+
+    async def until_keeper_ends(self) -> None:
+        assert self._running is not None
+        async with asyncio.timeout(20):
+            await asyncio.wait([self._running])
+
+    async def lose_lock(self) -> None:
+        """End the session of Postgres that holds the pool's lock."""
+        async with self.store.transaction() as tx:
+            [ended] = await tx.fetch(
+                "select count(pg_terminate_backend(pid)) from pg_locks"
+                " where locktype = 'advisory' and granted and pid <> pg_backend_pid()"
+            )
+        assert ended[0] >= 1
+
+    @asynccontextmanager
+    async def another_keepers_lock(self) -> AsyncIterator[None]:
+        """Take the lock at the moment at which the keeper loses it, as a second keeper would."""
+        name = hashlib.sha256(f"fleet/pool/{POOL}".encode()).digest()
+        key = int.from_bytes(name[:8], signed=True)
+        other = await psycopg.AsyncConnection.connect(self.store.settings.dsn, autocommit=True)
+        async with other:
+            # It waits inside Postgres, which hands the lock over before the keeper can ask again.
+            waiting = self._tasks.create_task(other.execute("select pg_advisory_lock(%s)", (key,)))
+            await asyncio.sleep(0.3)
+            await self.lose_lock()
+            await asyncio.wait([waiting])
+            yield
 
     async def control(self) -> None:
         while True:

@@ -147,6 +147,29 @@ async def test_a_keeper_that_comes_back_adopts_its_pods(cell: PoolCell) -> None:
     assert {each.id for each in cell.ready()} == before
 
 
+async def test_a_keeper_takes_its_lock_again_when_its_session_was_lost(cell: PoolCell) -> None:
+    await cell.apply()
+    await cell.settled(1)
+    [first] = cell.ready()
+    await cell.lose_lock()
+    await cell.apply(replicas={"min": 2, "max": 2})
+    await cell.settled(2)
+    assert first.id in {each.id for each in cell.ready()}
+
+
+async def test_a_keeper_that_lost_its_pool_to_another_touches_no_pod(cell: PoolCell) -> None:
+    await cell.apply()
+    await cell.settled(1)
+    [first] = cell.ready()
+    async with cell.another_keepers_lock():
+        await cell.until_keeper_ends()
+        assert await ask(first.url) == 200
+        assert f"replica-{first.id}" in await cell.kubelet.pods()
+    cell.start_keeper()
+    await cell.settled(1)
+    assert [each.id for each in cell.ready()] == [first.id]
+
+
 async def test_nothing_changes_while_the_api_server_is_away(
     cell: PoolCell, cluster: ControlPlane
 ) -> None:

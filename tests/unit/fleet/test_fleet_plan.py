@@ -189,10 +189,15 @@ def test_a_replica_that_others_end_is_replaced_at_once_and_given_up_when_it_is_s
     assert _plan(draining) == [start]
     # Nobody says when something ends on a machine that is lost.
     silent = msgspec.structs.replace(draining, silent_since=NOW - 61)
-    assert _plan(silent) == [Forget(ReplicaId("r1"), 3, "its machine is lost"), start]
+    reason = "its pod is deleted in the cluster; it does not answer"
+    assert _plan(silent) == [Forget(ReplicaId("r1"), 3, reason), start]
     # Its failure has to be counted first, or it would be started again and again without a pause.
-    failed = msgspec.structs.replace(draining, is_failed=True)
+    failed = msgspec.structs.replace(draining, is_failed=True, detail="not ready after 9 s")
     assert _plan(failed) == []
+    silent = msgspec.structs.replace(failed, silent_since=NOW - 61)
+    assert _plan(silent) == [
+        Forget(ReplicaId("r1"), 3, "not ready after 9 s", Failures(1, NOW)),
+    ]
 
 
 def test_the_successor_of_a_replica_that_others_end_is_the_only_one() -> None:

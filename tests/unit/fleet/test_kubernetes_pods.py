@@ -2,6 +2,7 @@
 
 import msgspec
 
+from penstock.errors import ReplicaUnreachable
 from penstock.fleet.intent import Phase, Want
 from penstock.fleet.providers.kubernetes.pod_manifest import (
     OWN_ADDRESS,
@@ -10,6 +11,7 @@ from penstock.fleet.providers.kubernetes.pod_manifest import (
     other_manifests,
 )
 from penstock.fleet.providers.kubernetes.pod_view import PodView, seen_replica
+from penstock.fleet.providers.kubernetes.provider import KubernetesProvider
 from penstock.records.model import ModelId, Recipe
 from penstock.records.replica import ReplicaId
 
@@ -67,6 +69,27 @@ def test_what_the_template_says_of_its_container_stays() -> None:
     assert (engine["lifecycle"], engine["securityContext"]) == ({}, {"runAsUser": 7})
 
 
+def test_the_engine_may_have_other_containers_beside_it() -> None:
+    own = {"containers": [{"name": "logs", "image": "l"}, {"name": "engine", "image": "i"}]}
+    options = msgspec.structs.replace(_OPTIONS, template=own)
+    [pod] = manifests(_ID, _want(_RECIPE), "", _OWNER, options)
+    logs, engine = pod["spec"]["containers"]
+    assert logs == {"name": "logs", "image": "l"}
+    assert engine["command"] == ["vllm"]
+    # The others hold the pod when its engine has ended.
+    alone = msgspec.structs.replace(_POD, has_engine_ended=True, reason="Error, exit code 1")
+    assert _seen(alone) == (Phase.ENDED, "Error, exit code 1", False)
+
+
+def test_an_engine_that_is_not_vllm_is_asked_for_nothing() -> None:
+    want = msgspec.structs.replace(_want(_RECIPE), dialect="openai")
+    [pod] = manifests(_ID, want, "", _OWNER, _OPTIONS)
+    [engine] = pod["spec"]["containers"]
+    assert engine["startupProbe"]["tcpSocket"] == {"port": 8000}
+    assert engine["readinessProbe"]["tcpSocket"] == {"port": 8000}
+    assert engine["lifecycle"]["preStop"]["exec"]["command"] == ["sleep", "5"]
+
+
 def test_further_pods_get_the_first_ones_address() -> None:
     recipe = msgspec.structs.replace(
         _RECIPE,
@@ -101,6 +124,9 @@ def test_a_pod_tells_of_its_replica() -> None:
     assert seen_replica([v6], 8000).url == "http://[fd00::1]:8000"
     pending = msgspec.structs.replace(_POD, phase="Pending", ip="", reason="0/2 nodes")
     assert _seen(pending) == (Phase.ALIVE, "0/2 nodes", False)
+    assert not seen_replica([pending], 8000).is_waiting
+    unplaced = msgspec.structs.replace(pending, node="")
+    assert seen_replica([unplaced], 8000).is_waiting
     # A lost node's pod stays Running for ever: only that it was deleted says something.
     ending = msgspec.structs.replace(_POD, is_ending=True)
     assert _seen(ending)[0] is Phase.ENDING
@@ -118,3 +144,24 @@ def test_a_replica_over_several_pods_ends_with_any_of_them() -> None:
     # It waits for the other one as long as it never answered.
     assert _seen(first)[0] is Phase.ALIVE
     assert _seen(msgspec.structs.replace(first, is_ready=True))[0] is Phase.ENDED
+
+
+class _RefusingCluster:
+    """A quota admits the first pod of a replica, and no other."""
+
+    def pods(self) -> tuple[PodView, ...]:
+        others = '[{"metadata": {"name": "replica-r-1"}}]'
+        return (
+            msgspec.structs.replace(_POD, others=others),
+            msgspec.structs.replace(_POD, name="replica-s", replica="s"),
+        )
+
+    async def create(self, manifest: object) -> None:
+        raise ReplicaUnreachable("The cluster answers: exceeded quota")
+
+
+async def test_a_replica_that_the_cluster_refuses_does_not_hide_the_others() -> None:
+    provider = KubernetesProvider(_RefusingCluster(), None, _OPTIONS)  # type: ignore[arg-type]
+    first, second = await provider.observe()
+    assert (first.detail, first.is_reachable) == ("The cluster answers: exceeded quota", False)
+    assert (second.detail, second.is_reachable) == ("", True)

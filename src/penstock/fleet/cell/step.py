@@ -127,8 +127,11 @@ def _is_over(each: AssignmentView, hosts: dict[str, HostView], limits: CellLimit
 
 
 def _is_lost(host: HostView | None, limits: CellLimits) -> bool:
-    """Return whether a host was silent for so long that all that ran there has ended."""
-    return host is None or host.silent_seconds >= limits.lost_seconds
+    """Return whether a host was silent for so long that all that ran there has ended.
+
+    A pool's pods do not end with their keeper.
+    """
+    return host is None or (not host.pool and host.silent_seconds >= limits.lost_seconds)
 
 
 def _must_leave(

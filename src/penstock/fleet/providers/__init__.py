@@ -32,6 +32,8 @@ class SeenProcess(msgspec.Struct, frozen=True):
     master_port: int = 0
     # The machine that it runs on, where that is not the keeper's own.
     host: str = ""
+    # Whether no machine has been found for it yet.
+    is_waiting: bool = False
 
 
 class Provider(Protocol):

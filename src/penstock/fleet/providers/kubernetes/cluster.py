@@ -14,7 +14,7 @@ import httpx2
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.core.async_client import AsyncClient
 from lightkube.core.exceptions import ApiError, ConfigError
-from lightkube.models.core_v1 import PodStatus
+from lightkube.models.core_v1 import ContainerStateTerminated, PodStatus
 from lightkube.resources.core_v1 import ConfigMap, Pod
 
 from penstock.clock import Clock
@@ -53,6 +53,10 @@ class Cluster:
         self._reason = "The cluster's API server has not answered yet."
         # When the server was last heard of.
         self._heard_at = float("-inf")
+        # Since when it refuses to list pods, though it may answer other questions.
+        self._unread_since: float | None = None
+        # Whether this keeper holds the pool's lock: without it, another one may have the pods.
+        self.is_ours = True
 
     async def run(self) -> None:
         """Keep the pods up to date until cancelled."""
@@ -67,8 +71,11 @@ class Cluster:
 
     def pods(self) -> tuple[PodView, ...]:
         """Return the pods as they are now. Raises ReplicaUnreachable while that is not known."""
-        silent = self._clock.monotonic() - self._heard_at
-        if self._pods is None or silent > _STALE_SECONDS:
+        if not self.is_ours:
+            raise ReplicaUnreachable("Another keeper may have the pool: its lock was lost.")
+        now = self._clock.monotonic()
+        unread = 0.0 if self._unread_since is None else now - self._unread_since
+        if self._pods is None or max(unread, now - self._heard_at) > _STALE_SECONDS:
             raise ReplicaUnreachable(self._reason)
         return tuple(self._pods.values())
 
@@ -111,7 +118,9 @@ class Cluster:
     async def log_lines(self, name: str) -> list[str]:
         """Return the last lines of an engine's log, each behind its time."""
         async with self._asking() as client:
-            read = client.log(name, tail_lines=_LINES_MAX, timestamps=True)
+            pod = (self._pods or {}).get(name)
+            container = pod.container if pod else None
+            read = client.log(name, container=container, tail_lines=_LINES_MAX, timestamps=True)
             try:
                 return [line.rstrip("\n") async for line in read]
             except ApiError:
@@ -149,12 +158,20 @@ class Cluster:
             except TimeoutError:
                 continue
             except ReplicaUnreachable as failure:
-                # Whoever looks at the pods is told.
-                self._reason = failure.message
-                await asyncio.sleep(_RETRY_SECONDS)
-            except Exception:  # noqa: BLE001 - the loop's top: the keeper must go on
+                if self._unread_since is None:
+                    extra = {"action": "cluster_unread", "reason": failure.message}
+                    _log.warning("pods not read", extra=extra)
+                await self._note_unread(failure.message)
+            except Exception as failure:  # noqa: BLE001 - the loop's top: the keeper must go on
                 _log.exception("pods not read", extra={"action": "cluster_unread"})
-                await asyncio.sleep(_RETRY_SECONDS)
+                await self._note_unread(f"The pods cannot be read: {failure!r}")
+
+    async def _note_unread(self, reason: str) -> None:
+        """Keep since when and why; whoever looks at the pods is told. Wait before the next try."""
+        self._reason = reason
+        if self._unread_since is None:
+            self._unread_since = self._clock.monotonic()
+        await asyncio.sleep(_RETRY_SECONDS)
 
     async def _list_and_watch(self) -> None:
         began = self._clock.monotonic()
@@ -168,6 +185,7 @@ class Cluster:
             for name, (_, view) in self._made.items():
                 pods.setdefault(name, view)
             self._pods, self._heard_at = pods, self._clock.monotonic()
+            self._unread_since = None
             version = listing.resourceVersion
             async for kind, pod in client.watch(Pod, labels=self._labels, resource_version=version):
                 view = _view(pod)
@@ -197,16 +215,19 @@ def _view(pod: Pod) -> PodView:
     meta, spec, status = pod.metadata, pod.spec, pod.status
     labels = (meta.labels if meta else None) or {}
     notes = (meta.annotations if meta else None) or {}
-    key = ""
-    for variable in (spec.containers[0].env or []) if spec else []:
-        if variable.name == KEY_VARIABLE:
-            key = variable.value or ""
+    name, key = "", ""
+    for container in spec.containers if spec else []:
+        for variable in container.env or []:
+            # Ours alone has it; the cluster may have added containers of its own.
+            if variable.name == KEY_VARIABLE:
+                name, key = container.name, variable.value or ""
     return PodView(
         name=(meta.name if meta else None) or "",
         replica=labels.get(f"{LABEL}replica", ""),
         rank=int(labels.get(f"{LABEL}rank", "0")),
         want=notes.get(f"{LABEL}want", ""),
         model=notes.get(f"{LABEL}model", ""),
+        container=name,
         engine_key=key,
         others=notes.get(f"{LABEL}others", ""),
         phase=(status.phase if status else None) or "",
@@ -217,18 +238,27 @@ def _view(pod: Pod) -> PodView:
             for each in (status.conditions if status else None) or []
         ),
         is_ending=bool(meta and meta.deletionTimestamp),
-        reason=_reason(status),
+        reason=_reason(status, name),
+        has_engine_ended=_engine_end(status, name) is not None,
     )
 
 
-def _reason(status: PodStatus | None) -> str:
+def _engine_end(status: PodStatus | None, name: str) -> ContainerStateTerminated | None:
+    """Return how the engine's container has ended; None while it has not."""
+    for container in (status.containerStatuses if status else None) or []:
+        if container.name == name and container.state and container.state.terminated:
+            return container.state.terminated
+    return None
+
+
+def _reason(status: PodStatus | None, engine: str) -> str:
     """Return why a pod waits or has ended, in the cluster's words; "" for nothing to say."""
     if status is None:
         return ""
+    ended = _engine_end(status, engine)
+    if ended is not None:
+        return f"{ended.reason or 'ended'}, exit code {ended.exitCode}"
     for container in status.containerStatuses or []:
-        ended = container.state.terminated if container.state else None
-        if ended is not None:
-            return f"{ended.reason or 'ended'}, exit code {ended.exitCode}"
         waits = container.state.waiting if container.state else None
         if waits is not None and waits.reason not in (None, "ContainerCreating", "PodInitializing"):
             return f"{waits.reason}: {waits.message or ''}".rstrip(": ")

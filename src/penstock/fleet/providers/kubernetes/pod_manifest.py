@@ -8,6 +8,7 @@ import msgspec
 
 from penstock.catalogue import LaunchValues, fill
 from penstock.fleet.intent import Want
+from penstock.records.dialect import VLLM, health_path
 from penstock.records.model import Recipe
 from penstock.records.replica import ReplicaId, ReplicaPart
 
@@ -15,6 +16,7 @@ LABEL: Final = "penstock.dev/"
 APP: Final = "penstock-engine"
 # Kubernetes puts the pod's own address here, in commands and in values of variables.
 OWN_ADDRESS: Final = "$(POD_IP)"
+_ENGINE: Final = "engine"
 KEY_VARIABLE: Final = "PENSTOCK_ENGINE_KEY"
 # Stands for the first pod's address in the manifests of the others.
 _FIRST_ADDRESS: Final = "$(PENSTOCK_FIRST_POD)"
@@ -83,6 +85,12 @@ def other_manifests(others: str, first_address: str) -> list[dict[str, Any]]:
     return msgspec.json.decode(text, type=list[dict[str, Any]])
 
 
+def engine_container(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the container of a template that becomes the engine: by its name, else the first."""
+    containers: list[dict[str, Any]] = spec["containers"]
+    return next((each for each in containers if each.get("name") == _ENGINE), containers[0])
+
+
 def pod_name(replica: str, rank: int) -> str:
     return f"replica-{replica}" if rank == 0 else f"replica-{replica}-{rank}"
 
@@ -109,8 +117,8 @@ def _pod(
     rank = values.part.rank
     argv, environment = fill(want.recipe, values)
     spec = deepcopy(options.template)
-    engine = spec["containers"][0]
-    engine.setdefault("name", "engine")
+    engine = engine_container(spec)
+    engine.setdefault("name", _ENGINE)
     engine["command"], engine["args"] = argv[:1], argv[1:]
     engine["env"] = _variables(engine.get("env", []), environment, values.engine_key)
     if want.recipe.gpus:
@@ -177,12 +185,19 @@ def _variables(
 
 def _serve(engine: dict[str, Any], want: Want, options: PodOptions) -> None:
     """Add what the cluster's own people look at, and the drain. The keeper judges health itself."""
-    health = {"httpGet": {"path": "/health", "port": options.port}}
+    # Other engines may want a key for every path that they have.
+    is_vllm = want.dialect == VLLM
+    health = (
+        {"httpGet": {"path": health_path(VLLM), "port": options.port}}
+        if is_vllm
+        else {"tcpSocket": {"port": options.port}}
+    )
     engine.setdefault("ports", [{"name": "http", "containerPort": options.port}])
     start = int(want.start_seconds_max or 3600)
     probe = {**health, "periodSeconds": 5, "failureThreshold": max(1, start // 5)}
     engine.setdefault("startupProbe", probe)
     engine.setdefault("readinessProbe", {**health, "periodSeconds": 5, "timeoutSeconds": 5})
     script = _LEAVE % (options.settle_seconds, options.port)
-    leave = {"preStop": {"exec": {"command": ["python3", "-c", script]}}}
-    engine.setdefault("lifecycle", leave)
+    # Of other engines nobody knows how to ask for running requests.
+    wait = ["python3", "-c", script] if is_vllm else ["sleep", str(options.settle_seconds)]
+    engine.setdefault("lifecycle", {"preStop": {"exec": {"command": wait}}})

@@ -21,6 +21,8 @@ class PodView(msgspec.Struct, frozen=True):
     rank: int = 0
     want: str = ""
     model: str = ""
+    # The engine's container, beside which others may run.
+    container: str = ""
     engine_key: str = ""
     # The manifests of the replica's further pods, as a JSON list; they need this pod's address.
     others: str = ""
@@ -34,10 +36,12 @@ class PodView(msgspec.Struct, frozen=True):
     is_ending: bool = False
     # Why it waits or has ended, in the cluster's words.
     reason: str = ""
+    # Whether the engine's container has ended; others may hold the pod.
+    has_engine_ended: bool = False
 
     @property
     def has_ended(self) -> bool:
-        return self.phase in _ENDED
+        return self.has_engine_ended or self.phase in _ENDED
 
     @property
     def other_count(self) -> int:
@@ -70,6 +74,7 @@ def seen_replica(pods: Sequence[PodView], port: int) -> SeenProcess:
         is_reachable=phase is not Phase.ENDED and bool(first.ip),
         engine_key=first.engine_key,
         host=first.node,
+        is_waiting=phase is Phase.ALIVE and not all(pod.node for pod in parts),
     )
 
 

@@ -10,7 +10,7 @@ from penstock.clock import Clock
 from penstock.errors import InvalidRequest
 from penstock.fleet.engine_keys import EngineKeys
 from penstock.fleet.providers.kubernetes.cluster import Cluster
-from penstock.fleet.providers.kubernetes.pod_manifest import PodOptions
+from penstock.fleet.providers.kubernetes.pod_manifest import PodOptions, engine_container
 from penstock.fleet.providers.kubernetes.pool_memory import PoolMemory
 from penstock.fleet.providers.kubernetes.provider import NAME, KubernetesProvider
 from penstock.fleet.settings import FleetSettings
@@ -61,9 +61,11 @@ def _template(path: str) -> dict[str, Any]:
             f"fleet.pod_template {path}: {failure}", param="pod_template"
         ) from None
     containers = spec.get("containers") if isinstance(spec, dict) else None
-    if not containers or not isinstance(containers[0], dict) or not containers[0].get("image"):
+    is_list = isinstance(containers, list) and all(isinstance(each, dict) for each in containers)
+    if not containers or not is_list or not engine_container(spec).get("image"):
         raise InvalidRequest(
-            f"fleet.pod_template {path} needs `containers`, of which the first has an `image`.",
+            f"fleet.pod_template {path} needs `containers`; the one that is called `engine`, or"
+            " else the first, needs an `image`.",
             param="pod_template",
         )
     found: dict[str, Any] = spec

@@ -6,12 +6,13 @@ from contextlib import AsyncExitStack, suppress
 from datetime import datetime
 from typing import Final
 
-from penstock.errors import ReplicaUnreachable, Superseded
+from penstock.errors import ReplicaUnreachable, StoreUnavailable, Superseded
 from penstock.fleet.intent import KeeperOrders
 from penstock.fleet.providers.kubernetes.cluster import Cluster
 from penstock.fleet.providers.kubernetes.pod_manifest import pod_name
 from penstock.fleet.replica_files import Mark
 from penstock.records.replica import ReplicaId, ReplicaState
+from penstock.store import HeldLock
 from penstock.store.pool import Store
 
 _LOCK_SECONDS: Final = 1.0
@@ -25,26 +26,40 @@ _LINE: Final = re.compile(r"(\S+) ?(.*)", re.S)
 class PoolMemory:
     """Marks are the roster's rows: a pod whose row is gone is a ghost, which is only ended."""
 
+    _lock: HeldLock | None = None
+
     def __init__(self, pool: str, store: Store, cluster: Cluster) -> None:
         self._pool = pool
         self._store = store
         self._cluster = cluster
-        self._lock = AsyncExitStack()
+        self._stack = AsyncExitStack()
 
     async def open(self) -> str:
         try:
             async with asyncio.timeout(_LOCK_SECONDS):
                 held = self._store.hold_lock(f"fleet/pool/{self._pool}")
-                await self._lock.enter_async_context(held)
+                self._lock = await self._stack.enter_async_context(held)
         except TimeoutError:
             raise Superseded(f"Another keeper has the pool {self._pool}: stop it first.") from None
+        self._cluster.is_ours = True
         return f"pool-{self._pool}"
 
     async def close(self) -> None:
-        await self._lock.aclose()
+        await self._stack.aclose()
 
     async def touch(self) -> None:
-        """Pods outlive their keeper without it."""
+        """Check that the pool is still ours; without its lock, this keeper touches no pod.
+
+        After a loss of Postgres the lock is taken again. If another keeper has it by then, that one
+        has adopted the pods, and this one ends: Superseded.
+        """
+        if self._lock is not None and await self._lock.still_held():
+            return
+        self._cluster.is_ours = False
+        self._lock = None
+        await self._stack.aclose()
+        with suppress(StoreUnavailable):
+            await self.open()
 
     async def read_orders(self) -> KeeperOrders:
         """Return none: a keeper that cannot read them does nothing, and its pods go on."""

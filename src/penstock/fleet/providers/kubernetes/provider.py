@@ -1,5 +1,8 @@
 """Starts, finds and ends replicas as pods."""
 
+import msgspec
+
+from penstock.errors import ReplicaUnreachable
 from penstock.fleet.engine_keys import EngineKeys
 from penstock.fleet.intent import Want
 from penstock.fleet.providers import SeenProcess
@@ -28,9 +31,16 @@ class KubernetesProvider:
     async def observe(self) -> tuple[SeenProcess, ...]:
         found = by_replica(self._cluster.pods())
         self._complete &= found.keys()
-        for pods in found.values():
+        return tuple([await self._seen(pods) for pods in found.values()])
+
+    async def _seen(self, pods: list[PodView]) -> SeenProcess:
+        seen = seen_replica(pods, self._options.port)
+        try:
             await self._add_others(pods)
-        return tuple(seen_replica(pods, self._options.port) for pods in found.values())
+        except ReplicaUnreachable as refused:
+            # One replica that the cluster refuses must not hide all others.
+            return msgspec.structs.replace(seen, detail=refused.message, is_reachable=False)
+        return seen
 
     async def start(self, replica: ReplicaId, want: Want, gpus: tuple[str, ...] = ()) -> None:
         assert not gpus, "the cluster chooses GPUs"
