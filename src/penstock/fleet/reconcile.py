@@ -192,7 +192,9 @@ class Keeper:
         if wants is None:
             return
         observation = await self._observer.observe(self._known, self._host, wants)
-        self._has_looked.set()
+        if not observation.unknown:
+            # Only now is a row whose replica was not seen known to be out of date.
+            self._has_looked.set()
         unfetched = await self._weights.missing(awaited_weights(wants, observation))
         self._note_parts(wants, unfetched)
         intent = Intent(

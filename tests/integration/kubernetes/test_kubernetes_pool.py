@@ -182,6 +182,11 @@ async def test_nothing_changes_while_the_api_server_is_away(
         await asyncio.sleep(12.0)
         assert [each.id for each in cell.ready()] == [first.id]
         assert await ask(first.url) == 200
+        # A keeper that starts meanwhile does not know its pods, and gives none of them up.
+        await cell.stop_keeper()
+        cell.start_keeper()
+        await asyncio.sleep(3.0)
+        assert [each.id for each in cell.ready()] == [first.id]
     finally:
         # Not in a thread: the server would end with that.
         cluster.start_server()
