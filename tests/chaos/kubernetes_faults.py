@@ -1,27 +1,33 @@
 """What is done to a cell on a cluster, and what must be so afterwards.
 
 Each fault is a method; it returns what was wrong. Streams of replicas in `lost` may break: their
-engines were killed, or their node was cut off.
+engines were killed, or their node was cut off. Not covered: the loss of the node with gateways,
+control, the keeper and NATS, because the overlay `tiny` runs all of them on node-1.
 """
 
 import asyncio
 import os
 import signal
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
 from tests.acceptance.client_run import ROOT
-from tests.chaos.kubernetes_cell import KubernetesCell
-from tests.chaos.kubernetes_load import ClusterLoad
+from tests.chaos.kubernetes_cell import DSN, KubernetesCell
+from tests.chaos.kubernetes_load import ClusterLoad, Failure
 from tests.chaos.kubernetes_watch import RosterWatch
 
 REPLICAS: Final = 4
 _SETTLE_SECONDS = 120.0
 _ROUTED_SECONDS = 2.0
 _API_SECONDS = 60.0
+_BACK_SECONDS = 30.0
+# How long the roster is looked at after a part of Penstock has come back.
+_STEADY_SECONDS = 5.0
 _FAR_NODE = 2
 _THEIRS = Path(__file__).with_name("beside_engine.yaml")
+_THEIR_NAMESPACE = "engines"
 _STREAMS_THERE = 2
 # A short request takes some milliseconds; this much is a sign that a dead engine was asked.
 _SLOW_SECONDS = 2.0
@@ -50,20 +56,34 @@ class ClusterFaults:
         self._load = load
         self._watch = watch
         self._round = 0
+        # When a node was cut off last.
+        self._cut_at = 0.0
         self.lost: set[str] = set()
 
     async def do(self, name: str) -> list[str]:
         began, failed = time.monotonic(), len(self._load.failures)
         self._round += 1
         problems: list[str] = await getattr(self, name)()
-        new = self._load.failures[failed:]
-        if name in _UNSEEN:
-            problems += [f"a client saw it: {failure}" for failure in new]
         if not await self._watch.until_ready(REPLICAS, _SETTLE_SECONDS):
             problems.append(f"not {REPLICAS} ready: {self._watch.rows}")
+        new = self._load.failures[failed:]
+        seen = [failure for failure in new if not self._may_fail(name, failure)]
+        problems += [f"a client saw it: {failure}" for failure in seen]
         took = time.monotonic() - began
         print(f"{name}: {took:.0f} s, {len(new)} failures, {len(problems)} problems", flush=True)
         return [f"{name}: {problem}" for problem in problems]
+
+    def _may_fail(self, name: str, failure: Failure) -> bool:
+        """Whether a fault explains the failure of a request that ended before all was at rest."""
+        if name in _UNSEEN:
+            return False
+        if name == "kill_engine":
+            # Gateways send a short request again, and a stream that has not begun.
+            return failure.is_stream and failure.status == 200 and failure.replica in self.lost
+        # Of a lost node: only what was sent there before gateways could notice.
+        was_there = failure.replica in {*self.lost, ""}
+        noticed_at = self._cut_at + _ROUTED_SECONDS
+        return was_there and failure.began <= noticed_at and failure.ended >= self._cut_at
 
     async def deploy(self) -> None:
         """Make the page's deployment as large as this needs it."""
@@ -105,10 +125,10 @@ class ClusterFaults:
         return problems
 
     async def kill_keeper(self) -> list[str]:
-        return await self._kill_one_of_ours("keeper")
+        return await self._kill_one_of_ours("keeper", self._keeper_is_back)
 
     async def kill_control(self) -> list[str]:
-        return await self._kill_one_of_ours("control")
+        return await self._kill_one_of_ours("control", self._control_is_back)
 
     async def restart_gateways(self) -> list[str]:
         """Replace all that is Penstock's: engines must not notice."""
@@ -124,9 +144,9 @@ class ClusterFaults:
         node = self._cell.cluster.nodes[_FAR_NODE]
         there = await self._occupied()
         self.lost |= there
-        began = time.monotonic()
+        self._cut_at = time.monotonic()
         node.cut_cable()
-        problems = await self._lost_node(there, began)
+        problems = await self._lost_node(there)
         ghosts = {f"replica-{replica}" for replica in there}
         if not ghosts <= await self._pod_names():
             problems.append("the ghosts were forgotten before their node was back")
@@ -137,9 +157,9 @@ class ClusterFaults:
         node = self._cell.cluster.nodes[_FAR_NODE]
         there = await self._occupied()
         self.lost |= there
-        began = time.monotonic()
+        self._cut_at = time.monotonic()
         node.cut_power()
-        problems = await self._lost_node(there, began)
+        problems = await self._lost_node(there)
         await asyncio.to_thread(node.start)
         await asyncio.to_thread(self._cell.cluster.wait_ready, _FAR_NODE)
         return problems + await self._ended({f"replica-{replica}" for replica in there})
@@ -152,7 +172,9 @@ class ClusterFaults:
         # Not in a thread: the server would end with that.
         plane.start_server()
         await self._watch.look()
-        return [] if set(self._watch.ready()) == before else ["the roster changed"]
+        problems = [] if set(self._watch.ready()) == before else ["the roster changed"]
+        # The keeper hears of pods again, and the cluster starts them.
+        return problems + await self.delete_pod()
 
     async def run_out_of_memory(self) -> list[str]:
         lines = ["[deployment.hungry]", 'model = "hungry"', 'pool = "tiny"']
@@ -172,9 +194,12 @@ class ClusterFaults:
         """Replace the pod of an engine that others make, whose keeper runs beside it."""
         models = ROOT / "deploy" / "kubernetes" / "overlays" / "tiny" / "models"
         ours = set(self._watch.ready())
-        await self._kubectl(
-            "-n", "penstock", "create", "configmap", "theirs", f"--from-file={models}"
-        )
+        there = ("-n", _THEIR_NAMESPACE)
+        await self._kubectl("create", "namespace", _THEIR_NAMESPACE)
+        await self._kubectl("label", "namespace", _THEIR_NAMESPACE, "penstock.dev/cell=member")
+        secret = ("secret", "generic", "penstock", f"--from-literal=dsn={DSN}")
+        await self._kubectl(*there, "create", *secret)
+        await self._kubectl(*there, "create", "configmap", "theirs", f"--from-file={models}")
         await self._kubectl("apply", "-f", str(_THEIRS))
         problems = []
         if not await self._watch.until_ready(REPLICAS + 1, _SETTLE_SECONDS):
@@ -182,32 +207,24 @@ class ClusterFaults:
         [first] = set(self._watch.ready()) - ours
         # Streams come to it before its pod is told to end.
         await asyncio.sleep(15)
-        await self._kubectl("-n", "penstock", "rollout", "restart", "deployment/theirs")
+        await self._kubectl(*there, "rollout", "restart", "deployment/theirs")
         if not await self._watch.until_ready(REPLICAS + 1, _SETTLE_SECONDS, without={first}):
             problems.append(f"its successor is not ready: {self._watch.rows}")
         await self._kubectl("delete", "-f", str(_THEIRS))
-        await self._kubectl("-n", "penstock", "delete", "configmap", "theirs")
+        # It goes when its pods have ended.
+        await self._kubectl("delete", "namespace", _THEIR_NAMESPACE, "--wait=false")
         if not any(failure.replica == first for failure in self._load.failures):
             return problems
         return [*problems, "streams broke at the engine of others"]
 
-    async def _lost_node(self, there: set[str], began: float) -> list[str]:
-        """Wait for the replacements, and look at what clients saw meanwhile."""
-        problems = []
-        failed = len(self._load.failures)
-        if not await self._watch.until_ready(REPLICAS, _SETTLE_SECONDS, without=there):
-            problems.append(f"not replaced: {self._watch.rows}")
-        late = [
-            f"routed to a lost node {failure.began - began:.1f} s later: {failure}"
-            for failure in self._load.failures[failed:]
-            if failure.began > began + _ROUTED_SECONDS
-        ]
-        late += [
-            f"a request that began {at - began:.1f} s later took {took:.1f} s"
+    async def _lost_node(self, there: set[str]) -> list[str]:
+        """Wait for the replacements, and look for requests that waited for the node meanwhile."""
+        problems = await self._replaced(there)
+        return problems + [
+            f"a request that began {at - self._cut_at:.1f} s later took {took:.1f} s"
             for at, took in self._load.waits
-            if at > began + _ROUTED_SECONDS and took > _SLOW_SECONDS
+            if at > self._cut_at + _ROUTED_SECONDS and took > _SLOW_SECONDS
         ]
-        return problems + late
 
     async def _replaced(self, replicas: set[str]) -> list[str]:
         if await self._watch.until_ready(REPLICAS, _SETTLE_SECONDS, without=replicas):
@@ -221,13 +238,40 @@ class ClusterFaults:
             await asyncio.sleep(1)
         return [f"pods did not end: {pods}"]
 
-    async def _kill_one_of_ours(self, component: str) -> list[str]:
+    async def _kill_one_of_ours(
+        self, component: str, is_back: Callable[[], Awaitable[bool]]
+    ) -> list[str]:
         before = set(self._watch.ready())
         [pod] = await self._ours(component)
         await self._kill("penstock", pod["metadata"]["name"])
-        await asyncio.sleep(10)
+        back = await is_back()
+        problems = [] if back else [f"the {component} is not back after {_BACK_SECONDS:.0f} s"]
+        await asyncio.sleep(_STEADY_SECONDS)
         await self._watch.look()
-        return [] if set(self._watch.ready()) == before else ["the roster changed"]
+        if set(self._watch.ready()) != before:
+            problems.append("the roster changed")
+        return problems
+
+    async def _keeper_is_back(self) -> bool:
+        return await self._watch.until_keeper_reports(_BACK_SECONDS)
+
+    async def _control_is_back(self) -> bool:
+        """Whether control serves operators again, and leads."""
+        began = time.monotonic()
+        [pod] = await self._ours("control")
+        asking = f"until {_penstock_at(pod, 'deploy status')}; do sleep 0.5; done"
+        # In a shell of its own: the reader's terminal ends with a command that fails.
+        bounded = f'timeout {_BACK_SECONDS:.0f} bash -c "{asking}" >&2 && echo yes || echo no'
+        if (await asyncio.to_thread(self._cell.typed, bounded)).strip() != "yes":
+            return False
+        name = pod["metadata"]["name"]
+        while (passed := time.monotonic() - began) < _BACK_SECONDS:
+            # Not what the killed process had logged: the kubelet may still show that.
+            since = f"--since={int(passed) + 1}s"
+            if '"control_leads"' in await self._kubectl("-n", "penstock", "logs", name, since):
+                return True
+            await asyncio.sleep(0.5)
+        return False
 
     async def _kill(self, namespace: str, name: str) -> None:
         """kill -9 of all processes of a pod but the one that holds its namespaces."""
@@ -278,9 +322,7 @@ class ClusterFaults:
     async def _penstock(self, words: str) -> str:
         """At the address of control's pod: the page's forwarding ends with the pod before it."""
         [pod] = await self._ours("control")
-        url = f"http://{pod['status']['podIP']}:8790"
-        command = f"PENSTOCK_OPERATOR_URL={url} penstock {words}"
-        return await asyncio.to_thread(self._cell.typed, command)
+        return await asyncio.to_thread(self._cell.typed, _penstock_at(pod, words))
 
     async def _ours(self, component: str) -> list[dict[str, Any]]:
         """The pods of a component that are not ending."""
@@ -294,6 +336,10 @@ class ClusterFaults:
 
     async def _kubectl(self, *words: str) -> str:
         return await asyncio.to_thread(self._cell.kubectl, *words)
+
+
+def _penstock_at(pod: dict[str, Any], words: str) -> str:
+    return f"PENSTOCK_OPERATOR_URL=http://{pod['status']['podIP']}:8790 penstock {words}"
 
 
 def _pids_of(pod: str) -> list[int]:

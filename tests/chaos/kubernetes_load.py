@@ -34,7 +34,7 @@ class Failure(msgspec.Struct, frozen=True):
     began: float
     ended: float
     is_stream: bool
-    # A status, 0 where there was no answer.
+    # The answer's status, also of one that broke off; 0 where there was no answer.
     status: int
     # Who answered, where somebody had begun to.
     replica: str
@@ -126,8 +126,7 @@ class ClusterLoad:
                     self.served.add(answer.headers["x-request-id"])
         except httpx.HTTPError as failure:
             last = repr(failure)
-            self.statuses[0] += 1
-            status = 0
+            self.statuses[status] += 1
         ended = time.monotonic()
         if not is_stream:
             self.waits.append((began, ended - began))

@@ -1,12 +1,16 @@
 """Looks at the roster of a cell on a cluster all the time: what must never be seen there."""
 
 import asyncio
+import time
 
+from penstock.fleet.hosts import HostReports
 from penstock.fleet.replica_rows import ReplicaRow, ReplicaRows
 from penstock.records.replica import ReplicaState
 from penstock.store import Store
 
 _LOOK_SECONDS = 0.25
+# What a killed keeper had sent to Postgres may be written this much later.
+_WRITING_SECONDS = 1.0
 
 
 class RosterWatch:
@@ -14,6 +18,7 @@ class RosterWatch:
 
     def __init__(self, store: Store) -> None:
         self._rows = ReplicaRows(store)
+        self._hosts = HostReports(store)
         self._gone: set[str] = set()
         self._urls: dict[str, str] = {}
         self.rows: list[ReplicaRow] = []
@@ -51,6 +56,18 @@ class RosterWatch:
             alive = [row for row in rows if row.state is not ReplicaState.GONE]
             ready = [row.id for row in alive if row.state is ReplicaState.READY]
             if len(alive) == len(ready) == count and not set(ready) & (without or set()):
+                return True
+            await asyncio.sleep(_LOOK_SECONDS)
+        return False
+
+    async def until_keeper_reports(self, seconds: float) -> bool:
+        """Wait until the pool's keeper has written a heartbeat that is newer than this call."""
+        began = time.monotonic()
+        while (passed := time.monotonic() - began) < seconds:
+            silences = [
+                host.silent_seconds for host in await self._hosts.read() if host.report.pool
+            ]
+            if any(silence < passed - _WRITING_SECONDS for silence in silences):
                 return True
             await asyncio.sleep(_LOOK_SECONDS)
         return False
