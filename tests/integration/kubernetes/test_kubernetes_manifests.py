@@ -33,6 +33,7 @@ from penstock.store import Store
 
 # The one process that asks the API server for something.
 _HAS_TOKEN = "keeper"
+_ROOT = Path(__file__).parents[3]
 _OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "penstock-replicas", "uid": "u"}
 
 
@@ -147,6 +148,43 @@ def test_changed_settings_replace_their_readers(place: str) -> None:
         assert "name: penstock-settings-" in text
         assert "name: penstock-models-" in text
         assert ("name: penstock-pool-" in text) is (name == "keeper")
+
+
+@pytest.mark.parametrize("place", ["base", "production"])
+def test_engines_of_one_model_are_spread(place: str, tmp_path: Path) -> None:
+    pod = _engine_pod(place, tmp_path)
+    labels = pod["metadata"]["labels"]
+    [wish] = pod["spec"]["topologySpreadConstraints"]
+    assert wish["labelSelector"]["matchLabels"].items() <= labels.items()
+    assert wish["matchLabelKeys"] == ["penstock.dev/model"]
+    assert labels["penstock.dev/model"]
+
+
+@pytest.mark.parametrize("place", ["base", "production"])
+def test_engines_write_only_to_volumes_that_they_may_write(place: str, tmp_path: Path) -> None:
+    [engine] = _engine_pod(place, tmp_path)["spec"]["containers"]
+    mounts = engine["volumeMounts"]
+    writable = [each["mountPath"] for each in mounts if not each.get("readOnly")]
+    values = {each["name"]: each.get("value", "") for each in engine["env"]}
+    for name in ("HOME", "HF_MODULES_CACHE"):
+        assert any(Path(values[name]).is_relative_to(mount) for mount in writable), name
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_nats_admits_keepers_beside_engines(place: str) -> None:
+    """The labels of the page's example, and of the one that is run on nodes."""
+    [admitted] = [
+        each["podSelector"]["matchLabels"].items()
+        for each in _by_name(place, "NetworkPolicy penstock/nats")["spec"]["ingress"][0]["from"]
+        if each.get("namespaceSelector") == {"matchLabels": {"penstock.dev/cell": "member"}}
+    ]
+    page = (_ROOT / "docs" / "pools.md").read_text()
+    shown = page[page.index("apiVersion: apps/v1") :].partition("```")[0]
+    run = (_ROOT / "tests" / "chaos" / "beside_engine.yaml").read_text()
+    for text in (shown, run):
+        made = yaml.safe_load(text)
+        assert admitted <= made["spec"]["template"]["metadata"]["labels"].items()
+        assert schema_accepts(made)
 
 
 def _ports(spec: Manifest) -> dict[str, int]:
