@@ -1,0 +1,173 @@
+"""Starts containers by bubblewrap: namespaces, a user of its own, control groups and seccomp.
+
+A container sees /usr and the image read-only, an empty /tmp and /mnt/data of bounded size, and no
+network. It shares the host's kernel.
+"""
+
+import asyncio
+import contextlib
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from penstock.sandbox.box import Box, BoxBounds
+from penstock.sandbox.control_groups import BoxLimits, ControlGroup, ControlGroups
+from penstock.sandbox.kernel_events import EVENT_BYTES_MAX
+from penstock.sandbox.seccomp import seccomp_filter
+
+_KERNEL: Final = Path(__file__).with_name("kernel_program.py")
+_START_SECONDS: Final = 30.0
+_TMP_BYTES: Final = 64 * 2**20
+# The shell enters the control groups before it becomes the container.
+_ENTER: Final = 'for entry in $ENTRIES; do echo $$ > "$entry" || exit 1; done; exec "$@"'
+# Of the container, not of the host.
+_TMP: Final = "/tmp"  # noqa: S108
+_ENVIRONMENT: Final = {
+    "PATH": "/opt/python/bin:/usr/bin:/bin",
+    "LD_LIBRARY_PATH": "/opt/python/lib",
+    "HOME": _TMP,
+    "LANG": "C.UTF-8",
+    "MPLBACKEND": "Agg",
+    "MPLCONFIGDIR": f"{_TMP}/matplotlib",
+    # One thread: a container has about one CPU.
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+}
+
+
+class BoxSpec(msgspec.Struct, frozen=True):
+    """What a container is made of."""
+
+    name: str
+    uid: int
+    limits: BoxLimits
+    data_bytes: int
+    bounds: BoxBounds = BoxBounds()
+
+
+class StartedBox(msgspec.Struct, frozen=True):
+    """A container that runs, and how it is ended."""
+
+    box: Box
+    process: asyncio.subprocess.Process
+    group: ControlGroup
+
+
+class Bubblewrap:
+    """`image` is a folder with a Python in `bin`; root is needed for users and control groups."""
+
+    isolation: Final = "namespaces"
+
+    def __init__(self, image: Path, groups: ControlGroups) -> None:
+        self._image = image
+        self._groups = groups
+
+    def problem(self) -> str:
+        """Return why containers cannot be held here, empty if they can."""
+        for program in ("bwrap", "setpriv"):
+            if shutil.which(program) is None:
+                return f"{program} is not installed"
+        if os.geteuid() != 0:
+            return "containers need users of their own, and that needs root"
+        if not (self._image / "bin" / "python3").exists():
+            return f"there is no Python in {self._image}"
+        try:
+            seccomp_filter(platform.machine())
+        except KeyError:
+            return f"there is no list of system calls for {platform.machine()}"
+        return self._groups.problem() or _namespaces_problem()
+
+    async def start(self, spec: BoxSpec) -> StartedBox:
+        """Start a container and wait for its kernel."""
+        group = self._groups.make(spec.name, spec.limits)
+        try:
+            process = await self._spawn(spec, group)
+        except BaseException:
+            group.end()
+            raise
+        assert process.stdout is not None
+        assert process.stdin is not None
+        started = StartedBox(Box(process.stdout, process.stdin, spec.bounds), process, group)
+        try:
+            await started.box.wait_ready(_START_SECONDS)
+        except BaseException:
+            await self.end(started)
+            raise
+        return started
+
+    async def end(self, started: StartedBox) -> None:
+        """Kill everything in it."""
+        await asyncio.to_thread(started.group.end)
+        with contextlib.suppress(ProcessLookupError):
+            started.process.kill()
+        await started.process.wait()
+
+    def clear(self) -> None:
+        """End what an earlier process of ours has left."""
+        self._groups.clear()
+
+    async def _spawn(self, spec: BoxSpec, group: ControlGroup) -> asyncio.subprocess.Process:
+        # Read here: the container's user may not be able to read where we are installed.
+        with _KERNEL.open("rb") as kernel, _held(seccomp_filter(platform.machine())) as calls:
+            descriptors = (kernel.fileno(), calls)
+            return await asyncio.create_subprocess_exec(
+                *("sh", "-c", _ENTER, "sh", *self._command(spec, *descriptors)),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                env={"PATH": os.defpath, "ENTRIES": " ".join(map(str, group.entries))},
+                pass_fds=descriptors,
+                limit=2 * EVENT_BYTES_MAX,
+                start_new_session=True,
+            )
+
+    def _command(self, spec: BoxSpec, kernel: int, calls: int) -> list[str]:
+        user = ("setpriv", f"--reuid={spec.uid}", f"--regid={spec.uid}", "--clear-groups")
+        apart = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
+        links = [
+            word
+            for name in ("bin", "lib", "lib64", "sbin")
+            if Path(f"/usr/{name}").exists()
+            for word in ("--symlink", f"usr/{name}", f"/{name}")
+        ]
+        variables = [
+            word for name, value in _ENVIRONMENT.items() for word in ("--setenv", name, value)
+        ]
+        return [
+            *(*user, "--no-new-privs", "bwrap", *apart, "--clearenv", *variables),
+            *("--ro-bind", "/usr", "/usr", *links),
+            *("--ro-bind", str(self._image), "/opt/python"),
+            *("--ro-bind-data", str(kernel), "/opt/kernel.py"),
+            *("--proc", "/proc", "--dev", "/dev"),
+            *("--size", str(_TMP_BYTES), "--tmpfs", _TMP),
+            *("--size", str(spec.data_bytes), "--tmpfs", "/mnt/data"),
+            *("--remount-ro", "/dev", "--remount-ro", "/"),
+            *("--hostname", "container", "--seccomp", str(calls)),
+            *("/opt/python/bin/python3", "-I", "/opt/kernel.py", str(spec.limits.memory_bytes)),
+        ]
+
+
+def _namespaces_problem() -> str:
+    """Return why an ordinary user cannot make namespaces here, empty if it can."""
+    nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    command = (*nobody, "bwrap", "--unshare-all", "--ro-bind", "/", "/", "true")
+    tried = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    return "" if tried.returncode == 0 else f"namespaces cannot be made: {tried.stderr.strip()}"
+
+
+@contextlib.contextmanager
+def _held(data: bytes) -> Iterator[int]:
+    """A descriptor from which a child can read some bytes, fewer than a pipe's buffer holds."""
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, data)
+        os.close(writing)
+        yield reading
+    finally:
+        os.close(reading)
