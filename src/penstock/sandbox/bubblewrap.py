@@ -18,16 +18,19 @@ import msgspec
 
 from penstock.sandbox.box import Box, BoxBounds
 from penstock.sandbox.control_groups import BoxLimits, ControlGroup, ControlGroups
-from penstock.sandbox.kernel_events import EVENT_BYTES_MAX
+from penstock.sandbox.kernel_pipes import HostEnd, KernelEnd, open_kernel_pipes
 from penstock.sandbox.seccomp import seccomp_filter
 
 _KERNEL: Final = Path(__file__).with_name("kernel_program.py")
 _START_SECONDS: Final = 30.0
 _TMP_BYTES: Final = 64 * 2**20
-# The shell enters the control groups before it becomes the container.
-_ENTER: Final = 'for entry in $ENTRIES; do echo $$ > "$entry" || exit 1; done; exec "$@"'
-# Of the container, not of the host.
-_TMP: Final = "/tmp"  # noqa: S108
+_SHARED_BYTES: Final = 16 * 2**20
+# The shell enters the control groups before it becomes the container. Code can read the environment
+# of the container's first process, so that process gets none.
+_ENTER: Final = (
+    'for entry in $ENTRIES; do echo $$ > "$entry" || exit 1; done; exec env -i PATH="$PATH" "$@"'
+)
+_TMP: Final = "/tmp"  # noqa: S108 - the container's own, not the host's
 _ENVIRONMENT: Final = {
     "PATH": "/opt/python/bin:/usr/bin:/bin",
     "LD_LIBRARY_PATH": "/opt/python/lib",
@@ -57,6 +60,7 @@ class StartedBox(msgspec.Struct, frozen=True):
     box: Box
     process: asyncio.subprocess.Process
     group: ControlGroup
+    pipes: HostEnd
 
 
 class Bubblewrap:
@@ -70,7 +74,7 @@ class Bubblewrap:
 
     def problem(self) -> str:
         """Return why containers cannot be held here, empty if they can."""
-        for program in ("bwrap", "setpriv"):
+        for program in ("bwrap", "prlimit", "setpriv"):
             if shutil.which(program) is None:
                 return f"{program} is not installed"
         if os.geteuid() != 0:
@@ -84,50 +88,55 @@ class Bubblewrap:
         return self._groups.problem() or _namespaces_problem()
 
     async def start(self, spec: BoxSpec) -> StartedBox:
-        """Start a container and wait for its kernel."""
+        """Start a container and wait for its kernel; raise BoxLost if that does not come."""
         group = self._groups.make(spec.name, spec.limits)
         try:
-            process = await self._spawn(spec, group)
+            async with open_kernel_pipes() as (pipes, ends):
+                process = await self._spawn(spec, group, ends)
         except BaseException:
             group.end()
             raise
-        assert process.stdout is not None
-        assert process.stdin is not None
-        started = StartedBox(Box(process.stdout, process.stdin, spec.bounds), process, group)
+        box = Box(pipes.reader, pipes.writer, spec.bounds)
+        started = StartedBox(box, process, group, pipes)
         try:
-            await started.box.wait_ready(_START_SECONDS)
+            await box.wait_ready(_START_SECONDS)
         except BaseException:
             await self.end(started)
             raise
         return started
 
-    async def end(self, started: StartedBox) -> None:
-        """Kill everything in it."""
-        await asyncio.to_thread(started.group.end)
+    async def end(self, started: StartedBox) -> bool:
+        """Kill everything in it; return whether nothing is left, so that its user is free."""
+        is_gone = await asyncio.to_thread(started.group.end, started.process.pid)
         with contextlib.suppress(ProcessLookupError):
             started.process.kill()
+        await started.pipes.close()
         await started.process.wait()
+        return is_gone
 
     def clear(self) -> None:
         """End what an earlier process of ours has left."""
         self._groups.clear()
 
-    async def _spawn(self, spec: BoxSpec, group: ControlGroup) -> asyncio.subprocess.Process:
+    async def _spawn(
+        self, spec: BoxSpec, group: ControlGroup, ends: KernelEnd
+    ) -> asyncio.subprocess.Process:
         # Read here: the container's user may not be able to read where we are installed.
         with _KERNEL.open("rb") as kernel, _held(seccomp_filter(platform.machine())) as calls:
             descriptors = (kernel.fileno(), calls)
             return await asyncio.create_subprocess_exec(
                 *("sh", "-c", _ENTER, "sh", *self._command(spec, *descriptors)),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
+                stdin=ends.requests,
+                stdout=ends.events,
                 stderr=asyncio.subprocess.DEVNULL,
                 env={"PATH": os.defpath, "ENTRIES": " ".join(map(str, group.entries))},
                 pass_fds=descriptors,
-                limit=2 * EVENT_BYTES_MAX,
                 start_new_session=True,
             )
 
     def _command(self, spec: BoxSpec, kernel: int, calls: int) -> list[str]:
+        # No core file, and at exactly 1 the host's own handler of crashes is not called either.
+        bounds = ("prlimit", "--core=1:1", "--nofile=1024:1024", "--sigpending=1024:1024")
         user = ("setpriv", f"--reuid={spec.uid}", f"--regid={spec.uid}", "--clear-groups")
         apart = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
         links = [
@@ -140,11 +149,13 @@ class Bubblewrap:
             word for name, value in _ENVIRONMENT.items() for word in ("--setenv", name, value)
         ]
         return [
-            *(*user, "--no-new-privs", "bwrap", *apart, "--clearenv", *variables),
+            *(*bounds, *user, "--no-new-privs", "bwrap", *apart, "--clearenv", *variables),
             *("--ro-bind", "/usr", "/usr", *links),
             *("--ro-bind", str(self._image), "/opt/python"),
             *("--ro-bind-data", str(kernel), "/opt/kernel.py"),
             *("--proc", "/proc", "--dev", "/dev"),
+            # Semaphores of processes are files there.
+            *("--size", str(_SHARED_BYTES), "--tmpfs", "/dev/shm"),  # noqa: S108 - the container's
             *("--size", str(_TMP_BYTES), "--tmpfs", _TMP),
             *("--size", str(spec.data_bytes), "--tmpfs", "/mnt/data"),
             *("--remount-ro", "/dev", "--remount-ro", "/"),
@@ -157,7 +168,12 @@ def _namespaces_problem() -> str:
     """Return why an ordinary user cannot make namespaces here, empty if it can."""
     nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
     command = (*nobody, "bwrap", "--unshare-all", "--ro-bind", "/", "/", "true")
-    tried = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    try:
+        tried = subprocess.run(  # noqa: S603 - these words are all our own
+            command, capture_output=True, text=True, check=False, timeout=_START_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return "namespaces cannot be made: bwrap does not end"
     return "" if tried.returncode == 0 else f"namespaces cannot be made: {tried.stderr.strip()}"
 
 

@@ -1,11 +1,12 @@
 """The events of a container's kernel. Code in the container can write them too: trust none."""
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
-_Name = Annotated[str, Meta(max_length=200)]
+PATH_CHARACTERS_MAX: Final = 255
+_Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready", tag_field="type"):
@@ -13,16 +14,16 @@ class Ready(msgspec.Struct, frozen=True, tag="ready", tag_field="type"):
 
 
 class Output(msgspec.Struct, frozen=True, tag="out", tag_field="type"):
-    """Text that code wrote to `stdout` or `stderr`."""
+    """Text that code wrote."""
 
-    stream: _Name
+    stream: Literal["stdout", "stderr"]
     text: str
 
 
 class Shown(msgspec.Struct, frozen=True, tag="show", tag_field="type"):
     """The value of a last line: its `repr`, or HTML."""
 
-    media: _Name
+    media: Literal["text/plain", "text/html"]
     text: str
 
 
@@ -36,36 +37,36 @@ class Picture(msgspec.Struct, frozen=True, tag="image", tag_field="type"):
 class Failed(msgspec.Struct, frozen=True, tag="error", tag_field="type"):
     """An exception, with the traceback that a model can read."""
 
-    name: _Name
+    name: Annotated[str, Meta(max_length=200)]
     text: str
 
 
 class FileEntry(msgspec.Struct, frozen=True):
-    """A file below /mnt/data."""
+    """A file below /mnt/data; `mtime` is in nanoseconds."""
 
-    path: str
-    bytes: int
-    mtime: int
+    path: Annotated[str, Meta(max_length=PATH_CHARACTERS_MAX)]
+    bytes: _Count
+    mtime: _Count
 
 
 class Files(msgspec.Struct, frozen=True, tag="files", tag_field="type"):
-    """All files below /mnt/data."""
+    """The files below /mnt/data."""
 
     files: Annotated[list[FileEntry], Meta(max_length=1000)]
 
 
 class Content(msgspec.Struct, frozen=True, tag="data", tag_field="type"):
-    """A part of a file's content; the last part has `more` false."""
+    """A part of a file's content."""
 
     data: bytes
-    more: bool
 
 
 class Done(msgspec.Struct, frozen=True, tag="done", tag_field="type"):
     """The request has ended."""
 
 
-KernelEvent = Ready | Output | Shown | Picture | Failed | Files | Content | Done
+CallEvent = Output | Shown | Picture | Failed
+KernelEvent = Ready | CallEvent | Files | Content | Done
 
 EVENT_BYTES_MAX: Final = 2**20
 _decoder: Final[msgspec.json.Decoder[KernelEvent]] = msgspec.json.Decoder(KernelEvent)
@@ -75,5 +76,5 @@ def read_event(body: bytes) -> KernelEvent:
     """Decode one event; a malformed one raises ValueError."""
     try:
         return _decoder.decode(body)
-    except (msgspec.DecodeError, RecursionError) as bad:
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as bad:
         raise ValueError(f"a malformed event: {bad}") from None

@@ -8,14 +8,21 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.sandbox.system_calls import CLONE, IOCTL, SOCKETPAIR, allowed_numbers
+from penstock.sandbox.system_calls import (
+    CLONE,
+    IOCTL,
+    PRCTL,
+    PRLIMIT,
+    SOCKETPAIR,
+    allowed_numbers,
+)
 
 # Offsets in `struct seccomp_data`; an argument has 64 bits, its lower half first.
 _NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24
 # Operations of classic BPF.
 _LOAD, _EQUAL, _GREATER, _NOT_LESS, _ANY_BIT, _RETURN = 0x20, 0x15, 0x25, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
-_EPERM, _ENOTTY, _ENOSYS = 1, 25, 38
+_EPERM, _EINVAL, _ENOTTY, _ENOSYS = 1, 22, 25, 38
 
 _ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 # From this number on, x86-64 has calls with pointers of 32 bits, which no list knows.
@@ -27,7 +34,12 @@ _NAMESPACES = (
 )
 # TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX: what Python asks of files and pipes.
 _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
+# PR_SET_PDEATHSIG, PR_GET_PDEATHSIG, PR_GET_DUMPABLE, PR_SET_NAME, PR_GET_NAME, PR_CAPBSET_READ,
+# PR_GET_NO_NEW_PRIVS: what programs ask. Others attach filters, or change what the kernel protects.
+_PRCTLS = (1, 2, 3, 15, 16, 23, 39)
 _AF_UNIX = 1
+# A process that could lower this limit to 0 would make the host's handler of crashes run again.
+_RLIMIT_CORE = 4
 
 
 def seccomp_filter(machine: str) -> bytes:
@@ -42,7 +54,13 @@ def seccomp_filter(machine: str) -> bytes:
         program += [_step(_NOT_LESS, _X32_FIRST, when_false=1), _step(_RETURN, _KILL)]
     program += _with_argument(SOCKETPAIR[machine], _FIRST, (_AF_UNIX,), _EPERM)
     program += _with_argument(IOCTL[machine], _SECOND, _IOCTLS, _ENOTTY)
+    program += _with_argument(PRCTL[machine], _FIRST, _PRCTLS, _EINVAL)
     program += [
+        _step(_EQUAL, PRLIMIT[machine], when_false=4),
+        _step(_LOAD, _SECOND),
+        _step(_EQUAL, _RLIMIT_CORE, when_false=1),
+        _step(_RETURN, _FAIL | _EPERM),
+        _step(_RETURN, _ALLOW),
         _step(_EQUAL, CLONE[machine], when_false=4),
         _step(_LOAD, _FIRST),
         _step(_ANY_BIT, _NAMESPACES, when_false=1),

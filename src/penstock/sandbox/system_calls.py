@@ -34,15 +34,15 @@ mkdirat:258:34 futimesat:261:- newfstatat:262:79 unlinkat:263:35 renameat:264:38
 symlinkat:266:36 readlinkat:267:78 fchmodat:268:53 faccessat:269:48 sync_file_range:277:84
 utimensat:280:88 fallocate:285:47 preadv:295:69 pwritev:296:70 renameat2:316:276
 copy_file_range:326:285 preadv2:327:286 pwritev2:328:287 statx:332:291 close_range:436:436
-openat2:437:437 faccessat2:439:439 inotify_init1:294:26
+openat2:437:437 faccessat2:439:439
 """
-# Pipes and waiting.
+# Pipes, pairs of sockets and waiting. Without sendmsg no process passes a descriptor, and without
+# setsockopt none attaches a BPF program: hostile code has less of the host's kernel to try.
 _PIPES: Final = """
 poll:7:- select:23:- pselect6:270:72 ppoll:271:73 pipe:22:- pipe2:293:59 epoll_create:213:-
 epoll_create1:291:20 epoll_ctl:233:21 epoll_wait:232:- epoll_pwait:281:22 epoll_pwait2:441:441
-eventfd:284:- eventfd2:290:19 signalfd:282:- signalfd4:289:74 sendmsg:46:211 recvmsg:47:212
-sendto:44:206 recvfrom:45:207 shutdown:48:210 getsockname:51:204 getpeername:52:205
-getsockopt:55:209 setsockopt:54:208
+eventfd:284:- eventfd2:290:19 signalfd:282:- signalfd4:289:74 sendto:44:206 recvfrom:45:207
+shutdown:48:210 getsockname:51:204 getpeername:52:205 getsockopt:55:209
 """
 # Processes and signals of its own.
 _PROCESSES: Final = """
@@ -52,13 +52,15 @@ getrlimit:97:163 getrusage:98:165 sysinfo:99:179 getuid:102:174 getgid:104:176 g
 getegid:108:177 setpgid:109:154 getppid:110:173 getpgrp:111:- setsid:112:157 getgroups:115:158
 getresuid:118:148 getresgid:120:150 getpgid:121:155 getsid:124:156 capget:125:90
 rt_sigpending:127:136 rt_sigtimedwait:128:137 rt_sigsuspend:130:133 sigaltstack:131:132
-prctl:157:167 gettid:186:178 tkill:200:130 restart_syscall:219:128 exit_group:231:94
-tgkill:234:131 waitid:247:95 prlimit64:302:261 getrandom:318:278
+gettid:186:178 tkill:200:130 restart_syscall:219:128 exit_group:231:94
+tgkill:234:131 waitid:247:95 getrandom:318:278
 """
 _GROUPS: Final = (_MEMORY, _FILES, _PIPES, _PROCESSES)
 # Allowed with certain arguments only.
 CLONE: Final = {"x86_64": 56, "aarch64": 220}
 IOCTL: Final = {"x86_64": 16, "aarch64": 29}
+PRCTL: Final = {"x86_64": 157, "aarch64": 167}
+PRLIMIT: Final = {"x86_64": 302, "aarch64": 261}
 SOCKETPAIR: Final = {"x86_64": 53, "aarch64": 199}
 
 

@@ -8,12 +8,12 @@ from penstock.sandbox.seccomp import seccomp_filter
 from penstock.sandbox.system_calls import allowed_numbers
 
 ALLOW, KILL, FAIL = 0x7FFF0000, 0x80000000, 0x00050000
-EPERM, ENOTTY, ENOSYS = 1, 25, 38
+EPERM, EINVAL, ENOTTY, ENOSYS = 1, 22, 25, 38
 X86, ARM = 0xC000003E, 0xC00000B7
 READ, IOCTL, SOCKET, SOCKETPAIR, CLONE, MOUNT, PTRACE, UNSHARE, CLONE3 = (
     *(0, 16, 41, 53, 56, 165, 101, 272, 435),
 )  # fmt: skip
-BPF, KEYCTL, IO_URING = 321, 250, 425
+BPF, KEYCTL, IO_URING, PRCTL, PRLIMIT = 321, 250, 425, 157, 302
 
 
 def _verdict(number: int, *arguments: int, architecture: int = X86, machine: str = "x86_64") -> int:
@@ -42,7 +42,7 @@ def _verdict(number: int, *arguments: int, architecture: int = X86, machine: str
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_exactly_the_listed_calls_are_allowed(machine: str) -> None:
     architecture = {"x86_64": X86, "aarch64": ARM}[machine]
-    special = {"x86_64": {16, 53, 56}, "aarch64": {29, 199, 220}}[machine]
+    special = {"x86_64": {16, 53, 56, 157, 302}, "aarch64": {29, 167, 199, 220, 261}}[machine]
     allowed = set(allowed_numbers(machine))
     for number in set(range(600)) - special:
         wanted = ALLOW if number in allowed else FAIL | ENOSYS
@@ -83,6 +83,12 @@ def test_calls_are_judged_by_their_arguments() -> None:
     assert _verdict(SOCKETPAIR, 2) == FAIL | EPERM
     assert _verdict(IOCTL, 1, 0x5401) == ALLOW
     assert _verdict(IOCTL, 1, 0x5451) == ALLOW
+    # PR_SET_NAME, and PR_SET_SECCOMP, which attaches a filter.
+    assert _verdict(PRCTL, 15) == ALLOW
+    assert _verdict(PRCTL, 22) == FAIL | EINVAL
+    # RLIMIT_DATA, and RLIMIT_CORE, on which the host's handler of crashes depends.
+    assert _verdict(PRLIMIT, 0, 2) == ALLOW
+    assert _verdict(PRLIMIT, 0, 4) == FAIL | EPERM
     # TIOCSTI types into somebody's terminal.
     assert _verdict(IOCTL, 1, 0x5412) == FAIL | ENOTTY
 

@@ -1,0 +1,71 @@
+"""Opens the two pipes between the host and a container's kernel, and closes them.
+
+The host owns both transports itself. A subprocess's own streams end only when somebody reads them
+to their end, and a container that ends may have a reader that waits, or none at all.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+
+# The host holds about twice as much for a container that writes while nobody reads.
+_READ_AHEAD_BYTES: Final = 64 * 1024
+
+
+class HostEnd(msgspec.Struct, frozen=True):
+    """The host's ends: events come from `reader`, requests go to `writer`."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    _reading: asyncio.ReadTransport
+
+    async def close(self) -> None:
+        """Close both at once, without what waits to be written; a waiting reader sees the end."""
+        self._reading.close()
+        if not self.writer.transport.is_closing():
+            self.writer.transport.abort()
+        with contextlib.suppress(OSError):
+            await self.writer.wait_closed()
+
+
+class KernelEnd(msgspec.Struct, frozen=True):
+    """The descriptors that a container gets as its standard input and output."""
+
+    requests: int
+    events: int
+
+
+@contextlib.asynccontextmanager
+async def open_kernel_pipes() -> AsyncIterator[tuple[HostEnd, KernelEnd]]:
+    """Open both pipes. After the block the kernel's ends are closed here; an error closes all."""
+    requests, requests_in = os.pipe()
+    events_out, events = os.pipe()
+    try:
+        host = await _connect(events_out, requests_in)
+        try:
+            yield host, KernelEnd(requests, events)
+        except BaseException:
+            await host.close()
+            raise
+    finally:
+        os.close(requests)
+        os.close(events)
+
+
+async def _connect(reading: int, writing: int) -> HostEnd:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(_READ_AHEAD_BYTES, loop)
+    read_transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader, loop=loop), os.fdopen(reading, "rb", 0)
+    )
+    # A protocol of streams can be awaited to its end; nothing is ever read from this one.
+    write_transport, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader(loop=loop), loop=loop),
+        os.fdopen(writing, "wb", 0),
+    )
+    writer = asyncio.StreamWriter(write_transport, protocol, None, loop)
+    return HostEnd(reader, writer, read_transport)
