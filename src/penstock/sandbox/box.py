@@ -66,10 +66,10 @@ class Box:
     """The kernel of one container, by the two pipes of its process."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, bounds: BoxBounds
+        self, reader: asyncio.StreamReader, requests: asyncio.WriteTransport, bounds: BoxBounds
     ) -> None:
         self._reader = reader
-        self._writer = writer
+        self._requests = requests
         self._bounds = bounds
         self._is_free = True
         # Of the event whose body has not come yet: a wait that ends between both loses neither.
@@ -162,7 +162,7 @@ class Box:
 
     def _send(self, request: dict[str, object]) -> None:
         body = msgspec.json.encode(request)
-        self._writer.write(_LENGTH.pack(len(body)) + body)
+        self._requests.write(_LENGTH.pack(len(body)) + body)
 
     async def _receive_until(self, deadline: float) -> tuple[KernelEvent, int]:
         # Events that are here already are read without a turn of the loop, which alone ends a wait.

@@ -96,7 +96,7 @@ class Bubblewrap:
         except BaseException:
             group.end()
             raise
-        box = Box(pipes.reader, pipes.writer, spec.bounds)
+        box = Box(pipes.reader, pipes.requests, spec.bounds)
         started = StartedBox(box, process, group, pipes)
         try:
             await box.wait_ready(_START_SECONDS)

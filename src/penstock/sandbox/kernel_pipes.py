@@ -17,19 +17,19 @@ _READ_AHEAD_BYTES: Final = 64 * 1024
 
 
 class HostEnd(msgspec.Struct, frozen=True):
-    """The host's ends: events come from `reader`, requests go to `writer`."""
+    """The host's ends: events come from `reader`, requests go to `requests`."""
 
     reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-    _reading: asyncio.ReadTransport
+    requests: asyncio.WriteTransport
+    _events: asyncio.ReadTransport
 
     async def close(self) -> None:
         """Close both at once, without what waits to be written; a waiting reader sees the end."""
-        self._reading.close()
-        if not self.writer.transport.is_closing():
-            self.writer.transport.abort()
-        with contextlib.suppress(OSError):
-            await self.writer.wait_closed()
+        self._events.close()
+        if not self.requests.is_closing():
+            self.requests.abort()
+        # A transport closes its descriptor in the next turn of the loop.
+        await asyncio.sleep(0)
 
 
 class KernelEnd(msgspec.Struct, frozen=True):
@@ -59,13 +59,8 @@ async def open_kernel_pipes() -> AsyncIterator[tuple[HostEnd, KernelEnd]]:
 async def _connect(reading: int, writing: int) -> HostEnd:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(_READ_AHEAD_BYTES, loop)
-    read_transport, _ = await loop.connect_read_pipe(
+    events, _ = await loop.connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader, loop=loop), os.fdopen(reading, "rb", 0)
     )
-    # A protocol of streams can be awaited to its end; nothing is ever read from this one.
-    write_transport, protocol = await loop.connect_write_pipe(
-        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader(loop=loop), loop=loop),
-        os.fdopen(writing, "wb", 0),
-    )
-    writer = asyncio.StreamWriter(write_transport, protocol, None, loop)
-    return HostEnd(reader, writer, read_transport)
+    requests, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(writing, "wb", 0))
+    return HostEnd(reader, requests, events)

@@ -135,7 +135,8 @@ with multiprocessing.get_context('fork').Pool(2) as pool:
 
 async def test_a_background_process_that_prints_ends_no_call(start_box: StartBox) -> None:
     box = await start_box()
-    code = "import subprocess; p = subprocess.Popen('while :; do echo x; sleep 0.01; done', shell=True)"
+    loop = "while :; do echo x; sleep 0.01; done"
+    code = f"import subprocess; p = subprocess.Popen('{loop}', shell=True)"
     await run_code(box, code)
     await asyncio.sleep(0.1)
     assert await box.files() == []

@@ -1,11 +1,13 @@
 """Control groups, on folders that stand for those of the Linux kernel."""
 
-import os
+import signal
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
+from penstock.sandbox import control_groups
 from penstock.sandbox.control_groups import BoxLimits, ControlGroup, ControlGroups
 
 LIMITS = BoxLimits(memory_bytes=128 * 2**20, processes_max=40, cpus=0.5)
@@ -105,22 +107,30 @@ def test_a_name_is_no_path(second: Path, name: str) -> None:
         ControlGroups(second).make(name, LIMITS)
 
 
-def test_clear_ends_what_is_left(first: Path) -> None:
+def test_clear_kills_and_removes_what_is_left(first: Path) -> None:
     groups = ControlGroups(first)
     groups.clear()
     groups.make("c-1", LIMITS)
     left = [first / name / "penstock-sandbox" / "c-1" for name in VERSION_1]
     _empty(*left)
+    entry = left[1] / "cgroup.procs"
     with subprocess.Popen(["sleep", "60"]) as process:
-        # Folders of a real group have no entry when the process is gone; here it stays.
-        entry = left[1] / "cgroup.procs"
-        os.mkfifo(entry)
-        writing = os.open(entry, os.O_RDWR | os.O_NONBLOCK)
-        os.close(writing)
-        entry.unlink()
-        entry.write_text(str(process.pid))
-        assert not ControlGroup(left, is_unified=False).end()
-        assert process.wait() == -9
-    _empty(left[1])
-    groups.clear()
+        entry.write_text(f"{process.pid}\n")
+
+        def forget() -> None:
+            process.wait()
+            entry.unlink()
+
+        # The kernel of a real tree does this.
+        kernel = threading.Thread(target=forget)
+        kernel.start()
+        groups.clear()
+        kernel.join()
+        assert process.returncode == -signal.SIGKILL
     assert [folder for folder in left if folder.exists()] == []
+
+
+def test_a_group_that_does_not_end_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_groups, "_KILL_TRIES", 2)
+    (tmp_path / "kept").touch()
+    assert not ControlGroup([tmp_path], is_unified=True).end()
