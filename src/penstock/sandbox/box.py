@@ -22,12 +22,12 @@ from penstock.sandbox.kernel_events import (
     Done,
     Failed,
     FileEntry,
-    Files,
+    FileListing,
     KernelEvent,
     Output,
     Picture,
     Ready,
-    Shown,
+    ShownValue,
     read_event,
 )
 
@@ -143,7 +143,7 @@ class Box:
                 match event:
                     case Done():
                         break
-                    case Files():
+                    case FileListing():
                         files = event.files
                     case Content():
                         content += event.data
@@ -199,7 +199,7 @@ class _Tally:
         """Return the event; raise BoxLost if it is one too many, or none of a call."""
         self._events += 1
         match event:
-            case Output() | Shown() | Failed():
+            case Output() | ShownValue() | Failed():
                 self._text_bytes += size
             case Picture():
                 self._picture_bytes += len(event.data)

@@ -74,18 +74,27 @@ class Bubblewrap:
 
     def problem(self) -> str:
         """Return why containers cannot be held here, empty if they can."""
+        return self.host_problem() or self._image_problem()
+
+    def host_problem(self) -> str:
+        """Return why this machine cannot hold containers of any image, empty if it can."""
         for program in ("bwrap", "prlimit", "setpriv"):
             if shutil.which(program) is None:
                 return f"{program} is not installed"
         if os.geteuid() != 0:
             return "containers need users of their own, and that needs root"
-        if not (self._image / "bin" / "python3").exists():
-            return f"there is no Python in {self._image}"
         try:
             seccomp_filter(platform.machine())
         except KeyError:
             return f"there is no list of system calls for {platform.machine()}"
         return self._groups.problem() or _namespaces_problem()
+
+    def _image_problem(self) -> str:
+        if not (self._image / "bin" / "python3").exists():
+            return f"there is no Python in {self._image}"
+        folder = self._image.resolve()
+        shut = [each for each in (folder, *folder.parents) if not each.stat().st_mode & 0o001]
+        return f"users of containers cannot enter {shut[-1]}" if shut else ""
 
     async def start(self, spec: BoxSpec) -> StartedBox:
         """Start a container and wait for its kernel; raise BoxLost if that does not come."""
@@ -151,7 +160,7 @@ class Bubblewrap:
         return [
             *(*bounds, *user, "--no-new-privs", "bwrap", *apart, "--clearenv", *variables),
             *("--ro-bind", "/usr", "/usr", *links),
-            *("--ro-bind", str(self._image), "/opt/python"),
+            *("--ro-bind", str(self._image.resolve()), "/opt/python"),
             *("--ro-bind-data", str(kernel), "/opt/kernel.py"),
             *("--proc", "/proc", "--dev", "/dev"),
             # Semaphores of processes are files there.

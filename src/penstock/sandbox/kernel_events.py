@@ -20,7 +20,7 @@ class Output(msgspec.Struct, frozen=True, tag="out", tag_field="type"):
     text: str
 
 
-class Shown(msgspec.Struct, frozen=True, tag="show", tag_field="type"):
+class ShownValue(msgspec.Struct, frozen=True, tag="show", tag_field="type"):
     """The value of a last line: its `repr`, or HTML."""
 
     media: Literal["text/plain", "text/html"]
@@ -49,7 +49,7 @@ class FileEntry(msgspec.Struct, frozen=True):
     mtime: _Count
 
 
-class Files(msgspec.Struct, frozen=True, tag="files", tag_field="type"):
+class FileListing(msgspec.Struct, frozen=True, tag="files", tag_field="type"):
     """The files below /mnt/data."""
 
     files: Annotated[list[FileEntry], Meta(max_length=1000)]
@@ -65,8 +65,8 @@ class Done(msgspec.Struct, frozen=True, tag="done", tag_field="type"):
     """The request has ended."""
 
 
-CallEvent = Output | Shown | Picture | Failed
-KernelEvent = Ready | CallEvent | Files | Content | Done
+CallEvent = Output | ShownValue | Picture | Failed
+KernelEvent = Ready | CallEvent | FileListing | Content | Done
 
 EVENT_BYTES_MAX: Final = 2**20
 _decoder: Final[msgspec.json.Decoder[KernelEvent]] = msgspec.json.Decoder(KernelEvent)

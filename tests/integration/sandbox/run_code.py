@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from penstock.sandbox.box import Box
-from penstock.sandbox.kernel_events import CallEvent, Failed, Output, Shown
+from penstock.sandbox.kernel_events import CallEvent, Failed, Output, ShownValue
 
 
 async def run_code(box: Box, code: str, seconds: float = 20.0) -> list[CallEvent]:
@@ -11,4 +11,6 @@ async def run_code(box: Box, code: str, seconds: float = 20.0) -> list[CallEvent
 
 
 def text_of(events: Sequence[CallEvent]) -> str:
-    return "".join(event.text for event in events if isinstance(event, Output | Shown | Failed))
+    return "".join(
+        event.text for event in events if isinstance(event, Output | ShownValue | Failed)
+    )

@@ -12,13 +12,13 @@ from tests.integration.sandbox.run_code import run_code, text_of
 from penstock.sandbox.box import BoxLost
 from penstock.sandbox.bubblewrap import BoxSpec, Bubblewrap
 from penstock.sandbox.control_groups import ControlGroups
-from penstock.sandbox.kernel_events import Failed, Output, Picture, Shown
+from penstock.sandbox.kernel_events import Failed, Output, Picture, ShownValue
 
 
 async def test_state_stays_from_call_to_call(start_box: StartBox) -> None:
     box = await start_box()
     assert await run_code(box, "x = 41\nprint('hello')") == [Output("stdout", "hello\n")]
-    assert await run_code(box, "x + 1") == [Shown("text/plain", "42")]
+    assert await run_code(box, "x + 1") == [ShownValue("text/plain", "42")]
     assert text_of(
         await run_code(box, "import subprocess; subprocess.run(['echo', 'child'])")
     ).startswith("child\n")
@@ -36,7 +36,7 @@ async def test_an_exception_says_where_it_was(start_box: StartBox) -> None:
 async def test_what_was_printed_comes_before_the_value(start_box: StartBox) -> None:
     box = await start_box()
     events = await run_code(box, "print('first')\n'second'")
-    assert [type(event) for event in events] == [Output, Shown]
+    assert [type(event) for event in events] == [Output, ShownValue]
 
 
 async def test_a_call_that_takes_too_long_is_interrupted_and_keeps_its_state(
@@ -206,6 +206,15 @@ async def test_a_start_that_fails_leaves_nothing(worker_number: int) -> None:
         for _ in range(2):
             with pytest.raises(BoxLost, match="has ended"):
                 await driver.start(spec)
+
+
+def test_an_image_that_containers_cannot_enter_is_a_problem(driver: Bubblewrap) -> None:
+    assert driver.problem() == ""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "bin").mkdir()
+        (Path(folder) / "bin" / "python3").touch()
+        # A new temporary folder is its owner's only.
+        assert "cannot enter" in Bubblewrap(Path(folder), ControlGroups()).problem()
 
 
 async def test_nothing_is_left_of_a_container(driver: Bubblewrap, worker_number: int) -> None:
