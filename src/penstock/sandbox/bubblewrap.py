@@ -103,7 +103,7 @@ class Bubblewrap:
             async with open_kernel_pipes() as (pipes, ends):
                 process = await self._spawn(spec, group, ends)
         except BaseException:
-            group.end()
+            await asyncio.to_thread(group.end)
             raise
         box = Box(pipes.reader, pipes.requests, spec.bounds)
         started = StartedBox(box, process, group, pipes)
@@ -163,6 +163,8 @@ class Bubblewrap:
             *("--ro-bind", str(self._image.resolve()), "/opt/python"),
             *("--ro-bind-data", str(kernel), "/opt/kernel.py"),
             *("--proc", "/proc", "--dev", "/dev"),
+            # No terminals: Linux has a number of them for all containers together.
+            *("--size", "4096", "--tmpfs", "/dev/pts", "--remount-ro", "/dev/pts"),
             # Semaphores of processes are files there.
             *("--size", str(_SHARED_BYTES), "--tmpfs", "/dev/shm"),  # noqa: S108 - the container's
             *("--size", str(_TMP_BYTES), "--tmpfs", _TMP),

@@ -24,7 +24,7 @@ timer_delete:226:111 timerfd_create:283:85 timerfd_settime:286:86 timerfd_gettim
 _FILES: Final = """
 read:0:63 write:1:64 open:2:- close:3:57 stat:4:- fstat:5:80 lstat:6:- lseek:8:62
 pread64:17:67 pwrite64:18:68 readv:19:65 writev:20:66 access:21:- dup:32:23 dup2:33:-
-dup3:292:24 sendfile:40:71 fcntl:72:25 flock:73:32 fsync:74:82 fdatasync:75:83 truncate:76:45
+dup3:292:24 sendfile:40:71 fcntl:72:25 fsync:74:82 fdatasync:75:83 truncate:76:45
 ftruncate:77:46 getdents:78:- getdents64:217:61 getcwd:79:17 chdir:80:49 fchdir:81:50
 rename:82:- mkdir:83:- rmdir:84:- creat:85:- link:86:- unlink:87:- symlink:88:- readlink:89:-
 chmod:90:- fchmod:91:52 umask:95:166 utime:132:- statfs:137:43 fstatfs:138:44

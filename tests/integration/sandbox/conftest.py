@@ -52,7 +52,7 @@ async def start_box(driver: Bubblewrap, worker_number: int) -> AsyncIterator[Sta
         return started[-1].box
 
     yield start
-    await asyncio.gather(*(driver.end(each) for each in started))
+    assert all(await asyncio.gather(*(driver.end(each) for each in started)))
 
 
 @pytest.fixture(scope="session")

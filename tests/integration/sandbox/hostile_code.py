@@ -22,7 +22,7 @@ class Bomb(NamedTuple):
     code: str
     outcome: str
     is_kept: bool = False
-    seconds: float = 1.0
+    seconds: float = 20.0
 
 
 _NO_FILE = "[Errno 2] No such file or directory: "
@@ -78,6 +78,12 @@ _FILES: Final = {
     "write proc": _open("/proc/sys/kernel/hostname", "wb", "[Errno 13] Permission denied: "),
     "host's end of the pipe of requests": _open("/proc/self/fd/3", "wb", "Permission denied: "),
     "host's end of the pipe of events": _open("/proc/self/fd/4", "rb", "Permission denied: "),
+    # Linux counts terminals of all containers together.
+    "terminals": _open("/dev/ptmx", "rb", _NO_FILE, "/dev/ptmx"),
+    # A lock would be seen, and could be waited for, outside.
+    "lock of a file of the host": Escape(
+        "import fcntl; fcntl.flock(open('/usr/bin/env'), fcntl.LOCK_EX); print('ESCAPED')", _NO_CALL
+    ),
     "device": Escape(
         "import os; os.mknod('sda', 0o60666, os.makedev(8, 0)); print('ESCAPED')", _NO_CALL
     ),
@@ -267,13 +273,15 @@ while True: threading.Thread(target=time.sleep, args=(60,)).start()
         "RuntimeError: can't start new thread",
         is_kept=True,
     ),
-    "endless loop": Bomb("while True: x = 1", "KeyboardInterrupt", is_kept=True),
+    "endless loop": Bomb("while True: x = 1", "KeyboardInterrupt", is_kept=True, seconds=1.0),
     "large text": Bomb("'x' * 10**7", "x" * 1000, is_kept=True),
     "crash": Bomb("import ctypes; ctypes.string_at(0)", "its kernel has ended"),
     "exit": Bomb("import os; os._exit(3)", "its kernel has ended"),
     "signal": Bomb("import os; os.kill(os.getpid(), 9)", "its kernel has ended"),
     "stopped": Bomb(
-        "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", "the call took longer than 1 s"
+        "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)",
+        "the call took longer than 1 s",
+        seconds=1.0,
     ),
     "loop that catches": Bomb(
         """
@@ -283,6 +291,7 @@ while True:
     except BaseException: pass
 """,
         "the call took longer than 1 s",
+        seconds=1.0,
     ),
     "endless output": Bomb("while True: print('x' * 10000)", "the call printed too much"),
     "endless output of a child": Bomb(
@@ -294,7 +303,9 @@ while True:
     ),
     "long event": Bomb(_FORGE + "forge(b'x', 2**31)", "its kernel reported too much at once"),
     "broken event": Bomb(_FORGE + "forge(b'abc')", "its kernel reported a malformed event: "),
-    "half an event": Bomb(_FORGE + "forge(b'', 1000)", "the call took longer than 1 s"),
+    "half an event": Bomb(
+        _FORGE + "forge(b'', 1000)", "the call took longer than 1 s", seconds=1.0
+    ),
     "empty events": Bomb(
         _FORGE + 'while True: forge(b\'{"type":"image","data":"","more":true}\')',
         "the call printed too much",
@@ -302,10 +313,22 @@ while True:
     "event of files": Bomb(_FORGE + 'forge(b\'{"type":"files","files":[]}\')', _OTHER_EVENT),
     "event of a start": Bomb(_FORGE + 'forge(b\'{"type":"ready"}\')', _OTHER_EVENT),
     "closed pipes": Bomb("import os; os.closerange(3, 20)", "its kernel has ended"),
-    # Files without content take memory of the host's kernel, which counts as the container's own.
+    # Both take memory of the host's kernel, which counts as the container's own.
+    "memory in sockets": Bomb(
+        """
+import itertools, socket
+held = [socket.socketpair() for _ in range(500)]
+for end in itertools.chain(*held):
+    end.setblocking(False)
+    try:
+        while True: end.send(b'x' * 65536)
+    except BlockingIOError: pass
+print('all of it')
+""",
+        "its kernel has ended",
+    ),
     "many files": Bomb(
         "for n in range(10**7): open(f'/mnt/data/{n}', 'w').close()",
         "its kernel has ended",
-        seconds=20.0,
     ),
 }
