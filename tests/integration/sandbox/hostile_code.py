@@ -54,7 +54,9 @@ def _open(path: str, mode: str, refusal: str, on_host: str = "") -> Escape:
 _FILES: Final = {
     "shadow": _open("/etc/shadow", "rb", _NO_FILE, "/etc/shadow"),
     "passwd": _open("/etc/passwd", "rb", _NO_FILE, "/etc/passwd"),
-    "home": Escape("import os; os.listdir('/root'); print('ESCAPED')", "'/root'", "/root"),
+    "home": Escape(
+        "import os; os.listdir('/root'); print('ESCAPED')", f"{_NO_FILE}'/root'", "/root"
+    ),
     "root of the first process": Escape(
         "import os; os.listdir('/proc/1/root/root'); print('ESCAPED')",
         f"{_NO_FILE}'/proc/1/root/root'",
@@ -135,7 +137,9 @@ for pid in (1, 2):
         "unshare failed: Function not implemented\n"
         "CompletedProcess(args=['unshare', '-r', 'id'], returncode=1)",
     ),
-    "chroot": Escape("import os; os.chroot('/mnt/data'); print('ESCAPED')", "'/mnt/data'"),
+    "chroot": Escape(
+        "import os; os.chroot('/mnt/data'); print('ESCAPED')", f"{_NO_CALL}: '/mnt/data'"
+    ),
     "raise memory": Escape(
         "import resource; resource.setrlimit(resource.RLIMIT_DATA, (-1, -1)); print('ESCAPED')",
         "ValueError: not allowed to raise maximum limit",
@@ -148,8 +152,9 @@ import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 1)); print('ESCAPE
 """,
         "ValueError: not allowed to raise maximum limit",
     ),
-    "terminal": Escape(
-        "import fcntl, termios; fcntl.ioctl(1, termios.TIOCSTI, b'x'); print('ESCAPED')",
+    # FIOASYNC, which a pipe would take.
+    "ioctl that is not listed": Escape(
+        "import fcntl; fcntl.ioctl(1, 0x5452, b'0000'); print('ESCAPED')",
         "OSError: [Errno 25] Inappropriate ioctl for device",
     ),
 }
