@@ -9,6 +9,7 @@ replica's id was used twice, and each fault ended as it must.
 import argparse
 import asyncio
 import random
+import signal
 import sys
 import time
 
@@ -42,6 +43,8 @@ def main() -> int:
     if not is_own_network():
         prepare()
     enter_own_network("tests.chaos.kubernetes")
+    # Whoever ends this early must leave no cluster behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
     faults = options.only.split(",") if options.only else list(FAULTS)
     random.Random(seed).shuffle(faults)
