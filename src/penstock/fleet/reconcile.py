@@ -305,7 +305,11 @@ class Keeper:
             _log.exception("keeper loop failed", extra={"action": "keeper_loop_failed"})
 
     async def _beat(self) -> None:
-        """Touch the alive file in a task of its own: supervisors end engines if it gets old."""
+        """Touch the memory in a task of its own, so that a slow step does not delay it.
+
+        Supervisors end engines whose keeper's alive file gets old, and the keeper of a pool must
+        notice at once that it has lost the pool's lock.
+        """
         while True:
             try:
                 await self._memory.touch()

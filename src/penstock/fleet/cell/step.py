@@ -129,7 +129,7 @@ def _is_over(each: AssignmentView, hosts: dict[str, HostView], limits: CellLimit
 def _is_lost(host: HostView | None, limits: CellLimits) -> bool:
     """Return whether a host was silent for so long that all that ran there has ended.
 
-    A pool's pods do not end with their keeper.
+    A pool is never lost, because its pods do not end with their keeper.
     """
     return host is None or (not host.pool and host.silent_seconds >= limits.lost_seconds)
 
