@@ -16,19 +16,21 @@ import msgspec
 
 from penstock.sandbox.kernel_events import (
     EVENT_BYTES_MAX,
-    PATH_CHARACTERS_MAX,
     CallEvent,
     Content,
     Done,
-    Failed,
-    FileEntry,
     FileListing,
     KernelEvent,
-    Output,
     Picture,
     Ready,
-    ShownValue,
     read_event,
+)
+from penstock.wire.resources.sandbox import (
+    PATH_CHARACTERS_MAX,
+    Failed,
+    FileEntry,
+    Output,
+    ShownValue,
 )
 
 _PUT_BYTES: Final = 512 * 1024

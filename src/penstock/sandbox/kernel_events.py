@@ -1,30 +1,15 @@
 """The events of a container's kernel. Code in the container can write them too: trust none."""
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
-PATH_CHARACTERS_MAX: Final = 255
-_Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+from penstock.wire.resources.sandbox import FILES_MAX, Failed, FileEntry, Output, ShownValue
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready", tag_field="type"):
     """The kernel has started."""
-
-
-class Output(msgspec.Struct, frozen=True, tag="out", tag_field="type"):
-    """Text that code wrote."""
-
-    stream: Literal["stdout", "stderr"]
-    text: str
-
-
-class ShownValue(msgspec.Struct, frozen=True, tag="show", tag_field="type"):
-    """The value of a last line: its `repr`, or HTML."""
-
-    media: Literal["text/plain", "text/html"]
-    text: str
 
 
 class Picture(msgspec.Struct, frozen=True, tag="image", tag_field="type"):
@@ -34,25 +19,10 @@ class Picture(msgspec.Struct, frozen=True, tag="image", tag_field="type"):
     more: bool
 
 
-class Failed(msgspec.Struct, frozen=True, tag="error", tag_field="type"):
-    """An exception, with the traceback that a model can read."""
-
-    name: Annotated[str, Meta(max_length=200)]
-    text: str
-
-
-class FileEntry(msgspec.Struct, frozen=True):
-    """A file below /mnt/data; `mtime` is in nanoseconds."""
-
-    path: Annotated[str, Meta(max_length=PATH_CHARACTERS_MAX)]
-    bytes: _Count
-    mtime: _Count
-
-
 class FileListing(msgspec.Struct, frozen=True, tag="files", tag_field="type"):
     """The files below /mnt/data."""
 
-    files: Annotated[list[FileEntry], Meta(max_length=1000)]
+    files: Annotated[list[FileEntry], Meta(max_length=FILES_MAX)]
 
 
 class Content(msgspec.Struct, frozen=True, tag="data", tag_field="type"):

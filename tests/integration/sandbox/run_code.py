@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from penstock.sandbox.box import Box
-from penstock.sandbox.kernel_events import CallEvent, Failed, Output, ShownValue
+from penstock.sandbox.kernel_events import CallEvent
+from penstock.wire.resources.sandbox import Failed, Output, ShownValue
 
 
 async def run_code(box: Box, code: str, seconds: float = 20.0) -> list[CallEvent]:

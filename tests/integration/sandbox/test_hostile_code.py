@@ -9,7 +9,7 @@ from tests.integration.sandbox.hostile_code import BOMBS, ESCAPES
 from tests.integration.sandbox.run_code import run_code, text_of
 
 from penstock.sandbox.box import BoxLost
-from penstock.sandbox.kernel_events import Output
+from penstock.wire.resources.sandbox import Output
 
 
 def test_what_is_looked_for_is_there_outside() -> None:

@@ -12,7 +12,8 @@ from tests.integration.sandbox.run_code import run_code, text_of
 from penstock.sandbox.box import BoxLost
 from penstock.sandbox.bubblewrap import BoxSpec, Bubblewrap
 from penstock.sandbox.control_groups import ControlGroups
-from penstock.sandbox.kernel_events import Failed, Output, Picture, ShownValue
+from penstock.sandbox.kernel_events import Picture
+from penstock.wire.resources.sandbox import Failed, Output, ShownValue
 
 
 async def test_state_stays_from_call_to_call(start_box: StartBox) -> None:

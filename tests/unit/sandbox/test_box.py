@@ -11,7 +11,8 @@ import pytest
 
 from penstock.sandbox import box as box_module
 from penstock.sandbox.box import Box, BoxBounds, BoxLost, path_inside
-from penstock.sandbox.kernel_events import CallEvent, FileEntry, Output, Picture
+from penstock.sandbox.kernel_events import CallEvent, Picture
+from penstock.wire.resources.sandbox import FileEntry, Output
 
 BOUNDS = BoxBounds()
 DONE = {"type": "done"}
