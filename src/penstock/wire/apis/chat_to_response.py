@@ -17,19 +17,23 @@ from penstock.wire.usage_shapes import Details
 _DATA: Final = b"data:"
 _DONE: Final = b"[DONE]"
 _END: Final = b"\n\n"
-_INCOMPLETE: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
+INCOMPLETE: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
 _FAILED: Final = "Model execution failed: the engine reported an error in its answer."
 
 
-class _FunctionDelta(msgspec.Struct):
+class FunctionDelta(msgspec.Struct):
+    """A piece of a call: its name comes whole, its arguments in pieces."""
+
     name: str | None = None
     arguments: str | None = None
 
 
-class _CallDelta(msgspec.Struct):
+class CallDelta(msgspec.Struct):
+    """A piece of one of several calls."""
+
     index: int = 0
     id: str | None = None
-    function: _FunctionDelta | None = None
+    function: FunctionDelta | None = None
 
 
 class _Delta(msgspec.Struct):
@@ -39,7 +43,7 @@ class _Delta(msgspec.Struct):
     reasoning: str | None = None
     reasoning_content: str | None = None
     refusal: str | None = None
-    tool_calls: list[_CallDelta] | None = None
+    tool_calls: list[CallDelta] | None = None
 
 
 class _Logprobs(msgspec.Struct):
@@ -57,7 +61,9 @@ class _OutputDetails(msgspec.Struct):
     reasoning_tokens: int | None = None
 
 
-class _ChatUsage(msgspec.Struct):
+class ChatUsage(msgspec.Struct):
+    """What an engine counted of one answer."""
+
     prompt_tokens: int = 0
     completion_tokens: int = 0
     prompt_tokens_details: Details | None = None
@@ -66,14 +72,14 @@ class _ChatUsage(msgspec.Struct):
 
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] = []
-    usage: _ChatUsage | None = None
+    usage: ChatUsage | None = None
     error: object = None
 
 
 _decoder = msgspec.json.Decoder(_Chunk)
 
 
-class _OpenItem:
+class OpenItem:
     """An item that is not ended: deltas are kept as pieces, because adding to a text copies it."""
 
     def __init__(self, item: Item, place: int) -> None:
@@ -94,8 +100,8 @@ class ResponseComposer:
         self._events: list[bytes] = []
         # The text or reasoning that is being written; and the calls that are, by the index that
         # the engine gives them.
-        self._open: _OpenItem | None = None
-        self._calls: dict[int, _OpenItem] = {}
+        self._open: OpenItem | None = None
+        self._calls: dict[int, OpenItem] = {}
         self._finish = ""
         self._is_begun = False
         self._is_whole = False
@@ -111,19 +117,23 @@ class ResponseComposer:
 
     def answer(self, answer: bytes) -> Response:
         """Take a whole chat answer; return the response that it becomes. It has no events."""
+        self.take_whole(answer)
+        self.complete()
+        return self.response
+
+    def take_whole(self, answer: bytes) -> None:
+        """Take a whole chat answer, and write no events from here on."""
         self._is_whole = True
         chunk = _decode(answer)
         if chunk.error is not None:
             raise EngineFailed(_FAILED)
         self._take(chunk)
-        self.complete()
-        return self.response
 
     def complete(self) -> None:
         """End the response, once: from here on it stays as it is. `end` reports it."""
         if self.response["status"] != "in_progress":
             return
-        reason = _INCOMPLETE.get(self._finish)
+        reason = INCOMPLETE.get(self._finish)
         status = "incomplete" if reason else "completed"
         self._end_items(status)
         self.response["status"] = status
@@ -182,7 +192,7 @@ class ResponseComposer:
             self.stop("failed", EngineFailed.code, _FAILED)
             return
         if chunk.usage is not None:
-            self.response["usage"] = _counts(chunk.usage)
+            self._note_usage(chunk.usage)
         for choice in chunk.choices[:1]:
             delta = choice.delta or choice.message or _Delta()
             self._add_reasoning(delta.reasoning or delta.reasoning_content)
@@ -193,6 +203,9 @@ class ResponseComposer:
                 # The calls of a whole answer have no index.
                 self._add_call(call, at if choice.message else call.index)
             self._finish = choice.finish_reason or self._finish
+
+    def _note_usage(self, usage: ChatUsage) -> None:
+        self.response["usage"] = counts(usage)
 
     def _add_reasoning(self, text: str | None) -> None:
         if not text:
@@ -226,8 +239,8 @@ class ResponseComposer:
             logprobs=logprobs,
         )
 
-    def _add_call(self, delta: _CallDelta, index: int) -> None:
-        function = delta.function or _FunctionDelta()
+    def _add_call(self, delta: CallDelta, index: int) -> None:
+        function = delta.function or FunctionDelta()
         call = self._calls.get(index)
         if call is None:
             self._end_open("completed")
@@ -243,13 +256,13 @@ class ResponseComposer:
             call.pieces.append(function.arguments)
             self._event("response.function_call_arguments.delta", call, delta=function.arguments)
 
-    def _begin_item(self, prefix: str, **fields: object) -> _OpenItem:
+    def _begin_item(self, prefix: str, **fields: object) -> OpenItem:
         items = self.response["output"]
         place = len(items)
         item = {"id": f"{prefix}_{self._key}o{place}", **fields}
         self._write("response.output_item.added", {"output_index": place, "item": item})
         items.append(item)
-        return _OpenItem(item, place)
+        return OpenItem(item, place)
 
     def _end_items(self, status: str) -> None:
         """End all items that are open. Of several, all get the same status."""
@@ -284,12 +297,12 @@ class ResponseComposer:
             self._event("response.content_part.done", opened, content_index=0, part=part)
         self._end_item(opened, status)
 
-    def _end_item(self, opened: _OpenItem, status: str) -> None:
+    def _end_item(self, opened: OpenItem, status: str) -> None:
         opened.item["status"] = status
         fields = {"output_index": opened.place, "item": opened.item}
         self._write("response.output_item.done", fields)
 
-    def _event(self, type: str, opened: _OpenItem, **fields: object) -> None:
+    def _event(self, type: str, opened: OpenItem, **fields: object) -> None:
         """Write an event about an item."""
         place = {"item_id": opened.item["id"], "output_index": opened.place}
         self._write(type, {**place, **fields})
@@ -311,7 +324,8 @@ class ResponseComposer:
         return written
 
 
-def _counts(usage: _ChatUsage) -> dict[str, Any]:
+def counts(usage: ChatUsage) -> dict[str, Any]:
+    """Return usage in the shape of Responses."""
     cached, written = usage.prompt_tokens_details, usage.completion_tokens_details
     return {
         "input_tokens": usage.prompt_tokens,

@@ -5,10 +5,18 @@ turn. Items are joined into one message only within a group, so that the message
 prefix of the messages of every later turn, and an engine finds them in its cache.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from penstock.errors import InvalidRequest
+from penstock.wire.apis.server_calls import (
+    APPROVAL_REQUEST,
+    APPROVAL_RESPONSE,
+    SERVER_CALLS,
+    UNSEEN,
+    ModelCall,
+    call_of,
+)
 
 Item = dict[str, Any]
 Message = dict[str, Any]
@@ -20,17 +28,26 @@ _ROLES: Final = {
     # Few chat templates know `developer`; those that do take `system` for the same.
     "developer": "system",
 }
+# What the model is told about a call that its user did not approve.
+_DENIED: Final = "The user did not approve this call. It was not run."
 _TEXTS: Final = frozenset({"input_text", "output_text", "text", "summary_text", "reasoning_text"})
 
 
 def render(groups: Sequence[Sequence[Item]]) -> list[Message]:
     """Return the messages of a conversation, whose last group is the new input."""
     messages: list[Message] = []
+    requests = approval_requests(groups)
     for number, items in enumerate(groups):
         # Errors name a place in the caller's own input.
         where = "input" if number == len(groups) - 1 else "previous_response_id"
-        messages += _Group(where).render(items)
+        messages += _Group(where, requests).render(items)
     return messages
+
+
+def approval_requests(groups: Sequence[Sequence[Item]]) -> dict[str, Item]:
+    """Return the requests for approval of a conversation, by their ids."""
+    items = (item for group in groups for item in group)
+    return {str(item.get("id")): item for item in items if item.get("type") == APPROVAL_REQUEST}
 
 
 def missing_outputs(groups: Sequence[Sequence[Item]]) -> list[str]:
@@ -48,19 +65,31 @@ def missing_outputs(groups: Sequence[Sequence[Item]]) -> list[str]:
 class _Group:
     """Renders the items of one group. What the model wrote in one go becomes one message."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, requests: Mapping[str, Item]) -> None:
         self._where = where
+        self._requests = requests
         self._messages: list[Message] = []
+        # The outputs of calls that ran here: they follow the message that has all calls of one
+        # answer.
+        self._outputs: list[Message] = []
+        self._round = -1
         # The assistant's message that the next items may belong to.
         self._open: Message | None = None
 
     def render(self, items: Sequence[Item]) -> list[Message]:
         for index, item in enumerate(items):
             self._add(item, f"{self._where}.{index}")
+        self._add_outputs()
         return self._messages
 
     def _add(self, item: Item, param: str) -> None:
         kind = item.get("type") or "message"
+        if kind in SERVER_CALLS:
+            self._add_server_call(call_of(item))
+            return
+        if kind in UNSEEN:
+            return
+        self._add_outputs()
         if kind == "message":
             self._add_message(item, param)
         elif kind == "reasoning":
@@ -70,6 +99,8 @@ class _Group:
         elif kind == "function_call_output":
             output = _plain_text(_needed(item, "output", param), f"{param}.output")
             self._close({"role": "tool", "tool_call_id": _text(item, "call_id", param)}, output)
+        elif kind == APPROVAL_RESPONSE:
+            self._add_denial(item, param)
         else:
             raise InvalidRequest(f"Items of type `{kind}` are not served here.", param=param)
 
@@ -101,18 +132,48 @@ class _Group:
         message["reasoning"] = text
 
     def _add_call(self, item: Item, param: str) -> None:
+        name, arguments = _text(item, "name", param), _text(item, "arguments", param)
+        self._append_call(ModelCall(_text(item, "call_id", param), name, arguments))
+
+    def _add_server_call(self, call: ModelCall) -> None:
+        if call.round < 0 or call.round != self._round:
+            self._add_outputs()
+        self._round = call.round
+        self._append_call(call)
+        output = {"role": "tool", "tool_call_id": call.id, "content": call.told}
+        self._outputs.append(output)
+
+    def _add_denial(self, item: Item, param: str) -> None:
+        """Tell the model that a call was not approved; one that was is an item of its own."""
+        request = self._requests.get(_text(item, "approval_request_id", param))
+        if request is None:
+            raise InvalidRequest(
+                "This names no request for approval that goes before it.",
+                param=f"{param}.approval_request_id",
+            )
+        if not item.get("approve"):
+            call = call_of(request)
+            self._add_server_call(ModelCall(call.id, call.name, call.arguments, _DENIED))
+
+    def _append_call(self, call: ModelCall) -> None:
         message = self._open
         if message is None:
             message = self._begin()
-        name, arguments = _text(item, "name", param), _text(item, "arguments", param)
         message.setdefault("tool_calls", []).append(
             {
-                "id": _text(item, "call_id", param),
+                "id": call.id,
                 "type": "function",
                 # Some templates parse the arguments, and none takes an empty text for JSON.
-                "function": {"name": name, "arguments": arguments or "{}"},
+                "function": {"name": call.name, "arguments": call.arguments or "{}"},
             }
         )
+
+    def _add_outputs(self) -> None:
+        """Add what the calls of the answer before have put out."""
+        if self._outputs:
+            self._open = None
+            self._messages += self._outputs
+            self._outputs = []
 
     def _begin(self) -> Message:
         self._open = {"role": "assistant"}

@@ -11,6 +11,7 @@ from msgspec import Raw
 
 from penstock.errors import InvalidRequest, MissingToolOutput
 from penstock.wire.apis.response_items import Item, missing_outputs, render
+from penstock.wire.apis.server_tools import ServerFunction, ServerTool, allowed, chosen
 from penstock.wire.json_body import Fields, is_given
 
 _COPIED: Final = frozenset(
@@ -21,11 +22,20 @@ _COPIED: Final = frozenset(
     }
 )  # fmt: skip
 _FUNCTION_FIELDS: Final = ("name", "description", "parameters", "strict")
+_SERVER_TOOLS: Final = frozenset(ServerTool)
 _LOGPROBS: Final = "message.output_text.logprobs"
 
 
-def to_chat(fields: Fields, earlier: Sequence[Sequence[Item]], items: Sequence[Item]) -> Fields:
-    """Return the chat request: `earlier` has the groups of items before the new ones."""
+def to_chat(
+    fields: Fields,
+    earlier: Sequence[Sequence[Item]],
+    items: Sequence[Item],
+    functions: Sequence[ServerFunction] | None = None,
+) -> Fields:
+    """Return the chat request: `earlier` has the groups of items before the new ones.
+
+    `functions` stand for the request's tools that run here; None if there are no such tools.
+    """
     groups = [*earlier, items]
     missing = missing_outputs(groups)
     if missing:
@@ -43,7 +53,7 @@ def to_chat(fields: Fields, earlier: Sequence[Sequence[Item]], items: Sequence[I
         _add(chat, "reasoning_effort", _object(fields, "reasoning").get("effort"))
     if is_given(fields, "text"):
         _add(chat, "response_format", _response_format(_object(fields, "text")))
-    _add_tools(chat, fields)
+    _add_tools(chat, fields, functions)
     if is_given(fields, "include") and _LOGPROBS in _decoded(fields, "include"):
         chat["logprobs"] = _raw(True)
         if is_given(fields, "top_logprobs"):
@@ -51,27 +61,39 @@ def to_chat(fields: Fields, earlier: Sequence[Sequence[Item]], items: Sequence[I
     return chat
 
 
-def _add_tools(chat: Fields, fields: Fields) -> None:
-    tools = [_function(tool, at) for at, tool in enumerate(_list(fields, "tools"))]
-    if not is_given(fields, "tool_choice"):
-        choice: Any = None
-    else:
-        choice = _decoded(fields, "tool_choice")
-    if isinstance(choice, dict):
-        kind = choice.get("type")
-        if kind == "allowed_tools":
-            allowed = {tool.get("name") for tool in choice.get("tools") or ()}
-            tools = [tool for tool in tools if tool["function"]["name"] in allowed]
-            choice = choice.get("mode") or "auto"
-        elif kind == "function":
-            choice = {"type": "function", "function": {"name": choice.get("name")}}
-        else:
-            raise InvalidRequest(f"A choice of `{kind}` is not served here.", param="tool_choice")
+def _add_tools(chat: Fields, fields: Fields, functions: Sequence[ServerFunction] | None) -> None:
+    kinds = frozenset() if functions is None else _SERVER_TOOLS
+    functions = functions or ()
+    own = [
+        _function(tool, at)
+        for at, tool in enumerate(_list(fields, "tools"))
+        if tool.get("type") not in kinds
+    ]
+    tools = [*own, *(function.as_chat() for function in functions)]
+    choice: Any = _decoded(fields, "tool_choice") if is_given(fields, "tool_choice") else None
+    if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
+        wanted = choice.get("tools") or ()
+        names = {tool.get("name") for tool in wanted if tool.get("type") not in _SERVER_TOOLS}
+        names |= allowed(wanted, functions)
+        tools = [tool for tool in tools if tool["function"]["name"] in names]
+        choice = choice.get("mode") or "auto"
+    elif isinstance(choice, dict):
+        choice = _named_choice(choice, functions)
     if tools:
         chat["tools"] = _raw(tools)
         _add(chat, "tool_choice", choice)
     elif choice == "required":
         raise InvalidRequest("There is no tool that could be required.", param="tool_choice")
+
+
+def _named_choice(choice: Item, functions: Sequence[ServerFunction]) -> Item | str:
+    kind = choice.get("type")
+    if kind == "function":
+        return {"type": "function", "function": {"name": choice.get("name")}}
+    found = chosen(choice, functions) if functions else None
+    if found is None:
+        raise InvalidRequest(f"A choice of `{kind}` is not served here.", param="tool_choice")
+    return found
 
 
 def _function(tool: Item, at: int) -> Item:
