@@ -31,6 +31,12 @@ class Kind(msgspec.Struct, frozen=True):
 
 KINDS = (
     Kind(
+        "containers.md",
+        "API: containers",
+        "Places where code runs, and their files. [Containers](../../containers.md) has examples.",
+        r"/v1/containers|/ai/v1/containers",
+    ),
+    Kind(
         "inference.md",
         "API: inference",
         "Ask a model. [Which of these to use](../../apis.md) says what they have in common.",

@@ -29,6 +29,7 @@ from penstock.sessions.settings import ConversationsSettings, ResponsesSettings
 from penstock.signals.settings import SignalsSettings
 from penstock.store.settings import StoreSettings
 from penstock.telemetry.settings import TelemetrySettings
+from penstock.tools.settings import ToolsSettings
 
 PREFIX: Final = "PENSTOCK_"
 FILE_VARIABLE: Final = "PENSTOCK_CONFIG"
@@ -73,6 +74,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queue: QueueSettings = QueueSettings()
     responses: ResponsesSettings = ResponsesSettings()
     conversations: ConversationsSettings = ConversationsSettings()
+    tools: ToolsSettings = ToolsSettings()
     events: EventsSettings = EventsSettings()
     webhooks: WebhookSettings = WebhookSettings()
     catalogue: CatalogueSettings = CatalogueSettings()

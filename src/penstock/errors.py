@@ -14,6 +14,7 @@ Error
 │   │   ├── AccountBlocked        403  the whole account is stopped
 │   │   └── ModelNotAllowed       403  the model is private to other accounts
 │   ├── NotFound              404  no such path
+│   │   ├── ContainerExpired      404  the container has ended
 │   │   ├── ResponseNotFound      404  the response to go on from is not there
 │   │   ├── UnknownModel          404  a well-formed name that is not in the catalogue
 │   │   └── MalformedModel        404  not a model name at all
@@ -25,6 +26,7 @@ Error
 │   ├── CostCapped            400  the request may cost more than its caller allows
 │   ├── Conflict              409  the present state does not allow it
 │   │   ├── JobCancelled          409  the job was cancelled before it was done
+│   │   ├── ContainerBusy         409  other code runs in the container
 │   │   └── ConversationLocked    409  another response is being written into the conversation
 │   ├── QueueFull             429  the account has as many jobs waiting as it may
 │   └── OverLimit             429  a limit on requests, tokens or money is reached
@@ -37,20 +39,20 @@ Error
 │   ├── ReplicaUnreachable    503  the chosen replica did not take the request; try another
 │   ├── Overloaded            503  this gateway holds as much as it may
 │   ├── JobExpired            504  the job was not begun before its deadline
+│   ├── SandboxUnavailable    503  no sandbox host takes a container or a call
 │   ├── JournalFull           503  usage could not be recorded, so nothing is begun
 │   └── StoreUnavailable      503  Postgres does not answer and the answer is not cached
 │       └── ContentUnreadable     503  what was kept cannot be decrypted
 ├── Interrupted         our side; work began, usage is recorded, not safe to repeat blindly
 │   ├── EngineLost            502  the engine went away in the middle
 │   ├── EngineFailed          502  the engine answered with an error of its own
+│   ├── SandboxLost           502  the sandbox host went away while code ran
 │   ├── Aborted               503  this gateway was stopped while the answer was being made
 │   ├── DeadlinePassed        504  the engine took longer than a timeout allows
 │   └── InternalError         500  a bug of ours
 └── Superseded          someone else owns it now, stop quietly
     ├── GenerationStale           a newer generation of this replica exists
     └── LeaseLost                 the job was given to another keeper, or has ended
-
-`status` is the one on /v1; `ingress/error_response.py` alone maps errors to HTTP.
 """
 
 from typing import ClassVar
@@ -63,7 +65,7 @@ class Error(Exception):
     """Something went wrong."""
 
     code: ClassVar[str] = "error"
-    status: ClassVar[int] = 500
+    status: ClassVar[int] = 500  # on /v1; `ingress/error_response.py` alone maps errors to HTTP
     retryable: ClassVar[bool] = False
 
     def __init__(
@@ -118,8 +120,7 @@ class MissingCapability(InvalidRequest):
 class PromptTooLong(InvalidRequest):
     """The prompt does not fit into the model's context."""
 
-    # OpenAI's word: agents look for it, and shorten their conversation.
-    code = "context_length_exceeded"
+    code = "context_length_exceeded"  # OpenAI's word: agents look for it, and shorten prompts
 
 
 class StateUnavailable(InvalidRequest):

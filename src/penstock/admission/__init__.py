@@ -26,6 +26,7 @@ from penstock.admission.lost_leases import (
 from penstock.admission.no_limits import NoLimits
 from penstock.admission.quantity import quantity
 from penstock.admission.settings import AdmissionSettings
+from penstock.admission.spent_budget import SpentBudget
 
 __all__ = [
     "NO_HOLD",
@@ -42,6 +43,7 @@ __all__ = [
     "Moment",
     "NoLimits",
     "Settlement",
+    "SpentBudget",
     "estimate_nanousd",
     "find_money_limits",
     "hold_jobs",

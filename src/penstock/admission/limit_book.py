@@ -36,6 +36,10 @@ _BASE: Final = """
     where account = %s and hour >= date_trunc(%s, now(), 'UTC')
       and (%s::text <> 'key' or key = %s) and (%s::text <> 'workflow' or workflow = %s)
 """
+_CONTAINERS: Final = """
+    select coalesce(sum(charge_nanousd), 0)::bigint from container_usage
+    where account = %s and day >= (date_trunc(%s, now(), 'UTC') at time zone 'UTC')::date
+"""
 
 
 class LimitBook:
@@ -134,6 +138,11 @@ async def _read_base(transaction: Transaction, wanted: Limit) -> int:
     )
     assert row is not None, "sums always have a row"
     requests, tokens, nanousd = map(int, row)
+    if wanted.scope is Scope.ACCOUNT:
+        # Containers belong to an account, and to no key or workflow.
+        used = await transaction.fetch_one(_CONTAINERS, (wanted.account, wanted.period.value))
+        assert used is not None, "sums always have a row"
+        nanousd += used[0]
     return {Measure.REQUESTS: requests, Measure.TOKENS: tokens, Measure.NANOUSD: nanousd}[
         wanted.measure
     ]

@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 from penstock.admission import LostLeases
+from penstock.app.container_rooms import container_upkeep
 from penstock.app.job_rooms import desk_rooms, session_books, session_upkeep
 from penstock.clock import Clock
 from penstock.config import Config
@@ -20,6 +21,7 @@ from penstock.queue.files import Files
 from penstock.sessions.retention import SessionRetention
 from penstock.store import HeldLock, Objects, Sealing, Store
 from penstock.turns import BackgroundResponses
+from penstock.turns.container_tending import ContainerTending
 from penstock.turns.left_over_responses import LeftOverResponses
 
 _CONTROL_LOCK = "control"
@@ -47,6 +49,9 @@ class ControlLoops:
         self._flex = FlexUpkeep(rooms, desk)
         self._files = FileRetention(Files(store, self._objects, clock))
         self._sessions = SessionRetention(*session_upkeep(store, rooms.values, config, clock))
+        self._containers = ContainerTending(
+            store, container_upkeep(store, self._objects, config, clock)
+        )
         self.is_leading = False
 
     async def run(self) -> None:
@@ -75,6 +80,7 @@ class ControlLoops:
                     group.create_task(self._files.run()),
                     group.create_task(self._sessions.run()),
                     group.create_task(self._left_over.run()),
+                    group.create_task(self._containers.run()),
                 ]
                 is_held = True
                 while is_held:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from penstock.admission import Gate, Limits, release_holder
 from penstock.app.batch_parts import BatchNeeds, BatchParts
+from penstock.app.container_rooms import container_book
 from penstock.app.flex_parts import FlexParts
 from penstock.app.job_rooms import desk_rooms, session_books
 from penstock.app.this_process import host_name
@@ -18,6 +19,8 @@ from penstock.ingress.inference.request_accounting import RequestAccounting
 from penstock.ingress.inference.stored_way import StoredWay
 from penstock.ingress.inference.ways import Ways
 from penstock.ingress.jobs.background_endpoint import BackgroundEndpoint, BackgroundRooms
+from penstock.ingress.pages.container_file_pages import ContainerFilePages
+from penstock.ingress.pages.container_pages import ContainerPages
 from penstock.ingress.pages.conversation_pages import ConversationPages
 from penstock.ingress.pages.event_pages import EventPages
 from penstock.ingress.pages.front_page import FrontPage
@@ -39,6 +42,7 @@ from penstock.metering import Drain, Journal, Ledger, Metering, PriceBook, Refus
 from penstock.metering.reports.usage_reports import UsageReports
 from penstock.outbound import Sender
 from penstock.policy import AccountBook, KeyMirror
+from penstock.queue.files import Files
 from penstock.records.signal import PeerState
 from penstock.routing import Router
 from penstock.serving.explanation import Explainer
@@ -70,6 +74,7 @@ class GatewayRooms:
         self.objects = Objects(config.store, self.sealing)
         # Nothing is stored that cannot be encrypted.
         self.storage = StoragePolicy(is_on=self.sealing.is_on)
+        self.containers = container_book(self.store, self.objects, config, clock)
         self.keys = KeyMirror(self.store, clock, config.policy)
         self.wheel = TimerWheel(clock)
         self._build_routing()
@@ -183,6 +188,7 @@ class GatewayRooms:
                 self.storage,
                 frozenset(config.ingress.intake.media_hosts),
             ),
+            containers=self._container_pages(reader),
             jobs=self.flex.pages,
             files=self.batches.files,
             batches=self.batches.batches,
@@ -190,6 +196,16 @@ class GatewayRooms:
             webhooks=WebhookPages(reader, book, Sender(webhooks), webhooks, self.clock),
             subscriptions=SubscriptionPages(reader, book),
         )
+
+    def _container_pages(self, reader: RequestReader) -> ContainerPages:
+        config = self.config
+        files = ContainerFilePages(
+            reader,
+            self.containers,
+            Files(self.store, self.objects, self.clock),
+            config.tools.artifact_bytes_max,
+        )
+        return ContainerPages(reader, self.containers, self.storage, files)
 
     def open_exchange(self) -> GossipLoops:
         """Return the exchange of loads with other workers; the keys must be loaded."""

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from penstock.admission import LimitBook
+from penstock.app.container_rooms import container_upkeep
 from penstock.app.job_rooms import desk_rooms, job_desk, session_upkeep
 from penstock.catalogue import Catalogue
 from penstock.clock import Clock
@@ -31,6 +32,7 @@ def operator_rooms(
     objects = Objects(config.store, sealing)
     rooms = desk_rooms(store, objects, config)
     responses, conversations = session_upkeep(store, rooms.values, config, clock)
+    containers = container_upkeep(store, objects, config, clock)
     accounts, desk = AccountBook(store), job_desk(rooms, config, clock)
 
     @asynccontextmanager
@@ -43,6 +45,7 @@ def operator_rooms(
             files=Files(store, objects, clock),
             responses=responses,
             conversations=conversations,
+            containers=containers,
         )
 
     return OperatorRooms(
@@ -57,6 +60,7 @@ def operator_rooms(
         jobs=JobLookup(store, rooms.queue),
         desk=desk,
         responses=responses,
+        containers=containers,
         reports=UsageReports(store, config.metering),
         hosts=HostReports(store),
         replicas=ReplicaRows(store),

@@ -8,6 +8,7 @@ Example = tuple[str, str]
 _JOB: Final = "01a1e5b5-4430-76d7-a06d-5c7d263c4383"
 _KEY: Final = "01a1e5b5-51c8-7d21-9e0f-2b6a90c4d817"
 _RESPONSE: Final = f"resp_{_JOB.replace('-', '')}"
+_CONTAINER: Final = f"cntr_{_JOB.replace('-', '')}"
 _BATCH: Final = f"batch_{_JOB.replace('-', '')}"
 
 EXAMPLES: Final[Mapping[str, tuple[Example, ...]]] = {
@@ -110,6 +111,22 @@ EXAMPLES: Final[Mapping[str, tuple[Example, ...]]] = {
     "responses delete": (
         (f"penstock responses delete {_RESPONSE}", "For good, with its content."),
         (f"penstock responses delete {_RESPONSE} --json", "The same, for a script."),
+    ),
+    "containers": (
+        ("penstock containers list", "What runs now, newest first."),
+        ("penstock containers usage", "What containers cost today, by account."),
+    ),
+    "containers list": (
+        ("penstock containers list --account research", "One account's."),
+        ("penstock containers list --ended --json", "Also those that ended of late, for a script."),
+    ),
+    "containers stop": (
+        (f"penstock containers stop {_CONTAINER}", "End its code now; copies of files stay."),
+        (f"penstock containers stop {_CONTAINER} --json", "The same, for a script."),
+    ),
+    "containers usage": (
+        ("penstock containers usage --since 2026-11-01", "This month's, up to today."),
+        ("penstock containers usage --account research --json", "One account's, for a script."),
     ),
     "flex pause": (
         ("penstock flex pause smollm2", "Begin no more jobs of this model."),

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from penstock.console.account_operations import ACCOUNT_OPERATIONS
+from penstock.console.container_operations import CONTAINER_OPERATIONS
 from penstock.console.deployment_operations import DEPLOYMENT_OPERATIONS
 from penstock.console.fleet_operations import FLEET_OPERATIONS
 from penstock.console.flex_operations import FLEX_OPERATIONS
@@ -20,6 +21,7 @@ OPERATIONS: Final[tuple[Operation[Any, Any], ...]] = (
     *JOB_OPERATIONS,
     *FLEX_OPERATIONS,
     *RESPONSE_OPERATIONS,
+    *CONTAINER_OPERATIONS,
     *USAGE_OPERATIONS,
     *FLEET_OPERATIONS,
     *DEPLOYMENT_OPERATIONS,

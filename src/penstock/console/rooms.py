@@ -21,6 +21,7 @@ from penstock.policy import AccountBook, KeyBook
 from penstock.queue import Batches, Queue
 from penstock.sessions import ResponseUpkeep
 from penstock.store import Store
+from penstock.tools import ContainerUpkeep
 from penstock.turns.forgetting import KeptRooms
 
 
@@ -39,6 +40,7 @@ class OperatorRooms(msgspec.Struct, frozen=True, kw_only=True):
     jobs: JobLookup
     desk: JobDesk
     responses: ResponseUpkeep
+    containers: ContainerUpkeep
     reports: UsageReports
     hosts: HostReports
     replicas: ReplicaRows

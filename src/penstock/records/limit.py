@@ -9,6 +9,9 @@ from penstock.records.account import AccountId
 # submits a job and another one finishes it. No worker ever has this id.
 FLEX_HOLDER: Final = "f1e70000-0000-7000-8000-000000000000"
 
+# The holder of what containers have cost. It has no leases: their time is charged when it is over.
+CONTAINER_HOLDER: Final = "c0de0000-0000-7000-8000-000000000000"
+
 
 class Scope(StrEnum):
     """The unit whose usage is counted together."""

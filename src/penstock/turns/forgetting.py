@@ -9,6 +9,7 @@ from penstock.records.account import AccountId
 from penstock.sessions import ConversationUpkeep, ResponseUpkeep
 from penstock.store import Store
 from penstock.store.sealing import forget_data_key
+from penstock.tools import ContainerUpkeep
 
 
 class KeptRooms(msgspec.Struct, frozen=True):
@@ -20,6 +21,7 @@ class KeptRooms(msgspec.Struct, frozen=True):
     files: Files
     responses: ResponseUpkeep
     conversations: ConversationUpkeep
+    containers: ContainerUpkeep
 
 
 async def forget_account(rooms: KeptRooms, account: AccountId) -> None:
@@ -33,5 +35,6 @@ async def forget_account(rooms: KeptRooms, account: AccountId) -> None:
         await forget_data_key(tx, account)
     await rooms.responses.forget(account)
     await rooms.conversations.forget(account)
+    await rooms.containers.forget(account)
     await rooms.files.forget(account)
     await rooms.desk.forget(account)

@@ -13,6 +13,7 @@ from tests.unit.routing.routing_samples import Roster
 
 from penstock.admission import AdmissionSettings
 from penstock.app.batch_parts import BatchNeeds, BatchParts
+from penstock.app.container_rooms import container_book
 from penstock.app.flex_parts import FlexParts
 from penstock.app.job_rooms import session_books
 from penstock.catalogue import Catalogue
@@ -21,6 +22,8 @@ from penstock.config import Config
 from penstock.engine.settings import EngineSettings
 from penstock.events import EndpointBook, EventsSettings, Feed, WebhookSettings
 from penstock.ingress.jobs.background_endpoint import BackgroundEndpoint, BackgroundRooms
+from penstock.ingress.pages.container_file_pages import ContainerFilePages
+from penstock.ingress.pages.container_pages import ContainerPages
 from penstock.ingress.pages.conversation_pages import ConversationPages
 from penstock.ingress.pages.event_pages import EventPages
 from penstock.ingress.pages.front_page import FrontPage
@@ -44,6 +47,7 @@ from penstock.metering.reports.usage_reports import UsageReports
 from penstock.outbound import Sender
 from penstock.policy import AccountBook, KeyMirror, PolicySettings
 from penstock.queue import Batches, Queue, QueueSettings
+from penstock.queue.files import Files
 from penstock.records.model import Family
 from penstock.records.signal import PeerState
 from penstock.routing import Router, RoutingSettings
@@ -81,6 +85,7 @@ def pages() -> Starlette:
     batches = BatchParts(BatchNeeds(store, objects, desk, reader, mirror), IngressSettings(), clock)
     webhooks = WebhookSettings()
     book = EndpointBook(store, webhooks)
+    containers = container_book(store, objects, Config(), clock)
     clients = FleetClients(EngineSettings(), TimerWheel(clock), clock)
     sessions = session_books(store, values, Config(), clock)
     turns = StoredTurns(store, sessions, reader, StoragePolicy(), frozenset())
@@ -93,6 +98,12 @@ def pages() -> Starlette:
         front=FrontPage(catalogue, frozenset, lambda _: False),
         tokens=TokenPages(reader, TokenCounter(clients, lambda _: ()), turns),
         responses=ResponsePages(reader, sessions.responses, background),
+        containers=ContainerPages(
+            reader,
+            containers,
+            StoragePolicy(),
+            ContainerFilePages(reader, containers, Files(store, objects, clock), 1024),
+        ),
         conversations=ConversationPages(
             reader, sessions.conversations, StoragePolicy(), frozenset()
         ),

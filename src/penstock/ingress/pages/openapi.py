@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.ingress.pages.openapi_apis import API_TYPES, api_paths
+from penstock.ingress.pages.openapi_containers import CONTAINER_TYPES, container_paths
 from penstock.ingress.pages.openapi_events import EVENT_TYPES, event_paths
 from penstock.ingress.pages.openapi_state import STATE_TYPES, state_paths
 from penstock.records.job import JobState
@@ -45,6 +46,7 @@ _TYPES: Final = (
     *API_TYPES,
     *EVENT_TYPES,
     *STATE_TYPES,
+    *CONTAINER_TYPES,
 )  # fmt: skip
 
 
@@ -153,6 +155,7 @@ def _paths() -> Schema:
         **_job_paths(),
         **event_paths(),
         **state_paths(),
+        **container_paths(),
         **_file_paths(),
         **_batch_paths(),
         f"{base}/tasks/{{id}}": _get(

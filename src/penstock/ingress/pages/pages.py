@@ -15,6 +15,7 @@ from starlette.types import Lifespan
 from penstock.errors import Error, MethodNotAllowed, NotFound
 from penstock.ingress.inference.inference_endpoint import EXPOSED_HEADERS
 from penstock.ingress.pages.batch_pages import BatchPages
+from penstock.ingress.pages.container_pages import ContainerPages
 from penstock.ingress.pages.conversation_pages import ConversationPages
 from penstock.ingress.pages.event_pages import EventPages
 from penstock.ingress.pages.file_pages import FilePages
@@ -62,6 +63,7 @@ class Pages(msgspec.Struct, frozen=True):
     tokens: TokenPages
     responses: ResponsePages
     conversations: ConversationPages
+    containers: ContainerPages
     jobs: JobPages
     files: FilePages
     batches: BatchPages
@@ -110,6 +112,8 @@ def build_pages(
         *pages.responses.routes(f"{_ACCOUNT}/ai/v1"),
         *pages.conversations.routes("/v1"),
         *pages.conversations.routes(f"{_ACCOUNT}/ai/v1"),
+        *pages.containers.routes("/v1"),
+        *pages.containers.routes(f"{_ACCOUNT}/ai/v1"),
         # Inference paths with another method than POST get 405 instead of 404.
         *(Route(path, _post_only, methods=_NOT_POST) for path in _HOT_PATHS),
     ]
