@@ -17,6 +17,7 @@ from penstock.fleet.settings import WantedReplicas
 from penstock.ingress.pages.openapi import document
 from penstock.telemetry.keeper_metrics import KEEPER_METRICS
 from penstock.telemetry.metrics import METRICS
+from penstock.tools.mcp_settings import McpServerSettings
 
 REFERENCE = Path(__file__).parent / "reference"
 ASSETS = Path(__file__).parent / "assets"
@@ -113,6 +114,8 @@ def configuration() -> str:
         parts.append(_table(settings, f"{room}."))
     parts.append(f"## `[[fleet.replicas]]`\n\n{_first_line(WantedReplicas)}\n")
     parts.append(_table(WantedReplicas, ""))
+    parts.append(f"## `[[tools.mcp_servers]]`\n\n{_first_line(McpServerSettings)}\n")
+    parts.append(_table(McpServerSettings, ""))
     return "\n".join(parts)
 
 

@@ -52,6 +52,9 @@ SECRET: Final = frozenset(
     {"store.dsn", "store.objects_access_key", "store.objects_secret_key", "engine.api_keys"}
 )
 
+# Tables that hold a secret beside what may be shown.
+_SECRET_FIELDS: Final = {"tools.mcp_servers": frozenset({"headers"})}
+
 
 class ConfigError(ValueError):
     """A setting is wrong: the message has its source, its name and what is allowed."""
@@ -142,9 +145,20 @@ def show(loaded: Loaded) -> list[Shown]:
         for name, value in msgspec.structs.asdict(getattr(loaded.config, room)).items():
             key = f"{room}.{name}"
             # An empty secret is shown, so that an operator sees that it is not set.
-            plain = "(hidden)" if value and key in SECRET else msgspec.to_builtins(value)
+            plain = "(hidden)" if value and key in SECRET else _shown_value(key, value)
             shown.append(Shown(key, plain, loaded.sources.get(key, "default")))
     return shown
+
+
+def _shown_value(key: str, value: object) -> object:
+    plain = msgspec.to_builtins(value)
+    if key not in _SECRET_FIELDS:
+        return plain
+    hidden = _SECRET_FIELDS[key]
+    return [
+        {name: "(hidden)" if held and name in hidden else held for name, held in table.items()}
+        for table in plain
+    ]
 
 
 def environment_for(values: Mapping[str, object], file: Path | None = None) -> dict[str, str]:
@@ -244,7 +258,8 @@ def _value_of(variable: str, text: str, room: str, name: str) -> object:
             # A choice may be a bare word (`info`), without TOML's quotes.
             return msgspec.convert(text, wanted)
         except msgspec.ValidationError as wrong:
-            said = "" if f"{room}.{name}" in SECRET else f"={text!r}"
+            is_secret = f"{room}.{name}" in SECRET | _SECRET_FIELDS.keys()
+            said = "" if is_secret else f"={text!r}"
             raise ConfigError(f"{variable}{said}: {wrong}") from None
 
 

@@ -18,9 +18,11 @@ from penstock.fleet.replica_rows import ReplicaRows
 from penstock.fleet.workers import WorkerTable
 from penstock.ingress.jobs.job_answers import JobLookup
 from penstock.metering.reports.usage_reports import UsageReports
+from penstock.outbound import Caller
 from penstock.policy import AccountBook, KeyBook
 from penstock.queue.files import Files
 from penstock.store import Objects, Sealing, Store
+from penstock.tools.mcp import McpServers
 from penstock.turns.forgetting import KeptRooms
 
 
@@ -68,5 +70,6 @@ def operator_rooms(
         orders=OrderTable(store),
         logs=ReplicaLogs(store, sealing),
         deployments=Deployments(store),
+        mcp=McpServers(config.tools, Caller(config.tools.mcp_call_limits), clock),
         kept=kept,
     )

@@ -32,6 +32,7 @@ _COMMANDS = (
     ("jobs", "jobs:app", "List, show, cancel and watch queued work."),
     ("responses", "responses:app", "List, show and delete stored responses."),
     ("containers", "containers:app", "List and stop containers, and see their cost."),
+    ("tools", "tools:app", "List the MCP servers that are offered, and their tools."),
     ("flex", "flex:app", "Pause, resume and limit flex work, and see how it does."),
     ("cache", "cache:app", "See why a prompt was cached or not."),
     ("route", "route:app", "See how requests are routed."),

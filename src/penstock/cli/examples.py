@@ -128,6 +128,10 @@ EXAMPLES: Final[Mapping[str, tuple[Example, ...]]] = {
         ("penstock containers usage --since 2026-11-01", "This month's, up to today."),
         ("penstock containers usage --account research --json", "One account's, for a script."),
     ),
+    "tools list": (
+        ("penstock tools list", "Each MCP server's tools, and which need approval."),
+        ("penstock tools list --json", "The same, for a script."),
+    ),
     "flex pause": (
         ("penstock flex pause smollm2", "Begin no more jobs of this model."),
         ("penstock flex pause default", "The same of the default model."),

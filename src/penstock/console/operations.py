@@ -12,6 +12,7 @@ from penstock.console.key_operations import KEY_OPERATIONS
 from penstock.console.limit_operations import LIMIT_OPERATIONS
 from penstock.console.operation import Operation
 from penstock.console.response_operations import RESPONSE_OPERATIONS
+from penstock.console.tool_operations import TOOL_OPERATIONS
 from penstock.console.usage_operations import USAGE_OPERATIONS
 
 OPERATIONS: Final[tuple[Operation[Any, Any], ...]] = (
@@ -22,6 +23,7 @@ OPERATIONS: Final[tuple[Operation[Any, Any], ...]] = (
     *FLEX_OPERATIONS,
     *RESPONSE_OPERATIONS,
     *CONTAINER_OPERATIONS,
+    *TOOL_OPERATIONS,
     *USAGE_OPERATIONS,
     *FLEET_OPERATIONS,
     *DEPLOYMENT_OPERATIONS,

@@ -22,6 +22,7 @@ from penstock.queue import Batches, Queue
 from penstock.sessions import ResponseUpkeep
 from penstock.store import Store
 from penstock.tools import ContainerUpkeep
+from penstock.tools.mcp import McpServers
 from penstock.turns.forgetting import KeptRooms
 
 
@@ -48,6 +49,7 @@ class OperatorRooms(msgspec.Struct, frozen=True, kw_only=True):
     orders: OrderTable
     logs: ReplicaLogs
     deployments: Deployments
+    mcp: McpServers
     # The id of the key that asks; "" where a command goes to the database itself.
     actor: str = ""
     # Opens what deletes content, which needs the cell's key and the objects.

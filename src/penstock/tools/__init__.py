@@ -1,8 +1,10 @@
-"""Containers in which code runs for accounts: the gateways' side of sandbox hosts.
+"""Tools that run here: containers for code, on sandbox hosts, and MCP servers (`mcp`).
 
 Promises: an account reaches only its own containers and files; a container that has ended is never
 taken for one that runs; all content that is kept is encrypted; a container's time is charged once.
-The only writer of `containers`, `container_files` and `container_usage`.
+A tool's failure is told to the model, callers' secrets are never logged, stored or shown, and all
+that servers send is bounded. The only writer of `containers`, `container_files` and
+`container_usage`.
 """
 
 from penstock.tools.code_calls import CodeCalls, CopiedFiles

@@ -10,7 +10,7 @@ from tests.integration.cells.webhook_receiver import receiving
 
 from penstock.events import WebhookSettings
 from penstock.outbound import Sender
-from penstock.outbound.sender import SystemResolver
+from penstock.outbound.names import SystemResolver
 
 SETTINGS = WebhookSettings(
     allowed_networks=("127.0.0.0/8",), timeout_seconds=2.0, lease_seconds=10.0

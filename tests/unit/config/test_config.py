@@ -178,6 +178,14 @@ def test_override_of_a_room_that_the_file_spoils_is_an_error_and_no_crash(tmp_pa
         (f'[engine]\napi_keys = "{SECRET_TEXT}"\n', {}),
         ("", {"PENSTOCK_ENGINE_API_KEYS": f'{{"x" = "{SECRET_TEXT}"'}),
         ("", {"PENSTOCK_ENGINE_API_KEYS": SECRET_TEXT}),
+        ("", {"PENSTOCK_TOOLS_MCP_SERVERS": f'[{{headers = "{SECRET_TEXT}"'}),
+        ("", {"PENSTOCK_TOOLS_MCP_SERVERS": SECRET_TEXT}),
+        (f'[[tools.mcp_servers]]\nlabel = "a"\nurl = "x{SECRET_TEXT}"\n', {}),
+        (
+            f'[[tools.mcp_servers]]\nlabel = "a"\nurl = "http://a"\n'
+            f'headers = {{"host" = "{SECRET_TEXT}"}}\n',
+            {},
+        ),
         ("", {"PENSTOCK_ENGINE_API_KEYS": f'["{SECRET_TEXT}"]'}),
         ("[store]\ndsn = 5\n", {}),
         (f'[store]\ndsn = ["{SECRET_TEXT}"]\n', {}),
@@ -186,14 +194,16 @@ def test_override_of_a_room_that_the_file_spoils_is_an_error_and_no_crash(tmp_pa
 def test_secrets_are_in_no_error(tmp_path: Path, text: str, environ: dict[str, str]) -> None:
     message = error_of(tmp_path, text, **environ)
     assert SECRET_TEXT not in message
-    assert "api_keys" in message.lower() or "dsn" in message
+    assert any(name in message.lower() for name in ("api_keys", "dsn", "mcp_servers"))
 
 
 def test_secrets_are_not_shown(tmp_path: Path) -> None:
     file = write(
         tmp_path,
         f'[store]\ndsn = "postgresql://u:{SECRET_TEXT}@h/d"\n'
-        f'[engine]\napi_keys = {{"*" = "{SECRET_TEXT}"}}\n',
+        f'[engine]\napi_keys = {{"*" = "{SECRET_TEXT}"}}\n'
+        f'[[tools.mcp_servers]]\nlabel = "a"\nurl = "http://a/"\n'
+        f'headers = {{"x" = "{SECRET_TEXT}"}}\n',
     )
     shown = show(load(file, {}))
     assert SECRET_TEXT not in repr(shown)

@@ -13,6 +13,7 @@ from penstock.cli.doctor.check import Check, CheckVerdict, fail, ok, warn
 from penstock.cli.doctor.engines import FoundEngine, check_engine
 from penstock.cli.doctor.host import check_descriptors, check_disk, check_ports
 from penstock.cli.doctor.hosts import check_hosts
+from penstock.cli.doctor.mcp_servers import check_mcp_servers
 from penstock.cli.doctor.postgres import check_postgres, unreachable
 from penstock.cli.doctor.signals import check_signals
 from penstock.cli.exit_codes import CommandFailed, ExitCode
@@ -63,6 +64,7 @@ async def _look(config: Config, state: UpState) -> list[Check]:
         checks.append(warn("engines", "there is no replica", advice))
     for found in engines:
         checks += await asyncio.to_thread(check_engine, caller, found)
+    checks += await check_mcp_servers(config.tools)
     ingress = config.ingress
     running = state.read_running()
     if running is not None and state.is_held:
