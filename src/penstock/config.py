@@ -30,6 +30,7 @@ from penstock.signals.settings import SignalsSettings
 from penstock.store.settings import StoreSettings
 from penstock.telemetry.settings import TelemetrySettings
 from penstock.tools.settings import ToolsSettings
+from penstock.turns.settings import TurnsSettings
 
 PREFIX: Final = "PENSTOCK_"
 FILE_VARIABLE: Final = "PENSTOCK_CONFIG"
@@ -78,6 +79,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     responses: ResponsesSettings = ResponsesSettings()
     conversations: ConversationsSettings = ConversationsSettings()
     tools: ToolsSettings = ToolsSettings()
+    turns: TurnsSettings = TurnsSettings()
     events: EventsSettings = EventsSettings()
     webhooks: WebhookSettings = WebhookSettings()
     catalogue: CatalogueSettings = CatalogueSettings()

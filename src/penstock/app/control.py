@@ -18,6 +18,7 @@ from penstock.jobs.submission import JobDesk
 from penstock.metering import Retention
 from penstock.queue.file_retention import FileRetention
 from penstock.queue.files import Files
+from penstock.sessions import LostTurns
 from penstock.sessions.retention import SessionRetention
 from penstock.store import HeldLock, Objects, Sealing, Store
 from penstock.turns import BackgroundResponses
@@ -45,6 +46,7 @@ class ControlLoops:
         books = session_books(store, rooms.values, config, clock)
         responses = BackgroundResponses(books, clock)
         desk = JobDesk(rooms, config.admission, clock, responses)
+        self._lost_turns = LostTurns(store)
         self._left_over = LeftOverResponses(store, desk, books, responses)
         self._flex = FlexUpkeep(rooms, desk)
         self._files = FileRetention(Files(store, self._objects, clock))
@@ -80,6 +82,7 @@ class ControlLoops:
                     group.create_task(self._files.run()),
                     group.create_task(self._sessions.run()),
                     group.create_task(self._left_over.run()),
+                    group.create_task(self._lost_turns.run()),
                     group.create_task(self._containers.run()),
                 ]
                 is_held = True

@@ -42,6 +42,7 @@ async def running(rooms: GatewayRooms) -> AsyncIterator[None]:
                 group.create_task(rooms.figures.run()),
                 group.create_task(rooms.batches.intake.run()),
                 group.create_task(rooms.sessions.tenures.run()),
+                group.create_task(rooms.sessions.turns.run()),
                 group.create_task(exchange.run()),
                 group.create_task(_follow(rooms)),
                 group.create_task(_tick(rooms)),

@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from penstock.admission import Gate, Limits, release_holder
 from penstock.app.batch_parts import BatchNeeds, BatchParts
 from penstock.app.container_rooms import container_book
 from penstock.app.flex_parts import FlexParts
 from penstock.app.job_rooms import desk_rooms, session_books
 from penstock.app.this_process import host_name
+from penstock.app.turn_rooms import TurnRooms, serves_tools
 from penstock.catalogue import load_catalogue
 from penstock.clock import Clock, TimerWheel, new_id
 from penstock.config import Config
@@ -125,7 +128,7 @@ class GatewayRooms:
         path = RequestPath(stages, config.serving, clock)
         prices = PriceBook(self.catalogue.models)
         self.reading = ReadingThread()
-        intake = config.ingress.intake
+        intake = replace(config.ingress.intake, server_tools=serves_tools(config))
         reader = RequestReader(
             self.catalogue, self.keys, prices, intake, thread=self.reading, storage=self.storage
         )
@@ -139,7 +142,11 @@ class GatewayRooms:
         self.batches = BatchParts(needs, config.ingress, clock)
         self.feed = Feed(self.store, config.events)
         media_hosts = frozenset(intake.media_hosts)
-        self.turns = StoredTurns(self.store, self.sessions, reader, self.storage, media_hosts)
+        self._container_files = self._build_container_files(reader)
+        tools = TurnRooms.build(config, clock, self.containers, self._container_files)
+        self.turns = StoredTurns(
+            self.store, self.sessions, reader, self.storage, media_hosts, tools.offers
+        )
         self.background = BackgroundEndpoint(
             BackgroundRooms(
                 desk=desk,
@@ -151,7 +158,8 @@ class GatewayRooms:
             config.ingress,
             clock,
         )
-        stored = StoredWay(reader, self.turns, path)
+        self.foreground = tools.foreground(reader, path, config)
+        stored = StoredWay(reader, self.turns, path, self.foreground)
         ways = Ways(path, stored, self.flex.flex, self.flex.queue, self.background)
         self.endpoint = InferenceEndpoint(
             reader, ways, self._accounting, config.ingress, self.wheel, clock
@@ -188,7 +196,7 @@ class GatewayRooms:
                 self.storage,
                 frozenset(config.ingress.intake.media_hosts),
             ),
-            containers=self._container_pages(reader),
+            containers=ContainerPages(reader, self.containers, self.storage, self._container_files),
             jobs=self.flex.pages,
             files=self.batches.files,
             batches=self.batches.batches,
@@ -197,15 +205,13 @@ class GatewayRooms:
             subscriptions=SubscriptionPages(reader, book),
         )
 
-    def _container_pages(self, reader: RequestReader) -> ContainerPages:
-        config = self.config
-        files = ContainerFilePages(
+    def _build_container_files(self, reader: RequestReader) -> ContainerFilePages:
+        return ContainerFilePages(
             reader,
             self.containers,
             Files(self.store, self.objects, self.clock),
-            config.tools.artifact_bytes_max,
+            self.config.tools.artifact_bytes_max,
         )
-        return ContainerPages(reader, self.containers, self.storage, files)
 
     def open_exchange(self) -> GossipLoops:
         """Return the exchange of loads with other workers; the keys must be loaded."""

@@ -11,6 +11,7 @@ from penstock.sessions import (
     ResponseBook,
     ResponseUpkeep,
     SessionBooks,
+    TurnTenures,
 )
 from penstock.store import Objects, Store
 from penstock.store.kept_values import KeptValues
@@ -30,6 +31,7 @@ def session_books(store: Store, values: KeptValues, config: Config, clock: Clock
         responses=ResponseBook(store, values, config.responses, clock),
         conversations=conversations,
         tenures=ConversationTenures(store, conversations, config.conversations),
+        turns=TurnTenures(store),
     )
 
 

@@ -52,12 +52,15 @@ def estimate(asked: PromptRequest, model: Model, bytes_per_token: float) -> Esti
     return Estimate(min(prompt, most), min(given, context), asked.choices)
 
 
-def within_cap(wanted: Estimate, price: Price, cap: str, *, may_shorten: bool) -> Estimate:
+def within_cap(
+    wanted: Estimate, price: Price, cap: str, *, may_shorten: bool, spent_nanousd: int = 0
+) -> Estimate:
     """Return the estimate, or a shorter one within the caller's cap; CostCapped if none is.
 
-    Only an answer whose length the caller left open is shortened.
+    Only an answer whose length the caller left open is shortened. `spent_nanousd` is what earlier
+    requests of the same turn were charged: the cap is for all of them.
     """
-    cap_nanousd = _nanousd(cap)
+    cap_nanousd = max(0, _nanousd(cap) - spent_nanousd)
     if wanted.cost_nanousd(price) <= cap_nanousd:
         return wanted
     if may_shorten:
@@ -72,7 +75,7 @@ def within_cap(wanted: Estimate, price: Price, cap: str, *, may_shorten: bool) -
             return wanted.shortened(least)
     raise CostCapped(
         f"This request may cost up to ${usd(wanted.cost_nanousd(price))}, more than the"
-        f" ${usd(cap_nanousd)} that `{_HEADER}` allows. Shorten the prompt, lower `max_tokens`, or"
+        f" ${usd(cap_nanousd)} that `{_HEADER}` leaves. Shorten the prompt, lower `max_tokens`, or"
         " raise the cap.",
         param=_HEADER,
     )

@@ -17,6 +17,7 @@ from penstock.wire.apis.response_object import Response
 from penstock.wire.json_body import Field, Fields
 
 if TYPE_CHECKING:
+    from penstock.wire.apis.server_tools import ServerTools
     from penstock.wire.apis.stored_state import StateWish
     from penstock.wire.prompt.parsed_body import ParsedBody
 
@@ -70,6 +71,11 @@ class OpenedRequest:
         self.delivery = delivery
         # What a Responses request reads or writes of stored state; None once that is loaded.
         self.state: StateWish | None = None
+        # The tools of a Responses request that run here; None if it has none.
+        self.tools: ServerTools | None = None
+        # The turn that this request is a part of, and what its earlier parts were charged.
+        self.turn = ""
+        self.spent_nanousd = 0
         # The session that it belongs to if its caller names none, such as its chain of responses.
         self.session = ""
         # The Responses request that this chat request was made of; None if the caller sent it so.

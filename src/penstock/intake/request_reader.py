@@ -86,6 +86,7 @@ class RequestReader:
         self._bytes_per_token = settings.prompt_bytes_per_token
         self._is_flex_on = settings.flex
         self._storage = storage or StoragePolicy()
+        self._has_server_tools = settings.server_tools
         self._prompts = PromptReader()
 
     async def read_by_size(
@@ -136,7 +137,9 @@ class RequestReader:
         headers.refuse_encoding()
         parsed = self._split(route, key, body)
         opened = self._identify(route, headers, key, parsed, len(body))
-        return rewrite(opened, self._media_hosts, self._storage)
+        return rewrite(
+            opened, self._media_hosts, self._storage, has_server_tools=self._has_server_tools
+        )
 
     def read_prompt(
         self,
@@ -243,6 +246,7 @@ class RequestReader:
             prompt_family=self._family(prompt, opened.api, parsed),
             caller_request_id=headers.caller_request_id(),
             client_retry=headers.client_retry(),
+            parent_id=opened.turn,
         )
 
     def _terms(
@@ -255,7 +259,7 @@ class RequestReader:
     ) -> RequestTerms:
         asked_at = timestamp_of(request_id)
         price = self._prices.price(opened.model.id, tier, asked_at)
-        wanted = self._estimate(prompt, opened.model, price, headers.cost_cap())
+        wanted = self._estimate(prompt, opened, price, headers.cost_cap())
         return RequestTerms(
             asked_at=asked_at,
             tier=tier,
@@ -295,12 +299,15 @@ class RequestReader:
         return self._prompts.family(prompt.fields, prompt.messages, parsed)
 
     def _estimate(
-        self, prompt: PromptRequest, model: Model, price: Price, cap: str | None
+        self, prompt: PromptRequest, opened: OpenedRequest, price: Price, cap: str | None
     ) -> Estimate:
-        wanted = estimate(prompt, model, self._bytes_per_token)
+        wanted = estimate(prompt, opened.model, self._bytes_per_token)
         if cap is None:
             return wanted
-        fitting = within_cap(wanted, price, cap, may_shorten=prompt.max_tokens is None)
+        may_shorten = prompt.max_tokens is None
+        fitting = within_cap(
+            wanted, price, cap, may_shorten=may_shorten, spent_nanousd=opened.spent_nanousd
+        )
         if fitting is not wanted:
             prompt.fields[prompt.max_tokens_field] = Raw(b"%d" % fitting.max_tokens)
         return fitting

@@ -9,3 +9,5 @@ class IntakeSettings(msgspec.Struct, frozen=True):
     media_hosts: tuple[str, ...]
     prompt_bytes_per_token: float
     flex: bool
+    # Whether tools such as the code interpreter run on this gateway.
+    server_tools: bool = False

@@ -2,7 +2,7 @@
 
 Promises: a response is kept whole or not at all; an account sees only its own; a chain of which a
 member is gone is refused and never shortened; one response at a time is written into a
-conversation. The only writer of `responses`, `stored_bytes`, `conversations` and
+conversation. The only writer of `responses`, `stored_bytes`, `turns`, `conversations` and
 `conversation_items`.
 """
 
@@ -22,6 +22,7 @@ from penstock.sessions.response_ids import ResponseId
 from penstock.sessions.response_upkeep import ResponseFacts, ResponseUpkeep
 from penstock.sessions.settings import ConversationsSettings, ResponsesSettings
 from penstock.sessions.tenure import Tenure
+from penstock.sessions.turn_tenures import LostTurns, TurnTenures
 
 __all__ = [
     "CONTINUED",
@@ -29,6 +30,7 @@ __all__ = [
     "ConversationTenures",
     "ConversationUpkeep",
     "ConversationsSettings",
+    "LostTurns",
     "NewResponse",
     "ResponseBook",
     "ResponseEnding",
@@ -40,6 +42,7 @@ __all__ = [
     "StoredConversation",
     "StoredResponse",
     "Tenure",
+    "TurnTenures",
 ]
 
 
@@ -49,3 +52,4 @@ class SessionBooks(msgspec.Struct, frozen=True):
     responses: ResponseBook
     conversations: ConversationBook
     tenures: ConversationTenures
+    turns: TurnTenures

@@ -29,8 +29,9 @@ from penstock.wire.apis.response_object import Response
 SQL: Final = read_queries("penstock.sessions", "responses.sql")
 # What a later request may go on from.
 CONTINUED: Final = frozenset({"completed", "incomplete"})
-# A background response whose job has not ended.
+# A background response whose job has not ended, and one whose gateway runs tools for it.
 QUEUED: Final = "queued"
+IN_PROGRESS: Final = "in_progress"
 # What a response has only when it has ended.
 _ADDED_AT_END: Final = (
     "status", "output", "usage", "completed_at", "incomplete_details", "error",
@@ -42,7 +43,7 @@ _SLOTS: Final = 16
 
 
 class NewResponse(msgspec.Struct, frozen=True):
-    """A response to be stored, with the items that its request sent: ended, or queued as a job."""
+    """A response to be stored, with the items that its request sent: ended, or to be ended."""
 
     id: ResponseId
     account: AccountId
@@ -83,11 +84,11 @@ class StoredResponse(msgspec.Struct, frozen=True):
 
     @property
     def has_ended(self) -> bool:
-        return self.status != QUEUED
+        return self.status not in (QUEUED, IN_PROGRESS)
 
 
 class ResponseEnding(msgspec.Struct, frozen=True):
-    """What the end of its job adds to a background response, encrypted."""
+    """What its end adds to a response that was written before, encrypted."""
 
     id: ResponseId
     status: str
@@ -160,14 +161,14 @@ class ResponseBook:
     async def prepare_end(
         self, account: AccountId, id: ResponseId, response: Response
     ) -> ResponseEnding:
-        """Encrypt what a job's end adds to a response, and upload it if it is large."""
+        """Encrypt what the end of a response adds to it, and upload it if it is large."""
         added = msgspec.json.encode({name: response[name] for name in _ADDED_AT_END})
         (kept,) = await self._values.keep([(account, _ending_of(id), added)])
         await self._values.put([kept])
         return ResponseEnding(id, response["status"], kept, len(added))
 
     async def end(self, tx: Transaction, ending: ResponseEnding) -> bool:
-        """Write the end of a background response; return False if it had ended already."""
+        """Write the end of a response; return False if it had ended already."""
         id, kept, size = ending.id, ending.kept, ending.bytes
         ended = await tx.execute(
             SQL["end"],
@@ -292,7 +293,8 @@ class ResponseBook:
         input = await self._recent.get(account, _input_of(id), row[7], bytes(row[6]))
         response = await self._recent.get(account, _response_of(id), row[9], bytes(row[8]))
         whole: Response = msgspec.json.decode(response)
-        if row[11]:
+        if row[11] or row[4] == IN_PROGRESS or row[12] or row[13] or row[14]:
+            # Written before it ended.
             whole["status"], whole["error"] = row[4], row[14]
             ending = await self._recent.get(account, _ending_of(id), row[13], bytes(row[12]))
             whole.update(msgspec.json.decode(ending) if ending else {})

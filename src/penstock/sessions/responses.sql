@@ -34,7 +34,7 @@ where day = %s and id = %s and account = %s
 -- Once: a response that has ended stays as it is.
 with ended as (
     update responses set status = %s, ending = %s, ending_object = %s, bytes = bytes + %s
-    where day = %s and id = %s and status = 'queued'
+    where day = %s and id = %s and status in ('queued', 'in_progress')
     returning account, day
 )
 insert into stored_bytes (account, day, slot, bytes)

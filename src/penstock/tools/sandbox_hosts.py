@@ -94,6 +94,9 @@ class SandboxHosts:
             except HOST_FAILURES:
                 self._known.pop(offer.url, None)
                 continue
+            if started.boot != offer.status.boot:
+                # It was started anew since it was asked: what is known of it is of its old boot.
+                self._known.pop(offer.url, None)
             return Placed(offer, asked.memory_mb, started)
         raise SandboxUnavailable
 

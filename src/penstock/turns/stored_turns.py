@@ -7,11 +7,18 @@ once finds them.
 """
 
 import logging
+from contextlib import suppress
 
 import msgspec
 from msgspec import Raw
 
-from penstock.errors import ConversationLocked, InvalidRequest, ResponseNotFound, StoreUnavailable
+from penstock.errors import (
+    ConversationLocked,
+    InvalidRequest,
+    NotFound,
+    ResponseNotFound,
+    StoreUnavailable,
+)
 from penstock.intake.opened_request import OpenedRequest
 from penstock.intake.request_reader import RequestReader
 from penstock.intake.rewriting import as_chat, input_items
@@ -33,6 +40,7 @@ from penstock.sessions.response_book import PreparedResponse
 from penstock.sessions.response_ids import read_response_id, shown, with_ids
 from penstock.store import Store
 from penstock.turns.references import resolved
+from penstock.turns.tool_offers import ToolOffers, TurnTools
 from penstock.wire.apis.response_items import Item
 from penstock.wire.apis.response_object import Response
 from penstock.wire.apis.responses import check_input
@@ -70,6 +78,10 @@ class StoredTurn(msgspec.Struct):
     # The right to write into the conversation that the request names.
     tenure: Tenure | None = None
     is_background: bool = False
+    # The tools of the request that run here; None if it has none.
+    tools: TurnTools | None = None
+    # Its row, if that is written before its end.
+    begun: ResponseId | None = None
 
 
 class StoredTurns:
@@ -82,12 +94,14 @@ class StoredTurns:
         reader: RequestReader,
         policy: StoragePolicy,
         media_hosts: frozenset[str],
+        offers: ToolOffers | None = None,
     ) -> None:
         self._store = store
         self._reader = reader
         self._books = books
         self._policy = policy
         self._media_hosts = media_hosts
+        self._offers = offers
         self.unstored = 0
 
     async def begin(self, request_id: RequestId, opened: OpenedRequest) -> StoredTurn:
@@ -124,11 +138,29 @@ class StoredTurns:
         turn.tenure, turn.is_background = tenure, wish.is_background
         return turn
 
+    async def write_begun(
+        self, turn: StoredTurn, request: InferenceRequest, response: Response
+    ) -> None:
+        """Write the row of a response that takes several steps, before the first of them."""
+        new = new_response_of(turn, request, response)
+        try:
+            prepared = await self._books.responses.prepare(new)
+            async with self._store.transaction() as tx:
+                await self._books.responses.insert(tx, prepared)
+                await self._books.turns.begin(tx, new.id)
+            turn.begun = new.id
+        except StoreUnavailable:
+            turn.keeps = response["store"] = False
+            self._note_unstored()
+            await self._release(turn.tenure)
+
     async def end(self, turn: StoredTurn, request: InferenceRequest, response: Response) -> None:
         """Store the response of a turn that keeps it; one that cannot be stored says so itself."""
         new = new_response_of(turn, request, response)
         try:
-            if turn.tenure is not None and response["status"] in CONTINUED:
+            if turn.begun is not None:
+                await self._end_begun(turn, new)
+            elif turn.tenure is not None and response["status"] in CONTINUED:
                 await self._add_to_conversation(turn.tenure, new)
             else:
                 await self._books.responses.add(new)
@@ -136,6 +168,7 @@ class StoredTurns:
         except (StoreUnavailable, ConversationLocked):
             response["store"] = False
             self._note_unstored()
+            self._books.turns.drop(new.id)
             await self._release(turn.tenure)
         except BaseException:
             # Cancelled: it may be stored, or may be tried again.
@@ -144,8 +177,12 @@ class StoredTurns:
             raise
 
     async def give_up(self, turn: StoredTurn) -> None:
-        """End a turn of which nothing is stored."""
+        """End a turn of which nothing is to be stored."""
         await self._release(turn.tenure)
+        if turn.begun is not None:
+            self._books.turns.drop(turn.begun)
+            with suppress(StoreUnavailable, NotFound):
+                await self._books.responses.delete(turn.opened.grant.account, turn.begun)
 
     def drop(self, turn: StoredTurn) -> None:
         """Let go of a turn of which nobody knows whether it is stored."""
@@ -199,27 +236,44 @@ class StoredTurns:
 
         `items` are those of its input, or None where that has no references.
         """
-        return await self._reader.read_by_size(
+        tools = await self._offer(opened, items, before)
+        turn = await self._reader.read_by_size(
             opened.body_bytes + before.bytes,
-            lambda _: self._rewritten(opened, items, before, keeps=keeps),
+            lambda _: self._rewritten(opened, items, before, tools),
             opened.route.inline_bytes_max,
         )
+        assert turn.opened.composed is not None, "it was a Responses request"
+        turn.keeps = turn.opened.composed.echo["store"] = keeps
+        return turn
+
+    async def _offer(
+        self, opened: OpenedRequest, items: list[Item] | None, before: Before
+    ) -> TurnTools | None:
+        """Return the tools of a request that run here, as functions; None if it has none."""
+        if opened.tools is None or self._offers is None:
+            return None
+        own = input_items(opened.fields) if items is None else items
+        return await self._offers.offer(opened, opened.tools, [*before.groups, own])
 
     def _rewritten(
-        self, opened: OpenedRequest, items: list[Item] | None, before: Before, *, keeps: bool
+        self,
+        opened: OpenedRequest,
+        items: list[Item] | None,
+        before: Before,
+        tools: TurnTools | None,
     ) -> StoredTurn:
         served = opened
         if items is None:
             items = input_items(opened.fields)
         else:
             served = opened.with_fields({**opened.fields, "input": Raw(msgspec.json.encode(items))})
-        rewritten = as_chat(served, self._media_hosts, before.groups)
+        functions = None if tools is None else list(tools.functions.values())
+        rewritten = as_chat(served, self._media_hosts, before.groups, functions)
         rewritten.session = before.session
         assert rewritten.composed is not None, "it was a Responses request"
-        rewritten.composed.echo["store"] = keeps
         if before.conversation:
             rewritten.composed.echo["conversation"] = {"id": before.conversation}
-        return StoredTurn(rewritten, items, keeps, before.previous)
+        return StoredTurn(rewritten, items, keeps=False, previous=before.previous, tools=tools)
 
     async def _add_to_conversation(self, tenure: Tenure, new: NewResponse) -> None:
         books, id = self._books, tenure.conversation
@@ -244,6 +298,28 @@ class StoredTurns:
             await self._books.responses.insert(tx, prepared)
             if not await self._books.tenures.append(tx, tenure, account, groups):
                 raise ConversationLocked
+
+    async def _end_begun(self, turn: StoredTurn, new: NewResponse) -> None:
+        """End a response that has its row: with its conversation's items, or nothing."""
+        books, tenure = self._books, turn.tenure
+        ending = await books.responses.prepare_end(new.account, new.id, new.response)
+        groups = []
+        if tenure is not None and new.response["status"] in CONTINUED:
+            groups = [
+                await books.conversations.prepare(new.account, tenure.conversation, items)
+                for items in (new.input, new.response["output"])
+            ]
+        async with self._store.transaction() as tx:
+            await books.turns.end(tx, new.id)
+            is_stored = await books.responses.end(tx, ending)
+            if tenure is not None and groups:
+                if not await books.tenures.append(tx, tenure, new.account, groups):
+                    raise ConversationLocked
+            elif tenure is not None:
+                await books.tenures.release_in(tx, tenure)
+                books.tenures.drop(tenure)
+        if not is_stored:
+            new.response["store"] = False
 
     async def _release(self, tenure: Tenure | None) -> None:
         if tenure is not None:

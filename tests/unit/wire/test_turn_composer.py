@@ -8,7 +8,7 @@ import pytest
 from penstock.wire.apis.response_items import render
 from penstock.wire.apis.response_object import echo_of, new_response
 from penstock.wire.apis.server_calls import ModelCall, public_response
-from penstock.wire.apis.turn_composer import AskedCall, TurnComposer
+from penstock.wire.apis.turn_composer import AskedCall, ChatAnswer, TurnComposer
 
 KEY = "0123456789abcdef0123456789abcdef"
 CODE = '{"code": "print(6*7)"}'
@@ -43,6 +43,12 @@ def read(events: bytes) -> list[dict[str, Any]]:
     return [json.loads(each.removeprefix(b"data: ")) for each in found]
 
 
+def ended(made: TurnComposer) -> ChatAnswer:
+    answer = made.asked()
+    made.close_answer()
+    return answer
+
+
 def three_rounds(made: TurnComposer) -> bytes:
     """Code, then a tool of an MCP server, then the answer with the file that was made."""
     written = made.events(
@@ -51,14 +57,14 @@ def three_rounds(made: TurnComposer) -> bytes:
         + chunk(tool_calls=[called(0, None, None, CODE[9:])])
         + chunk(finish="tool_calls", usage=used(100, 10, 0))
     )
-    assert made.end_answer().calls == [AskedCall("c1", "python", CODE)]
+    assert ended(made).calls == [AskedCall("c1", "python", CODE)]
     opened = made.begin_code_call("cntr_1", "print(6*7)")
     logs = [{"type": "logs", "logs": "42\n"}]
     made.end_code_call(opened, ModelCall("c1", "python", CODE, "42\n", 1), logs, is_failed=False)
     written += made.written()
     written += made.events(chunk(tool_calls=[called(0, "c2", "docs__find", '{"q":"x"}')]))
     written += made.events(chunk(finish="tool_calls", usage=used(120, 5, 96)))
-    [asked] = made.end_answer().calls
+    [asked] = ended(made).calls
     opened = made.begin_mcp_call(asked, "docs", "find", None)
     made.end_mcp_call(
         opened, ModelCall("c2", "docs__find", asked.arguments, "found", 2), "found", None
@@ -67,7 +73,7 @@ def three_rounds(made: TurnComposer) -> bytes:
     written += made.events(chunk(content="It is 42.") + chunk(finish="stop"))
     written += made.events(chunk(usage=used(140, 7, 112)))
     made.cite([CITED])
-    assert made.end_answer().calls == []
+    assert ended(made).calls == []
     return written + made.end()
 
 
@@ -106,12 +112,12 @@ def test_every_way_to_cut_the_chunks_gives_the_same_response() -> None:
     whole = chunk(reasoning="Hm.") + chunk(tool_calls=[called(0, "c1", "python", CODE)])
     expected = composer()
     expected.events(whole)
-    answer = expected.end_answer()
+    answer = ended(expected)
     for at in [at + 2 for at in range(len(whole)) if whole.startswith(b"\n\n", at)]:
         cut = composer()
         cut.events(whole[:at])
         cut.events(whole[at:])
-        assert cut.end_answer() == answer
+        assert ended(cut) == answer
         assert cut.response["output"] == expected.response["output"]
 
 
@@ -164,7 +170,7 @@ def test_calls_of_one_answer_are_one_message() -> None:
         + chunk(tool_calls=[called(0, "c1", "python", CODE), called(1, "c2", "look", "{}")])
         + chunk(tool_calls=[called(2, "c3", "python", CODE)], finish="tool_calls")
     )
-    answer = made.end_answer()
+    answer = ended(made)
     assert [call.id for call in answer.calls] == ["c1", "c3"]
     assert answer.has_client_calls
     for call in answer.calls:
@@ -182,7 +188,7 @@ def test_calls_of_one_answer_are_one_message() -> None:
 def test_every_item_that_was_begun_is_ended(how: str) -> None:
     made = composer()
     made.events(chunk(tool_calls=[called(0, "c1", "python", CODE)], finish="tool_calls"))
-    made.end_answer()
+    ended(made)
     made.begin_code_call("cntr_1", "print(6*7)")
     made.written()
     events = read(made.fail("engine_lost", "gone") if how == "fail" else made.cancel())
@@ -196,7 +202,7 @@ def test_every_item_that_was_begun_is_ended(how: str) -> None:
 def test_an_answer_that_was_cut_is_incomplete() -> None:
     made = composer()
     made.events(chunk(content="It i") + chunk(finish="length"))
-    assert made.end_answer().finish == "length"
+    assert ended(made).finish == "length"
     made.complete()
     assert made.response["status"] == "incomplete"
     assert made.response["output"][0]["status"] == "incomplete"

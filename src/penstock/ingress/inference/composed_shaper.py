@@ -17,9 +17,11 @@ from penstock.records.price import Price
 from penstock.records.request import Api, InferenceRequest
 from penstock.serving.shaping import Shaper, Steps
 from penstock.sessions.response_ids import ResponseId, shown
+from penstock.turns.tool_offers import TurnTools
 from penstock.wire.apis.chat_to_response import ResponseComposer
 from penstock.wire.apis.compaction import compacted
 from penstock.wire.apis.response_object import new_response
+from penstock.wire.apis.turn_composer import TurnComposer
 
 
 class ComposedShaper(ApiShaper):
@@ -68,6 +70,17 @@ def composed_shaper(
     if asked.kept is not None:
         return CompactionShaper(composer, asked.kept, request.prompt.cache_salt)
     return ComposedShaper(composer)
+
+
+def turn_shaper(
+    request: InferenceRequest, asked: ComposedRequest, clock: Clock, tools: TurnTools
+) -> ComposedShaper:
+    """Return the shaper for a turn with tools that run here."""
+    id = shown(ResponseId(request.id))
+    response = new_response(id, int(request.terms.asked_at), request.model.id, asked.echo)
+    return ComposedShaper(
+        TurnComposer(response, clock.now, tools.functions, has_outputs=tools.has_outputs)
+    )
 
 
 def after_composing(price: Price | None, *, is_run: bool) -> Shaper:

@@ -18,10 +18,15 @@ from penstock.ingress.http.worker_connections import WorkerConnections
 from penstock.ingress.inference.api_shapers import shaper_for
 from penstock.ingress.inference.async_offer import async_offer
 from penstock.ingress.inference.client_writer import AnswerTerms, ClientWriter, KeepaliveTimer
-from penstock.ingress.inference.composed_shaper import after_composing, composed_shaper
+from penstock.ingress.inference.composed_shaper import (
+    after_composing,
+    composed_shaper,
+    turn_shaper,
+)
 from penstock.ingress.inference.request_accounting import RequestAccounting
 from penstock.ingress.inference.route_headers import NAMES as ROUTE_HEADERS
 from penstock.ingress.inference.stored_writer import StoredWriter
+from penstock.ingress.inference.turn_writer import TurnWriter
 from penstock.ingress.inference.usage_cost import UsageCost
 from penstock.ingress.inference.ways import FlexCaller, Ways
 from penstock.ingress.settings import IngressSettings
@@ -33,6 +38,7 @@ from penstock.records.price import Price, Tier
 from penstock.records.prompt_chain import LINKS_MAX
 from penstock.records.request import Api, InferenceRequest, Outcome, RequestEnd, RequestId
 from penstock.serving.shaping import RenamedReasoning, Shaper, Steps
+from penstock.turns.foreground import AskedTurn
 
 # The answers' headers that scripts in a browser may read.
 EXPOSED_HEADERS: Final = (
@@ -163,16 +169,21 @@ class InferenceEndpoint(WorkerConnections):
         call.request = request
         self._accounting.begin(request)
         running: Coroutine[Any, Any, Usage | None]
-        if turn.keeps:
+        if turn.tools is not None:
+            asked = AskedTurn(turn.opened, turn.tools, request, headers)
+            turns = self._turn_writer(call, asked)
+            writer: ClientWriter = turns
+            running = self._stored.run_with_tools(turn, asked, turns, call.end)
+        elif turn.keeps:
             stored = self._stored_writer(call, request, turn.opened, headers)
-            writer: ClientWriter = stored
+            writer = stored
             running = self._stored.run(turn, request, stored, call.end)
         else:
             writer = self._writer(call, request, turn.opened, headers)
             running = self._path.run(request, writer, call.end)
         call.writer = writer
         await self._with_keepalive(running, request, writer)
-        if turn.keeps or request.prompt.is_stream:
+        if turn.keeps or turn.tools is not None or request.prompt.is_stream:
             writer.finish(call.end.usage)
 
     async def _enqueue(
@@ -245,6 +256,19 @@ class InferenceEndpoint(WorkerConnections):
         price = self._price_told(call, request, headers)
         after = after_composing(price, is_run=opened.route.surface is Surface.WORKERS_RUN)
         return StoredWriter(call.exchange, terms, call.end, composed, after)
+
+    def _turn_writer(self, call: InferenceCall, asked: AskedTurn) -> TurnWriter:
+        opened, request, headers = asked.opened, asked.request, asked.headers
+        assert opened.composed is not None, "what has tools is composed"
+        terms = self._answer_terms(call, request, headers)
+        composed = turn_shaper(request, opened.composed, self._clock, asked.tools)
+        price = self._price_told(call, request, headers)
+        after = after_composing(price, is_run=opened.route.surface is Surface.WORKERS_RUN)
+        writer = TurnWriter(call.exchange, terms, call.end, composed, after)
+        if request.prompt.is_stream:
+            seconds = self.settings.keepalive_seconds
+            writer.timer = KeepaliveTimer(writer, self.wheel, seconds)
+        return writer
 
     def _answer_terms(
         self, call: InferenceCall, request: InferenceRequest, headers: CallerHeaders

@@ -2,10 +2,11 @@
 
 import asyncio
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import Error
 from penstock.ingress.inference.stored_writer import StoredWriter
+from penstock.ingress.inference.turn_writer import TurnWriter
 from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.opened_request import OpenedRequest
 from penstock.intake.request_reader import RequestReader
@@ -13,6 +14,11 @@ from penstock.records.price import Tier
 from penstock.records.request import InferenceRequest, RequestEnd, RequestId
 from penstock.serving.request_path import RequestPath
 from penstock.turns import StoredTurn, StoredTurns
+from penstock.turns.foreground import AskedTurn, ForegroundTurns
+from penstock.wire.apis.chat_to_response import ResponseComposer
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
 
 # To store what a caller that left has not waited for.
 _STORE_SECONDS: Final = 10.0
@@ -21,10 +27,17 @@ _STORE_SECONDS: Final = 10.0
 class StoredWay:
     """Loads what goes before a request, runs it, and stores its response before its last byte."""
 
-    def __init__(self, reader: RequestReader, turns: StoredTurns, path: RequestPath) -> None:
+    def __init__(
+        self,
+        reader: RequestReader,
+        turns: StoredTurns,
+        path: RequestPath,
+        foreground: ForegroundTurns,
+    ) -> None:
         self._reader = reader
         self._turns = turns
         self._path = path
+        self._foreground = foreground
 
     async def begin(
         self, request_id: RequestId, opened: OpenedRequest, headers: CallerHeaders
@@ -36,6 +49,8 @@ class StoredWay:
             headers.idempotency_key()
         turn = await self._turns.begin(request_id, opened)
         chat, tier = turn.opened, Tier.FLEX if turn.is_background else Tier.NOW
+        if turn.tools is not None:
+            turn.tools.chat, chat.turn = dict(chat.fields), request_id
         # A short request may go on from a long chain.
         size = len(chat.fields["messages"])
         try:
@@ -53,11 +68,29 @@ class StoredWay:
         self, turn: StoredTurn, request: InferenceRequest, writer: StoredWriter, end: RequestEnd
     ) -> None:
         """Serve the request; when this returns, the response is stored and can be reported."""
+        await self._run(turn, request, writer, self._path.run(request, writer, end), end)
+
+    async def run_with_tools(
+        self, turn: StoredTurn, asked: AskedTurn, writer: TurnWriter, end: RequestEnd
+    ) -> None:
+        """Serve a request whose tools run here; if it is kept, its row is there from the start."""
+        if turn.keeps:
+            await self._turns.write_begun(turn, asked.request, writer.turn.response)
+        await self._run(turn, asked.request, writer, self._foreground.run(asked, writer, end), end)
+
+    async def _run(
+        self,
+        turn: StoredTurn,
+        request: InferenceRequest,
+        writer: StoredWriter,
+        serving: "Coroutine[Any, Any, None]",
+        end: RequestEnd,
+    ) -> None:
         composer = writer.composer
         try:
-            await self._path.run(request, writer, end)
+            await serving
         except BaseException as stopped:
-            if end.first_token_seconds is None:
+            if end.first_token_seconds is None and not composer.response["output"]:
                 await self._turns.give_up(turn)
                 raise
             # The caller has seen its id.
@@ -67,14 +100,24 @@ class StoredWay:
                 composer.stop("cancelled")
             with suppress(TimeoutError):
                 async with asyncio.timeout(_STORE_SECONDS):
-                    await self._turns.end(turn, request, composer.response)
+                    await self._store(turn, request, composer)
             raise
         composer.complete()
         try:
-            await self._turns.end(turn, request, composer.response)
+            await self._store(turn, request, composer)
         except asyncio.CancelledError:
             # The caller left at the very end: its response is complete, and billed.
             with suppress(TimeoutError):
                 async with asyncio.timeout(_STORE_SECONDS):
-                    await self._turns.end(turn, request, composer.response)
+                    await self._store(turn, request, composer)
             raise
+
+    async def _store(
+        self, turn: StoredTurn, request: InferenceRequest, composer: ResponseComposer
+    ) -> None:
+        """Store the response of a turn that keeps it, with what only later turns need of it."""
+        if not turn.keeps:
+            return
+        response = composer.stored()
+        await self._turns.end(turn, request, response)
+        composer.response["store"] = response["store"]

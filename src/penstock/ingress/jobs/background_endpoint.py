@@ -127,7 +127,7 @@ class BackgroundEndpoint:
     async def find(self, account: AccountId, id: ResponseId) -> Response:
         """Return a response as it stands; `in_progress` if its job runs."""
         stored = await self._book.find(account, id)
-        if not stored.has_ended:
+        if stored.is_background and not stored.has_ended:
             job = await self._desk.find(account, JobId(id))
             if job is not None and job.state is JobState.RUNNING:
                 stored.response["status"] = "in_progress"
@@ -145,7 +145,7 @@ class BackgroundEndpoint:
     async def delete(self, account: AccountId, id: ResponseId) -> None:
         """Delete a response; one that is not ended is cancelled first."""
         stored = await self._book.find(account, id)
-        if not stored.has_ended:
+        if stored.is_background and not stored.has_ended:
             await self._desk.cancel(account, JobId(id))
         await self._book.delete(account, id)
         if stored.is_background:

@@ -79,6 +79,10 @@ class ContainerFilePages:
             )
         return file
 
+    async def put(self, container: AccountContainer, file_id: str) -> ContainerFile:
+        """Copy the file of `/v1/files` with this id into a container."""
+        return await self.put_given(container, await self.find_given(container.account, file_id))
+
     async def put_given(self, container: AccountContainer, file: StoredFile) -> ContainerFile:
         """Copy a file of `/v1/files` into a container."""
         with self._slots.take(container.account):

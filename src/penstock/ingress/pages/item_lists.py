@@ -8,6 +8,7 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.ingress.pages.file_pages import page_limit
 from penstock.wire.apis.response_items import Item
+from penstock.wire.apis.server_calls import public_item
 from penstock.wire.resources.responses import ItemList
 
 _DEFAULT: Final = 20
@@ -46,7 +47,7 @@ def item_list(items: Sequence[Item], *, has_more: bool) -> ItemList:
 def shown_item(item: Item) -> Item:
     """Return an item with what clients expect of every item, and requests may leave out."""
     if item.get("type", "message") != "message":
-        return item
+        return public_item(item)
     content = item.get("content")
     if isinstance(content, str):
         kind = "output_text" if item.get("role") == "assistant" else "input_text"

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -17,6 +18,7 @@ from penstock.intake.request_reader import RequestReader
 from penstock.records.account import AccountId
 from penstock.sessions import ResponseBook, ResponseId
 from penstock.sessions.response_ids import read_response_id
+from penstock.wire.apis.server_calls import CODE_OUTPUTS, public_response
 from penstock.wire.resources.responses import ResponseDeleted
 
 _DIGITS_MAX: Final = 9
@@ -47,7 +49,9 @@ class ResponsePages:
         account, id = await self._asked(request)
         query = request.query_params
         if query.get("stream", "").lower() not in TRUE:
-            return json_response(await self._background.find(account, id))
+            has_outputs = CODE_OUTPUTS in _included(query)
+            found = await self._background.find(account, id)
+            return json_response(public_response(found, has_outputs=has_outputs))
         if not (await self._book.find(account, id)).is_background:
             raise InvalidRequest(
                 "Only a background response can be streamed again.", param="stream"
@@ -86,6 +90,12 @@ class ResponsePages:
         if id is None:
             raise NotFound("There is no such response.")
         return account, id
+
+
+def _included(query: QueryParams) -> set[str]:
+    """Return what `include` asks for; SDKs write lists as `include[]`."""
+    asked = [*query.getlist("include"), *query.getlist("include[]")]
+    return {name for each in asked for name in each.split(",")}
 
 
 def _place(text: str | None) -> int:

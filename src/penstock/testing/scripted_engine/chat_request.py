@@ -75,9 +75,9 @@ def read_chat_body(body: ChatBody, served: Served, limit_name: str = "max_tokens
             "Cannot apply chat template to an empty conversation. Provide at least one message."
         )
         raise RequestRefusedError(400, message)
-    rendered, last_user_text, has_results = _render(body.messages, body.tools)
+    rendered, last_user_text, rounds = _render(body.messages, body.tools)
     request = _checked(body, [rendered], last_user_text, served, limit_name)
-    return msgspec.structs.replace(request, has_results=has_results)
+    return msgspec.structs.replace(request, rounds=rounds)
 
 
 def texts_of(texts: Texts | None) -> list[bytes]:
@@ -150,19 +150,21 @@ def _checked(
 
 def _render(
     messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None
-) -> tuple[bytes, str, bool]:
-    """Return the prompt, the last user message's text, and whether tool results follow it."""
-    parts, last_user_text, has_results = [], "", False
+) -> tuple[bytes, str, int]:
+    """Return the prompt, the last user message's text, and the rounds of tool calls after it."""
+    parts, last_user_text, rounds = [], "", 0
+    before: str | None = None
     if tools:
         parts.append(msgspec.json.encode(tools).decode())
     for message_fields in messages:
         role, text = message_fields.get("role"), _text_of(message_fields)
         if role == "user":
-            last_user_text, has_results = text, False
-        has_results = has_results or role == "tool"
+            last_user_text, rounds = text, 0
+        rounds += role == "tool" and before != "tool"
+        before = role
         parts.append(f"<|im_start|>{role}\n{text}<|im_end|>\n")
     parts.append("<|im_start|>assistant\n")
-    return "".join(parts).encode(), last_user_text, has_results
+    return "".join(parts).encode(), last_user_text, rounds
 
 
 def _text_of(message: dict[str, Any]) -> str:

@@ -54,8 +54,8 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True):
     # A chat has one prompt; completions and embeddings have one for each text.
     prompts: list[bytes]
     last_user_text: str = ""
-    # Whether tool results follow the last user message.
-    has_results: bool = False
+    # How many rounds of tool results follow the last user message.
+    rounds: int = 0
     stream: bool = False
     include_usage: bool = False
     continuous_usage: bool = False

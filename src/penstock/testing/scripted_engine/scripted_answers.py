@@ -118,12 +118,14 @@ def _resolve(root: object, reference: str) -> object:
 def _called_tools(request: EngineRequest) -> list[tuple[str, str]]:
     """Return names and JSON arguments of the tools to call, in order.
 
-    If tool results follow the prompt, the calls that it asks for were made already.
+    A prompt may ask for several rounds of calls, with `THEN` between them: each is made when the
+    results of those before it are there.
     """
     if not request.tools or request.tool_choice == "none":
         return []
     parameters = {tool["function"]["name"]: tool["function"] for tool in request.tools}
-    asked = [] if request.has_results else _asked_calls(request.last_user_text)
+    rounds = request.last_user_text.split("THEN ")
+    asked = _asked_calls(rounds[request.rounds]) if request.rounds < len(rounds) else []
     wanted = [(name, given) for name, given in asked if name in parameters]
     if isinstance(request.tool_choice, dict):
         name = request.tool_choice["function"]["name"]

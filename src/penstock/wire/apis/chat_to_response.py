@@ -129,6 +129,10 @@ class ResponseComposer:
             raise EngineFailed(_FAILED)
         self._take(chunk)
 
+    def stored(self) -> Response:
+        """Return the response as it is stored."""
+        return self.response
+
     def complete(self) -> None:
         """End the response, once: from here on it stays as it is. `end` reports it."""
         if self.response["status"] != "in_progress":

@@ -61,6 +61,11 @@ def call_of(item: Item) -> ModelCall:
     return ModelCall(id, function, str(item.get("arguments") or "{}"), told)
 
 
+def is_stored(item: Item) -> bool:
+    """Return whether an item comes from the store, and not from a caller."""
+    return _PRIVATE in item
+
+
 def public_item(item: Item, *, has_outputs: bool = False) -> Item:
     """Return an item as clients get it; what code printed only if they ask for that."""
     if item.get("type") == CODE_CALL and not has_outputs:

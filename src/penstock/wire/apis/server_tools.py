@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Final, Literal
 
 import msgspec
+from msgspec import Raw
 
 from penstock.errors import InvalidRequest
 from penstock.wire.apis.server_calls import PYTHON
@@ -69,10 +70,10 @@ class ServerFunction(msgspec.Struct, frozen=True):
 
 
 class ServerTools(msgspec.Struct, frozen=True):
-    """The tools of a request that run here; MCP servers as the caller named them."""
+    """The tools of a request that run here; MCP servers as written, with their places."""
 
     code: CodeTool | None
-    mcp: list[Item]
+    mcp: list[tuple[int, Raw]]
 
 
 def may_have_server_tools(fields: Fields) -> bool:
@@ -91,7 +92,11 @@ def read_server_tools(fields: Fields) -> ServerTools | None:
         for at, each in enumerate(tools)
         if each.get("type") == ServerTool.CODE_INTERPRETER
     ]
-    mcp = [each for each in tools if each.get("type") == ServerTool.MCP]
+    mcp = [
+        (at, Raw(msgspec.json.encode(each)))
+        for at, each in enumerate(tools)
+        if each.get("type") == ServerTool.MCP
+    ]
     if not code and not mcp:
         return None
     if len(code) > 1:

@@ -72,18 +72,23 @@ class TurnComposer(ResponseComposer):
         self._outputs: dict[int, list[Item] | None] = {}
         self.round = 0
 
-    def end_answer(self) -> ChatAnswer:
-        """End one answer of the model; its client calls become items, others are returned."""
-        has_client_calls = bool(self._calls)
+    def asked(self) -> ChatAnswer:
+        """Return what the answer asks for that the model has just given."""
+        calls = [AskedCall(id, name, "".join(pieces)) for id, name, pieces in self._asked.values()]
+        return ChatAnswer(calls, bool(self._calls), self._finish)
+
+    def close_answer(self) -> None:
+        """End the items of an answer; a new one may follow."""
         self._end_items("incomplete" if self._finish in INCOMPLETE else "completed")
-        asked = [AskedCall(id, name, "".join(pieces)) for id, name, pieces in self._asked.values()]
-        answer = ChatAnswer(asked, has_client_calls, self._finish)
         self._asked.clear()
         if self._latest is not None:
             self._used.append(self._latest)
             self._latest = None
         self.round += 1
-        return answer
+
+    def cut(self) -> None:
+        """Note that the response has used up its tokens."""
+        self._finish = "length"
 
     def written(self) -> bytes:
         """Return the events since the last call of a method that returns some."""
@@ -199,6 +204,11 @@ class TurnComposer(ResponseComposer):
                 annotation_index=at,
                 annotation=file,
             )
+
+    def _begin_item(self, prefix: str, **fields: object) -> OpenItem:
+        # Tools may be listed, or run, before the model is asked.
+        self._begin()
+        return super()._begin_item(prefix, **fields)
 
     def _end_items(self, status: str) -> None:
         super()._end_items(status)

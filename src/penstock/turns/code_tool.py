@@ -1,0 +1,211 @@
+"""Runs the code that a model writes in a container, and says what came of it."""
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Final, Protocol
+
+import msgspec
+
+from penstock.clock import new_id
+from penstock.errors import BudgetSpent, Error
+from penstock.tools import (
+    AccountContainer,
+    CodeCalls,
+    ContainerBook,
+    ContainerExpired,
+    ContainerFile,
+    ContainerWish,
+    CopiedFiles,
+)
+from penstock.tools.container_ids import shown_container, shown_file
+from penstock.tools.mcp.result_text import capped_text
+from penstock.turns.tool_offers import TurnTools
+from penstock.wire.apis.response_items import Item
+from penstock.wire.apis.server_tools import AutoContainer
+from penstock.wire.resources.sandbox import (
+    CallLine,
+    ContainerLost,
+    Failed,
+    Output,
+    ShownValue,
+    WholePicture,
+)
+
+# What an item shows of the output; the model is told less.
+_SHOWN_BYTES_MAX: Final = 2**20
+_MB_PER_GB: Final = 1024
+# What the model is told.
+_STATE_LOST: Final = "(The earlier container has ended: its variables and files are gone.)\n"
+_NO_SANDBOX: Final = "The code was not run: {}"
+_LOST: Final = "\n(The container was ended: {}. Its variables and files are gone.)"
+
+
+class GivenFiles(Protocol):
+    """A port: copies uploaded files into a container."""
+
+    async def put(self, container: AccountContainer, file_id: str) -> ContainerFile: ...
+
+
+class CodeOutcome(msgspec.Struct, frozen=True):
+    """What came of one call: for the model, for the item, and the files that it made."""
+
+    told: str
+    outputs: list[Item] = []
+    # The container that it ran in; "" if it did not run.
+    container: str = ""
+    files: list[Item] = []
+    is_failed: bool = False
+
+
+class CodeRunner:
+    """Runs code of turns. One call at a time in a container."""
+
+    def __init__(
+        self, book: ContainerBook, calls: CodeCalls, given: GivenFiles, told_bytes_max: int
+    ) -> None:
+        self._book = book
+        self._calls = calls
+        self._given = given
+        self._told_bytes_max = told_bytes_max
+
+    async def container_for(self, tools: TurnTools) -> AccountContainer | CodeOutcome:
+        """Return the turn's container, started now if it has none; or why there is none."""
+        if tools.container is not None:
+            return tools.container
+        try:
+            tools.container = await self._start(tools)
+        except BudgetSpent:
+            raise
+        except Error as error:
+            return CodeOutcome(_NO_SANDBOX.format(error.message), is_failed=True)
+        return tools.container
+
+    async def run(self, tools: TurnTools, call_id: str, code: str) -> CodeOutcome:
+        """Run code in the turn's container. What goes wrong is told to the model."""
+        try:
+            return await self._run(tools, call_id, code)
+        except ContainerExpired as expired:
+            # It ended just now, and the code has not run.
+            tools.container, tools.is_state_lost = None, True
+            if tools.has_own_container:
+                return CodeOutcome(_NO_SANDBOX.format(expired.message), is_failed=True)
+        found = await self.container_for(tools)
+        return found if isinstance(found, CodeOutcome) else await self._run(tools, call_id, code)
+
+    async def _run(self, tools: TurnTools, call_id: str, code: str) -> CodeOutcome:
+        if tools.container is None:
+            return CodeOutcome(_NO_SANDBOX.format("its container has ended."), is_failed=True)
+        printed = _Printed(tools.container)
+        if tools.is_state_lost:
+            printed.text.append(_STATE_LOST)
+            tools.is_state_lost = False
+        try:
+            running = self._calls.run_code(tools.container, call_id, code)
+            async with aclosing(running) as lines:
+                async for line in lines:
+                    if isinstance(line, WholePicture):
+                        await self._keep_picture(printed, line)
+                    else:
+                        printed.take(line)
+        except (BudgetSpent, ContainerExpired):
+            raise
+        except Error as error:
+            printed.text.append(_LOST.format(error.message.rstrip(".")))
+            printed.is_lost = printed.is_failed = True
+        if printed.is_lost:
+            tools.container, tools.is_state_lost = None, False
+        return printed.outcome(self._told_bytes_max)
+
+    async def _start(self, tools: TurnTools) -> AccountContainer:
+        asked = None if tools.code is None else tools.code.container
+        auto = asked if isinstance(asked, AutoContainer) else AutoContainer()
+        wish = ContainerWish(memory_mb=_memory_mb(auto.memory_limit))
+        container = await self._book.create(tools.account, wish)
+        for file_id in auto.file_ids or ():
+            await self._given.put(container, file_id)
+        return container
+
+    async def _keep_picture(self, printed: "_Printed", picture: WholePicture) -> None:
+        """Keep a figure as a file of the container, where callers and later turns find it."""
+        path = f"figure-{new_id()[-8:]}.png"
+        try:
+            file = await self._book.files.keep(printed.container, path, picture.data, "assistant")
+        except Error as error:
+            printed.text.append(f"(A figure could not be kept: {error.message})\n")
+            return
+        printed.add_picture(file)
+
+
+class _Printed:
+    """Collects what one call puts out."""
+
+    def __init__(self, container: AccountContainer) -> None:
+        self.container = container
+        self.text: list[str] = []
+        self.pictures: list[Item] = []
+        self.files: list[Item] = []
+        self.is_lost = self.is_failed = False
+
+    def take(self, line: CallLine | CopiedFiles) -> None:
+        match line:
+            case Output():
+                self.text.append(line.text)
+            case ShownValue(media="text/plain"):
+                self.text.append(f"{line.text}\n")
+            case Failed():
+                self.is_failed = True
+                self.text.append(line.text)
+            case CopiedFiles():
+                self.files += [self._cited(file) for file in line.files]
+                self.text += [f"[{path} is too large to be kept]\n" for path in line.left_out]
+            case ContainerLost():
+                self.is_lost = self.is_failed = True
+                self.text.append(_LOST.format(line.reason))
+
+    def add_picture(self, file: ContainerFile) -> None:
+        self.text.append(f"[{file.path} shows the figure]\n")
+        self.files.append(self._cited(file))
+        url = (
+            f"/v1/containers/{shown_container(file.container)}/files/{shown_file(file.id)}/content"
+        )
+        self.pictures.append({"type": "image", "url": url})
+
+    def outcome(self, told_bytes_max: int) -> CodeOutcome:
+        text = "".join(self.text)
+        made = ", ".join(dict.fromkeys(str(file["filename"]) for file in self.files))
+        told = capped_text(text, told_bytes_max) or "(It printed nothing.)"
+        if made:
+            told += f"\n[Files made: {capped_text(made, told_bytes_max)}]"
+        logs: list[Item] = [{"type": "logs", "logs": capped_text(text, _SHOWN_BYTES_MAX)}]
+        return CodeOutcome(
+            told,
+            [*(logs if text else []), *self.pictures],
+            shown_container(self.container.id),
+            self.files,
+            self.is_failed,
+        )
+
+    def _cited(self, file: ContainerFile) -> Item:
+        return {
+            "type": "container_file_citation",
+            "container_id": shown_container(file.container),
+            "file_id": shown_file(file.id),
+            "filename": file.path,
+            "start_index": 0,
+            "end_index": 0,
+        }
+
+
+def files_made(outcomes: Sequence[CodeOutcome]) -> list[Item]:
+    """Return the files of several calls, each once: the latest of its name."""
+    by_name = {file["filename"]: file for outcome in outcomes for file in outcome.files}
+    return list(by_name.values())
+
+
+def _memory_mb(text: str | None) -> int | None:
+    """Return a memory limit such as `1g`; None for the host's smallest."""
+    if text is None:
+        return None
+    unit = _MB_PER_GB if text.endswith("g") else 1
+    digits = text.rstrip("gm")
+    return int(digits) * unit if digits.isascii() and digits.isdigit() else 0
