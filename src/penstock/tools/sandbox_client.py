@@ -119,12 +119,19 @@ class SandboxHost:
             seconds=seconds + _CALL_GRACE_SECONDS,
         )
         async with self._asked(request) as answer:
+            last: CallLine | None = None
             async for text in answer.lines(_LINE_BYTES_MAX, _LINES_BYTES_MAX):
                 line = _line_decoder.decode(text)
-                yield line
+                if last is not None:
+                    raise ValueError("the host sent more than a call's last line")
                 if isinstance(line, CallEnded | ContainerLost):
-                    return
-            raise EOFError("the host ended a call without its last line")
+                    # Held until the answer ends: only then is the container free for more.
+                    last = line
+                else:
+                    yield line
+            if last is None:
+                raise EOFError("the host ended a call without its last line")
+            yield last
 
     async def _decoded(self, request: HostRequest, kind: type[T]) -> T:
         async with self._asked(request) as answer:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote
@@ -219,6 +220,17 @@ class _Answering(BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+
+def sandbox_settings(folder: Path, *hosts: ImitatedSandbox) -> dict[str, Any]:
+    """Settings of a gateway or control that uses these hosts, for several accounts."""
+    token = folder / "sandbox.token"
+    token.write_text(f"{TOKEN}\n")
+    return {
+        "tools.sandbox_hosts": [host.url for host in hosts],
+        "tools.sandbox_token_file": str(token),
+        "tools.allow_shared_kernel": True,
+    }
 
 
 def _entry(path: str, content: bytes) -> FileEntry:

@@ -55,6 +55,11 @@ def test_every_command_of_administration_works_without_a_dsn(remote: Penstock) -
     assert remote("responses", "show", unknown).exit_code == 4
     assert remote("responses", "delete", unknown).exit_code == 4
 
+    assert read(remote("containers", "list", "--json")) == []
+    assert remote("containers", "stop", "cntr_019a0000000070008000000000000001").exit_code == 4
+    assert read(remote("containers", "usage", "--json"))["usage"] == []
+    assert remote("containers", "usage", "--since", "yesterday").exit_code == 2
+
     assert read(remote("usage", "--json"))["rows"] == []
     assert remote("usage", "--session", "s").exit_code == 4
     assert remote("usage", "request", holder).exit_code == 4

@@ -15,6 +15,7 @@ from schemathesis import Case, GenerationMode, checks
 from schemathesis.core.result import Ok
 from schemathesis.schemas import APIOperation
 from tests.integration.cells.gateway_cell import CHAT, NATIVE, CellFactory
+from tests.integration.cells.imitated_sandbox import ImitatedSandbox, sandbox_settings
 from tests.integration.hostile.hostile_cell import HostileCell, hostile_cell
 
 Operation = APIOperation[Any, Any, Any, Any]
@@ -36,9 +37,12 @@ _ENGINE_PATHS = ("/chat/completions", "/ai/run", "/routing/explain")
 
 
 @pytest.fixture(scope="module")
-def hostile(cells: CellFactory) -> Iterator[HostileCell]:
-    with hostile_cell(cells) as hostile:
-        yield hostile
+def hostile(cells: CellFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileCell]:
+    with ImitatedSandbox(containers_max=100_000) as sandbox:
+        tools = sandbox_settings(tmp_path_factory.mktemp("sandbox"), sandbox)
+        tools["tools.containers_per_account_max"] = 10_000
+        with hostile_cell(cells, tools) as hostile:
+            yield hostile
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from tests.integration.cells.batch_cell import sdk
 from tests.integration.cells.gateway_answers import check_openai
 from tests.integration.cells.gateway_cell import Cell, CellFactory
-from tests.integration.cells.imitated_sandbox import TOKEN, ImitatedSandbox
+from tests.integration.cells.imitated_sandbox import ImitatedSandbox, sandbox_settings
 from tests.integration.cells.kept_bytes import find_in_database, find_in_folder
 
 from penstock.clock import new_id
@@ -30,14 +30,8 @@ def host() -> Iterator[ImitatedSandbox]:
 def cell(
     cells: CellFactory, host: ImitatedSandbox, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cell]:
-    token = tmp_path_factory.mktemp("token") / "token"
-    token.write_text(TOKEN)
-    settings: dict[str, Any] = {
-        "tools.sandbox_hosts": [host.url],
-        "tools.sandbox_token_file": str(token),
-        "tools.allow_shared_kernel": True,
-        "tools.artifact_bytes_max": 100_000,
-    }
+    settings = sandbox_settings(tmp_path_factory.mktemp("sandbox"), host)
+    settings["tools.artifact_bytes_max"] = 100_000
     with cells.open(settings) as opened:
         opened.set_up()
         yield opened

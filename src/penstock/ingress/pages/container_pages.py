@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from penstock.admission import ConcurrencySlots
 from penstock.errors import InvalidRequest, StateUnavailable
 from penstock.ingress.pages.container_file_pages import ContainerFilePages
 from penstock.ingress.pages.file_pages import account_of
@@ -35,6 +36,8 @@ from penstock.wire.resources.containers import (
 
 _NO_NETWORK: Final = "disabled"
 _MB_PER_GB: Final = 1024
+_STARTS_MAX: Final = 16
+_STARTS_PER_ACCOUNT_MAX: Final = 4
 
 
 class ContainerPages:
@@ -51,6 +54,10 @@ class ContainerPages:
         self._book = book
         self._policy = policy
         self._files = files
+        # A start is dear for a host, and a caller may end what it has started at once.
+        self._starts = ConcurrencySlots(
+            "containers being started", _STARTS_MAX, _STARTS_PER_ACCOUNT_MAX
+        )
 
     def routes(self, base: str) -> list[Route]:
         """Return the routes under `base`, which is `/v1` or an account's `/ai/v1`."""
@@ -73,9 +80,10 @@ class ContainerPages:
         asked = await read_struct(request, CreateContainer)
         wish = _wish(asked)
         given = [await self._files.find_given(account.id, id) for id in asked.file_ids or ()]
-        container = await self._book.create(account.id, wish)
-        for file in given:
-            await self._files.put_given(container, file)
+        with self._starts.take(account.id):
+            container = await self._book.create(account.id, wish)
+            for file in given:
+                await self._files.put_given(container, file)
         return json_response(_shown(container))
 
     async def list_containers(self, request: Request) -> Response:
