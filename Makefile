@@ -21,7 +21,7 @@ export NATIVE_OPTIMISE ?= $(if $(filter wheel image release soak bench-%,$(filte
 export MYPY_CACHE_DIR := $(CACHE)/mypy
 
 .PHONY: setup check test unit integration native wheel image release simulation engine acceptance up docs site clean pin bench-overhead bench-gate bench-profile bench-count bench-routing bench-scaling bench-queue \
-	bench-flex bench-agents bench-pressure bench-workers chaos chaos-agents chaos-fleet chaos-kubernetes chaos-metering soak nightly summary \
+	bench-flex bench-agents bench-pressure bench-workers chaos chaos-agents chaos-fleet chaos-kubernetes chaos-metering hostile-sandbox soak nightly summary \
 	verify-release
 
 setup: .venv/.ready
@@ -163,6 +163,10 @@ chaos-fleet: setup
 chaos-kubernetes: setup
 	$(BIN)/python -m tests.chaos.kubernetes
 
+# Hostile code in the containers of a real sandbox host, through its API, up to 3 minutes. Needs root and bubblewrap.
+hostile-sandbox: setup
+	$(BIN)/python -m tests.chaos.sandbox
+
 # Kills and outages of metering, about 5 minutes; SHORT=1 for the form that CI runs, ONLY=a for one part.
 chaos-metering: setup
 	$(BIN)/python -m tests.chaos.metering $(if $(SHORT),--short) $(if $(ONLY),--only $(ONLY))
@@ -196,6 +200,7 @@ nightly: setup
 	$(MAKE) chaos-agents
 	$(MAKE) chaos-fleet
 	$(MAKE) chaos-kubernetes
+	$(MAKE) hostile-sandbox
 	$(MAKE) bench-count
 	$(MAKE) soak
 	$(MAKE) bench-overhead

@@ -6,7 +6,7 @@ remembers where each value came from.
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
@@ -24,6 +24,7 @@ from penstock.policy.settings import PolicySettings
 from penstock.puller.settings import PullerSettings
 from penstock.queue.settings import QueueSettings
 from penstock.routing.settings import RoutingSettings
+from penstock.sandbox.settings import SandboxSettings
 from penstock.serving.settings import ServingSettings
 from penstock.sessions.settings import ConversationsSettings, ResponsesSettings
 from penstock.signals.settings import SignalsSettings
@@ -83,6 +84,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     events: EventsSettings = EventsSettings()
     webhooks: WebhookSettings = WebhookSettings()
     catalogue: CatalogueSettings = CatalogueSettings()
+    sandbox: SandboxSettings = SandboxSettings()
     store: StoreSettings = StoreSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
 
@@ -94,19 +96,32 @@ class Loaded(msgspec.Struct, frozen=True):
     sources: dict[str, str]
 
 
-def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> Loaded:
-    """Read the file (given, named by PENSTOCK_CONFIG, or found) and the environment."""
+def load(
+    file: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    rooms: Collection[str] = Config.__struct_fields__,
+) -> Loaded:
+    """Read the file (given, named by PENSTOCK_CONFIG, or found) and the environment.
+
+    With `rooms`, settings of all others are left out unread: they keep their defaults.
+    """
     environ = os.environ if environ is None else environ  # noqa: TID251 - the one reader
     tree: dict[str, Any] = {}
     sources: dict[str, str] = {}
     found = _find_file(file, environ)
     if found is not None:
-        tree = _read_file(found)
+        tree = {
+            room: values
+            for room, values in _read_file(found).items()
+            if room in rooms or room not in Config.__struct_fields__
+        }
         sources = _names_in(tree, str(found))
     for variable, text in sorted(environ.items()):
         if not variable.startswith(PREFIX) or variable in _NO_SETTINGS:
             continue
         room, name = _name_of(variable)
+        if room not in rooms:
+            continue
         tree.setdefault(room, {})[name] = _value_of(variable, text, room, name)
         sources[f"{room}.{name}"] = variable
     try:

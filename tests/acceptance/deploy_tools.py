@@ -121,6 +121,7 @@ CHECKS: dict[str, Check] = {
     "deploy/systemd/penstock-gateway.service": check_service,
     "deploy/systemd/penstock-control.service": check_service,
     "deploy/systemd/penstock-keeper.service": check_service,
+    "deploy/systemd/penstock-sandbox.service": check_unit,
     "deploy/systemd/penstock.target": check_unit,
     "deploy/systemd/penstock.sysusers": check_users,
     "deploy/nginx/penstock.conf": check_nginx,

@@ -44,6 +44,7 @@ _COMMANDS = (
     ("gateway", "gateway:gateway", "Serve requests."),
     ("keeper", "keeper:keeper", "Keep the replicas of this host."),
     ("control", "control:control", "Tend the queue, and tell of events."),
+    ("sandbox", "sandbox:app", "Run code that models write, in containers on this host."),
 )
 
 

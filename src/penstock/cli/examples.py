@@ -303,6 +303,14 @@ EXAMPLES: Final[Mapping[str, tuple[Example, ...]]] = {
         ("penstock keeper", "Replicas go on when the keeper ends."),
         ("penstock keeper --stop-replicas", "Replicas end with the keeper."),
     ),
+    "sandbox": (
+        ("penstock sandbox", "Serve gateways, by the `sandbox` settings."),
+        ("penstock sandbox --dev", "On a laptop, without isolation, on loopback only."),
+    ),
+    "sandbox image": (
+        ("penstock sandbox image /var/lib/penstock/sandbox-image", "With the usual packages."),
+        ("penstock sandbox image /srv/bare --bare", "With Python's own library only."),
+    ),
     "control": (
         ("penstock control", "With the settings of penstock.toml."),
         ("penstock --config control.toml control", "With those of another file."),

@@ -29,6 +29,10 @@ class Invocation(msgspec.Struct, frozen=True):
     def load(self) -> Loaded:
         return load(self.file)
 
+    def load_only(self, *rooms: str) -> Loaded:
+        """Read the settings of these rooms, and no others."""
+        return load(self.file, rooms=rooms)
+
 
 def invocation(context: typer.Context) -> Invocation:
     """Return the root command's options, from any command below it."""

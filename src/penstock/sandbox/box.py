@@ -43,7 +43,16 @@ _LENGTH: Final = struct.Struct(">I")
 
 
 class BoxLost(Exception):
-    """The container's kernel has ended, or has to be ended; the text says why."""
+    """The container's kernel has ended, or has to be ended; the text says why.
+
+    Of a container that did not start, `complaints` is what it wrote to its standard error, for the
+    log, and `is_gone` says whether nothing of it is left.
+    """
+
+    def __init__(self, reason: str, complaints: str = "", *, is_gone: bool = True) -> None:
+        super().__init__(reason)
+        self.complaints = complaints
+        self.is_gone = is_gone
 
 
 class BoxBounds(msgspec.Struct, frozen=True):
@@ -106,6 +115,12 @@ class Box:
                 break
             yield tally.count(event, size)
         self._is_free = True
+
+    def interrupt(self) -> None:
+        """End the running code, which gets a KeyboardInterrupt; nothing if none runs."""
+        # A kernel that does not read must not make the host hold request after request.
+        if not self._is_free and not self._requests.get_write_buffer_size():
+            self._send({"op": "interrupt"})
 
     async def put(self, path: str, data: bytes) -> None:
         """Write a file below /mnt/data. What the container refuses raises OSError."""

@@ -16,9 +16,10 @@ from typing import Final
 
 import msgspec
 
-from penstock.sandbox.box import Box, BoxBounds
-from penstock.sandbox.control_groups import BoxLimits, ControlGroup, ControlGroups
-from penstock.sandbox.kernel_pipes import HostEnd, KernelEnd, open_kernel_pipes
+from penstock.sandbox.box import Box, BoxLost
+from penstock.sandbox.control_groups import ControlGroup, ControlGroups
+from penstock.sandbox.driver import BoxSpec
+from penstock.sandbox.kernel_pipes import Complaints, HostEnd, KernelEnd, open_kernel_pipes
 from penstock.sandbox.seccomp import seccomp_filter
 
 _KERNEL: Final = Path(__file__).with_name("kernel_program.py")
@@ -44,37 +45,37 @@ _ENVIRONMENT: Final = {
 }
 
 
-class BoxSpec(msgspec.Struct, frozen=True):
-    """What a container is made of."""
-
-    name: str
-    uid: int
-    limits: BoxLimits
-    data_bytes: int
-    bounds: BoxBounds = BoxBounds()
-
-
-class StartedBox(msgspec.Struct, frozen=True):
-    """A container that runs, and how it is ended."""
+class BubblewrapBox(msgspec.Struct, frozen=True):
+    """A container that bubblewrap holds."""
 
     box: Box
     process: asyncio.subprocess.Process
     group: ControlGroup
     pipes: HostEnd
 
+    async def end(self) -> bool:
+        """Kill everything in it; return whether nothing is left, so that its user is free."""
+        is_gone = await asyncio.to_thread(self.group.end, self.process.pid)
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+        await self.pipes.close()
+        await self.process.wait()
+        return is_gone
+
 
 class Bubblewrap:
     """`image` is a folder with a Python in `bin`; root is needed for users and control groups."""
 
-    isolation: Final = "namespaces"
+    name = "bubblewrap"
+    isolation = "namespaces"
 
     def __init__(self, image: Path, groups: ControlGroups) -> None:
-        self._image = image
+        self.image = image
         self._groups = groups
 
     def problem(self) -> str:
         """Return why containers cannot be held here, empty if they can."""
-        return self.host_problem() or self._image_problem()
+        return self.host_problem() or self.image_problem()
 
     def host_problem(self) -> str:
         """Return why this machine cannot hold containers of any image, empty if it can."""
@@ -89,47 +90,46 @@ class Bubblewrap:
             return f"there is no list of system calls for {platform.machine()}"
         return self._groups.problem() or _namespaces_problem()
 
-    def _image_problem(self) -> str:
-        if not (self._image / "bin" / "python3").exists():
-            return f"there is no Python in {self._image}"
-        folder = self._image.resolve()
+    def image_problem(self) -> str:
+        """Return why containers cannot have this image, empty if they can."""
+        if not (self.image / "bin" / "python3").exists():
+            return f"there is no Python in {self.image}"
+        folder = self.image.resolve()
         shut = [each for each in (folder, *folder.parents) if not each.stat().st_mode & 0o001]
         return f"users of containers cannot enter {shut[-1]}" if shut else ""
 
-    async def start(self, spec: BoxSpec) -> StartedBox:
+    async def start(self, spec: BoxSpec) -> BubblewrapBox:
         """Start a container and wait for its kernel; raise BoxLost if that does not come."""
         group = self._groups.make(spec.name, spec.limits)
-        try:
-            async with open_kernel_pipes() as (pipes, ends):
-                process = await self._spawn(spec, group, ends)
-        except BaseException:
-            await asyncio.to_thread(group.end)
-            raise
-        box = Box(pipes.reader, pipes.requests, spec.bounds)
-        started = StartedBox(box, process, group, pipes)
-        try:
-            await box.wait_ready(_START_SECONDS)
-        except BaseException:
-            await self.end(started)
-            raise
-        return started
-
-    async def end(self, started: StartedBox) -> bool:
-        """Kill everything in it; return whether nothing is left, so that its user is free."""
-        is_gone = await asyncio.to_thread(started.group.end, started.process.pid)
-        with contextlib.suppress(ProcessLookupError):
-            started.process.kill()
-        await started.pipes.close()
-        await started.process.wait()
-        return is_gone
+        with Complaints() as complaints:
+            try:
+                async with open_kernel_pipes() as (pipes, ends):
+                    process = await self._spawn(spec, group, (ends, complaints.writing))
+            except BaseException:
+                await asyncio.to_thread(group.end)
+                raise
+            complaints.close_writing()
+            started = BubblewrapBox(
+                Box(pipes.reader, pipes.requests, spec.bounds), process, group, pipes
+            )
+            try:
+                await started.box.wait_ready(_START_SECONDS)
+            except BoxLost as lost:
+                is_gone = await started.end()
+                raise BoxLost(str(lost), complaints.read(), is_gone=is_gone) from None
+            except BaseException:
+                await started.end()
+                raise
+            return started
 
     def clear(self) -> None:
         """End what an earlier process of ours has left."""
         self._groups.clear()
 
     async def _spawn(
-        self, spec: BoxSpec, group: ControlGroup, ends: KernelEnd
+        self, spec: BoxSpec, group: ControlGroup, to: tuple[KernelEnd, int]
     ) -> asyncio.subprocess.Process:
+        ends, complaints = to
         # Read here: the container's user may not be able to read where we are installed.
         with _KERNEL.open("rb") as kernel, _held(seccomp_filter(platform.machine())) as calls:
             descriptors = (kernel.fileno(), calls)
@@ -137,7 +137,7 @@ class Bubblewrap:
                 *("sh", "-c", _ENTER, "sh", *self._command(spec, *descriptors)),
                 stdin=ends.requests,
                 stdout=ends.events,
-                stderr=asyncio.subprocess.DEVNULL,
+                stderr=complaints,
                 env={"PATH": os.defpath, "ENTRIES": " ".join(map(str, group.entries))},
                 pass_fds=descriptors,
                 start_new_session=True,
@@ -160,7 +160,7 @@ class Bubblewrap:
         return [
             *(*bounds, *user, "--no-new-privs", "bwrap", *apart, "--clearenv", *variables),
             *("--ro-bind", "/usr", "/usr", *links),
-            *("--ro-bind", str(self._image.resolve()), "/opt/python"),
+            *("--ro-bind", str(self.image.resolve()), "/opt/python"),
             *("--ro-bind-data", str(kernel), "/opt/kernel.py"),
             *("--proc", "/proc", "--dev", "/dev"),
             # No terminals: Linux has a number of them for all containers together.

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 _ROOT: Final = Path("/sys/fs/cgroup")
-_OURS: Final = "penstock-sandbox"
+OURS: Final = "penstock-sandbox"
 _CONTROLLERS: Final = ("memory", "pids", "cpu")
 _PERIOD_US: Final = 100_000
 _KILL_TRIES: Final = 100
@@ -31,10 +31,11 @@ class BoxLimits(msgspec.Struct, frozen=True):
 
 
 class ControlGroups:
-    """The groups of all containers of this host."""
+    """The groups of all containers of one process, below a group named `ours`."""
 
-    def __init__(self, root: Path = _ROOT) -> None:
+    def __init__(self, root: Path = _ROOT, ours: str = OURS) -> None:
         self._root = root
+        self._name = ours
         self._is_unified = (root / "cgroup.controllers").exists()
 
     def problem(self) -> str:
@@ -81,19 +82,23 @@ class ControlGroups:
         for name in names:
             left = [folder / name for folder in self._ours()]
             ControlGroup(left, is_unified=self._is_unified).end()
+        for folder in self._ours():
+            # Something may be left in it, or it was never made.
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
     def _prepare(self) -> None:
         for folder in self._ours():
             folder.mkdir(exist_ok=True)
         if self._is_unified:
             wanted = " ".join(f"+{name}" for name in _CONTROLLERS)
-            for folder in (self._root, self._root / _OURS):
+            for folder in (self._root, self._root / self._name):
                 (folder / "cgroup.subtree_control").write_text(wanted)
 
     def _ours(self) -> list[Path]:
         if self._is_unified:
-            return [self._root / _OURS]
-        return [self._root / name / _OURS for name in _CONTROLLERS]
+            return [self._root / self._name]
+        return [self._root / name / self._name for name in _CONTROLLERS]
 
 
 class ControlGroup:

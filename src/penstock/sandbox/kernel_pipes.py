@@ -8,12 +8,13 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
 # The host holds about twice as much for a container that writes while nobody reads.
 _READ_AHEAD_BYTES: Final = 64 * 1024
+_COMPLAINT_BYTES: Final = 2000
 
 
 class HostEnd(msgspec.Struct, frozen=True):
@@ -37,6 +38,35 @@ class KernelEnd(msgspec.Struct, frozen=True):
 
     requests: int
     events: int
+
+
+class Complaints:
+    """What a container writes to its standard error until its kernel is ready, to be logged.
+
+    Code in the container could write there later: then nobody reads, and writing fails.
+    """
+
+    def __init__(self) -> None:
+        self._reading, self.writing = os.pipe()
+        os.set_blocking(self._reading, False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close_writing()
+        os.close(self._reading)
+
+    def close_writing(self) -> None:
+        if self.writing >= 0:
+            os.close(self.writing)
+            self.writing = -1
+
+    def read(self) -> str:
+        """Return the first of what was written."""
+        with contextlib.suppress(BlockingIOError):
+            return os.read(self._reading, _COMPLAINT_BYTES).decode(errors="replace").strip()
+        return ""
 
 
 @contextlib.asynccontextmanager

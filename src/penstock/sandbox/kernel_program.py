@@ -19,6 +19,7 @@ import os
 import queue
 import resource
 import select
+import shutil
 import signal
 import stat
 import struct
@@ -303,5 +304,12 @@ if __name__ == "__main__":
     # in many small pieces or in many processes meets the container's own bound.
     memory_bytes = int(sys.argv[1]) * 7 // 8
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+    if len(sys.argv) > 2:
+        # Without a container there is no /mnt/data.
+        DATA = Path(sys.argv[2])
     os.chdir(DATA)
+    with contextlib.suppress(OSError, KeyError):
+        # The image's list of fonts, which matplotlib would make, and say so, at the first plot.
+        folder = os.environ["MPLCONFIGDIR"]  # noqa: TID251 - the container's, which the host has set
+        shutil.copytree("/opt/python/share/matplotlib", folder)
     Kernel().run()

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from penstock.sandbox.box import Box
-from penstock.sandbox.bubblewrap import BoxSpec, Bubblewrap, StartedBox
+from penstock.sandbox.bubblewrap import Bubblewrap
 from penstock.sandbox.control_groups import BoxLimits, ControlGroups
+from penstock.sandbox.driver import BoxSpec, StartedBox
 from penstock.sandbox.image import make_image
 
 LIMITS = BoxLimits(memory_bytes=128 * 2**20, processes_max=40, cpus=1.0)
@@ -31,8 +32,8 @@ def image() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _at_full_length(pytestconfig: pytest.Config) -> None:
+@pytest.fixture(scope="module")
+def at_full_length(pytestconfig: pytest.Config) -> None:
     # Bombs take a core for half a minute, which tests of times beside them would notice.
     if not pytestconfig.getoption("--full"):
         pytest.skip("starts containers with hostile code: `make nightly`, or --full")
@@ -59,7 +60,7 @@ async def start_box(driver: Bubblewrap, worker_number: int) -> AsyncIterator[Sta
         return started[-1].box
 
     yield start
-    assert all(await asyncio.gather(*(driver.end(each) for each in started)))
+    assert all(await asyncio.gather(*(each.end() for each in started)))
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,8 @@ from tests.integration.sandbox.run_code import run_code, text_of
 from penstock.sandbox.box import BoxLost
 from penstock.wire.resources.sandbox import Output
 
+pytestmark = pytest.mark.usefixtures("at_full_length")
+
 
 def test_what_is_looked_for_is_there_outside() -> None:
     assert [

@@ -10,10 +10,13 @@ from tests.integration.sandbox.conftest import DATA_BYTES, LIMITS, StartBox
 from tests.integration.sandbox.run_code import run_code, text_of
 
 from penstock.sandbox.box import BoxLost
-from penstock.sandbox.bubblewrap import BoxSpec, Bubblewrap
+from penstock.sandbox.bubblewrap import Bubblewrap
 from penstock.sandbox.control_groups import ControlGroups
+from penstock.sandbox.driver import BoxSpec
 from penstock.sandbox.kernel_events import Picture
 from penstock.wire.resources.sandbox import Failed, Output, ShownValue
+
+pytestmark = pytest.mark.usefixtures("at_full_length")
 
 
 async def test_state_stays_from_call_to_call(start_box: StartBox) -> None:
@@ -192,7 +195,7 @@ async def test_end_during_a_call_loses_the_call(driver: Bubblewrap, worker_numbe
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(call())
         await asyncio.sleep(0.1)
-        assert await driver.end(started)
+        assert await started.end()
     with pytest.raises(BoxLost, match="not ended"):
         await started.box.files()
 
@@ -226,7 +229,7 @@ async def test_nothing_is_left_of_a_container(driver: Bubblewrap, worker_number:
     code = "import subprocess; subprocess.Popen(['setsid', '-f', 'sleep', '600']).wait()"
     assert text_of(await run_code(started.box, code)) == "0"
     assert len(_processes_of(uid)) > 3
-    assert await driver.end(started)
+    assert await started.end()
     assert _processes_of(uid) == []
 
 

@@ -53,6 +53,12 @@ def test_gateway_may_open_a_file_for_each_end_of_each_stream() -> None:
     assert services()["gateway-1"]["ulimits"]["nofile"] > most
 
 
+def test_sandbox_host_gets_no_secrets_of_the_cell() -> None:
+    assert unit("sandbox")["ExecStart"] == "/opt/penstock/bin/penstock sandbox"
+    assert "EnvironmentFile" not in unit("sandbox")
+    assert "User" not in unit("sandbox")
+
+
 @pytest.mark.parametrize("name", ["gateway", "control", "keeper"])
 def test_unit_starts_its_command_as_its_user(name: str) -> None:
     assert unit(name)["ExecStart"] == f"/opt/penstock/bin/penstock {name}"

@@ -15,6 +15,7 @@ from penstock.cli.doctor.host import check_descriptors, check_disk, check_ports
 from penstock.cli.doctor.hosts import check_hosts
 from penstock.cli.doctor.mcp_servers import check_mcp_servers
 from penstock.cli.doctor.postgres import check_postgres, unreachable
+from penstock.cli.doctor.sandbox import check_sandbox
 from penstock.cli.doctor.signals import check_signals
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.http_call import HttpCaller
@@ -75,6 +76,7 @@ async def _look(config: Config, state: UpState) -> list[Check]:
     checks += await asyncio.to_thread(check_ports, ingress)
     checks.append(check_disk(state.root))
     checks.append(check_descriptors(ingress))
+    checks += await asyncio.to_thread(check_sandbox, config.sandbox)
     return checks
 
 

@@ -112,10 +112,13 @@ class FileNames(msgspec.Struct, frozen=True):
     files: list[FileEntry]
 
 
+RefusalCode = Literal[
+    "unauthorized", "not_found", "malformed", "too_large", "full", "busy", "lost", "refused"
+]
+
+
 class SandboxRefusal(msgspec.Struct, frozen=True):
     """The body of a sandbox host's 4xx and 5xx."""
 
-    code: Literal[
-        "unauthorized", "not_found", "malformed", "too_large", "full", "busy", "lost", "refused"
-    ]
+    code: RefusalCode
     message: str
