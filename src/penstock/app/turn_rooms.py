@@ -10,7 +10,7 @@ from penstock.outbound import Caller
 from penstock.serving.request_path import RequestPath
 from penstock.tools import CodeCalls, ContainerBook
 from penstock.tools.mcp import McpPolicy, McpServers
-from penstock.turns.code_tool import CodeRunner
+from penstock.turns.code_tool import TurnCode
 from penstock.turns.foreground import ForegroundTurns
 from penstock.turns.tool_calls import ToolCalls, ToolCallSettings
 from penstock.turns.tool_offers import ToolOffers
@@ -37,7 +37,7 @@ class TurnRooms(msgspec.Struct, frozen=True):
         has_code = bool(tools.sandbox_hosts)
         offers = ToolOffers(containers if has_code else None, servers, McpPolicy(tools))
         calls = CodeCalls(containers, tools, clock)
-        code = CodeRunner(containers, calls, files, tools.output_bytes_max) if has_code else None
+        code = TurnCode(containers, calls, files, tools.output_bytes_max) if has_code else None
         settings = ToolCallSettings(
             tools.call_seconds_max, config.turns.parallel_max, tools.output_bytes_max
         )

@@ -1,4 +1,4 @@
-"""Runs turns of stored conversations: what goes before a request, and what is kept of its answer.
+"""Runs turns: what goes before a request, the tools that run here, what is kept of the answer.
 
 Promises: a client that has the last byte of a stored response finds it by its id; what cannot be
 stored says so itself; `store: false` writes nothing.

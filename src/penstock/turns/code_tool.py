@@ -57,7 +57,7 @@ class CodeOutcome(msgspec.Struct, frozen=True):
     is_failed: bool = False
 
 
-class CodeRunner:
+class TurnCode:
     """Runs code of turns. One call at a time in a container."""
 
     def __init__(

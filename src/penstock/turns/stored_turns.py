@@ -271,6 +271,8 @@ class StoredTurns:
         rewritten = as_chat(served, self._media_hosts, before.groups, functions)
         rewritten.session = before.session
         assert rewritten.composed is not None, "it was a Responses request"
+        if tools is not None and tools.choices:
+            rewritten.composed.echo["tools"] = tools.shown(rewritten.composed.echo["tools"])
         if before.conversation:
             rewritten.composed.echo["conversation"] = {"id": before.conversation}
         return StoredTurn(rewritten, items, keeps=False, previous=before.previous, tools=tools)

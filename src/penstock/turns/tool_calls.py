@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.tools.mcp import McpFailure, McpServers, OfferedTool, call_error, result_text
 from penstock.tools.mcp.result_text import failure_text, read_arguments
-from penstock.turns.code_tool import CodeOutcome, CodeRunner
+from penstock.turns.code_tool import CodeOutcome, TurnCode
 from penstock.turns.plan import RunCalls
 from penstock.turns.tool_offers import TurnTools
 from penstock.wire.apis.chat_to_response import OpenItem
@@ -43,7 +43,7 @@ class ToolCalls:
     """Runs calls. `code` is None where no sandbox runs code."""
 
     def __init__(
-        self, code: CodeRunner | None, servers: McpServers, settings: ToolCallSettings
+        self, code: TurnCode | None, servers: McpServers, settings: ToolCallSettings
     ) -> None:
         self._code = code
         self._servers = servers

@@ -78,11 +78,23 @@ class TurnTools(msgspec.Struct):
     # The conversation had a container, and it has ended.
     is_state_lost: bool = False
     mcp: McpOffer = McpOffer(())
-    choices: dict[int, McpChoice] = {}
+    # MCP servers by their labels.
+    choices: dict[str, McpChoice] = {}
     lists: list[ListedTools] = []
     # Calls that the user has approved, and the ids of the requests for that, by the calls' ids.
     approved: list[AskedCall] = []
     approvals: dict[str, str] = {}
+
+    def shown(self, tools: Raw) -> Raw:
+        """Return a request's tools as its response repeats them, without a server's address."""
+        given: list[Item] = msgspec.json.decode(tools)
+        echoes = [
+            self.choices[tool["server_label"]].echo()
+            if tool.get("type") == ServerTool.MCP
+            else tool
+            for tool in given
+        ]
+        return Raw(msgspec.json.encode(echoes))
 
     @property
     def has_own_container(self) -> bool:
@@ -145,7 +157,7 @@ class ToolOffers:
         self, turn: TurnTools, entries: list[tuple[int, Raw]], groups: Sequence[Sequence[Item]]
     ) -> None:
         choices = self._policy.choose(entries, turn.account)
-        turn.choices = {place: choice for (place, _), choice in zip(entries, choices, strict=True)}
+        turn.choices = {choice.server.label: choice for choice in choices}
         known = {
             str(item.get("server_label")): item
             for group in groups

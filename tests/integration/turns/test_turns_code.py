@@ -122,7 +122,8 @@ def test_what_is_printed_is_stored_but_shown_only_to_those_who_ask(
     assert plain["output"][0]["outputs"] is None
     assert "penstock" not in json.dumps(plain)
     shown = client.responses.retrieve(response["id"], include=["code_interpreter_call.outputs"])
-    assert logs(shown.to_dict()["output"][0]) == "42\n"
+    item = json.loads(shown.to_json())["output"][0]
+    assert logs(item) == "42\n"
 
 
 def test_figures_and_files_are_kept_and_named_in_the_answer(

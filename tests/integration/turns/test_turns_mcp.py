@@ -150,9 +150,13 @@ def test_secrets_reach_the_server_and_are_kept_nowhere(
     cell: Cell, server: ImitatedMcp, running: tuple[Cell, ScriptedEngine]
 ) -> None:
     tool = {**FREE, "authorization": SECRET}
-    response = answered(cell, ask("CALL docs__find {}", tool))
+    # A tool that nothing here runs is dropped.
+    tools = [{"type": "web_search"}, tool]
+    response = answered(cell, {"model": CHAT, "input": "CALL docs__find {}", "tools": tools})
     assert server.headers["authorization"] == f"Bearer {SECRET}"
     assert SECRET not in json.dumps(response)
+    [shown] = response["tools"]
+    assert (shown["server_label"], shown["require_approval"]) == ("docs", "never")
     assert SECRET not in cell.get(f"{V1}/{response['id']}").text
     assert find_in_database(cell.dsn, SECRET.encode()) == []
     assert find_in_folder(cell.journal.parent, SECRET.encode(), without="") == []
