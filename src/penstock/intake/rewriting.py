@@ -132,7 +132,7 @@ def input_items(fields: Fields) -> list[Item]:
     given: Any = msgspec.json.decode(fields["input"])
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
-    return callers_items(bytes(fields["input"]), given)
+    return callers_items(given)
 
 
 def _needs_chat(opened: OpenedRequest) -> bool:

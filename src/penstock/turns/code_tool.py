@@ -34,6 +34,7 @@ from penstock.wire.resources.sandbox import (
 # What an item shows of the output; the model is told less.
 _SHOWN_BYTES_MAX: Final = 2**20
 _MB_PER_GB: Final = 1024
+_DIGITS_MAX: Final = 6
 # What the model is told.
 _STATE_LOST: Final = "(The earlier container has ended: its variables and files are gone.)\n"
 _NO_SANDBOX: Final = "The code was not run: {}"
@@ -208,4 +209,5 @@ def _memory_mb(text: str | None) -> int | None:
         return None
     unit = _MB_PER_GB if text.endswith("g") else 1
     digits = text.rstrip("gm")
-    return int(digits) * unit if digits.isascii() and digits.isdigit() else 0
+    is_number = len(digits) <= _DIGITS_MAX and digits.isascii() and digits.isdigit()
+    return int(digits) * unit if is_number else 0

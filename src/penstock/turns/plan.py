@@ -65,7 +65,8 @@ def next_action(
 ) -> Action:
     """Return what comes next; the driver carries it out and notes it with `after`."""
     if state.approved:
-        return RunCalls(state.approved)
+        most = limits.tool_calls_max
+        return RunCalls(state.approved[:most], [(call, TOO_MANY) for call in state.approved[most:]])
     answer = state.answer
     if answer is None:
         return AskModel(_choice(state, limits))

@@ -27,6 +27,7 @@ from penstock.wire.apis.server_calls import (
     APPROVAL_RESPONSE,
     CODE_CALL,
     CODE_OUTPUTS,
+    MCP_CALL,
     call_of,
     is_stored,
 )
@@ -201,12 +202,15 @@ class ToolOffers:
 
 def _take_approvals(turn: TurnTools, groups: Sequence[Sequence[Item]]) -> None:
     """Find the calls that the request's own input approves."""
-    requests = approval_requests(groups)
+    requests, used = approval_requests(groups), _used_approvals(groups)
     for at, item in enumerate(groups[-1]):
         if item.get("type") != APPROVAL_RESPONSE or not item.get("approve"):
             continue
-        param = f"input.{at}.approval_request_id"
-        asked = requests.get(str(item.get("approval_request_id")))
+        param, id = f"input.{at}.approval_request_id", str(item.get("approval_request_id"))
+        if id in used:
+            continue
+        used.add(id)
+        asked = requests.get(id)
         if asked is None:
             raise InvalidRequest("This names no request for approval.", param=param)
         call = call_of(asked)
@@ -221,6 +225,16 @@ def _take_approvals(turn: TurnTools, groups: Sequence[Sequence[Item]]) -> None:
             )
         turn.approved.append(AskedCall(call.id, call.name, call.arguments))
         turn.approvals[call.id] = str(asked["id"])
+
+
+def _used_approvals(groups: Sequence[Sequence[Item]]) -> set[str]:
+    """Return the approvals whose calls were run: clients that keep the items send all again."""
+    return {
+        str(item.get("approval_request_id"))
+        for group in groups
+        for item in group
+        if item.get("type") == MCP_CALL
+    }
 
 
 def _latest_container(groups: Sequence[Sequence[Item]]) -> str | None:

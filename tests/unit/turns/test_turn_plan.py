@@ -114,3 +114,14 @@ def test_every_turn_ends_within_its_limits(
     assert ran <= tool_calls + len(approved)
     assert 1 <= asked <= max(model_calls, 2)
     assert [action for action in done if action == AskModel("asked")] == [AskModel("asked")]
+
+
+def test_no_more_approved_calls_run_than_a_turn_may_run() -> None:
+    limits = TurnLimits(model_calls_max=64, tool_calls_max=1)
+    other = AskedCall("c3", "docs__find", "{}")
+    state = TurnState(approved=[SEARCH, other])
+    action = next_action(state, FUNCTIONS, limits)
+    assert action == RunCalls([SEARCH], [(other, TOO_MANY)])
+    following = after(state, action)
+    assert following is not None
+    assert next_action(following, FUNCTIONS, limits) == AskModel("asked")

@@ -27,6 +27,7 @@ from penstock.sessions.conversation_ids import (
     read_conversation_id,
     shown_conversation,
 )
+from penstock.wire.apis.server_calls import callers_items
 from penstock.wire.apis.stored_state import no_state
 from penstock.wire.resources.conversations import (
     AddItems,
@@ -159,6 +160,7 @@ class ConversationPages:
     def _read(self, body: bytes, kind: type[T], secret: str) -> T:
         asked = decoded(body, kind)
         if isinstance(asked, AddItems | CreateConversation) and asked.items:
+            asked.items = callers_items(asked.items)
             check_items(asked.items, self._media_hosts, secret)
         return asked
 

@@ -84,6 +84,8 @@ class _Group:
 
     def _add(self, item: Item, param: str) -> None:
         kind = item.get("type") or "message"
+        if not isinstance(kind, str):
+            raise InvalidRequest("`type` must be a text.", param=f"{param}.type")
         if kind in SERVER_CALLS:
             self._add_server_call(call_of(item))
             return

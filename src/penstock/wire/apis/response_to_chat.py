@@ -72,10 +72,10 @@ def _add_tools(chat: Fields, fields: Fields, functions: Sequence[ServerFunction]
     tools = [*own, *(function.as_chat() for function in functions)]
     choice: Any = _decoded(fields, "tool_choice") if is_given(fields, "tool_choice") else None
     if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
-        wanted = choice.get("tools") or ()
-        names = {tool.get("name") for tool in wanted if tool.get("type") not in _SERVER_TOOLS}
+        wanted = _allowed_tools(choice)
+        names = {_name(tool) for tool in wanted if tool["type"] not in _SERVER_TOOLS}
         names |= allowed(wanted, functions)
-        tools = [tool for tool in tools if tool["function"]["name"] in names]
+        tools = [tool for tool in tools if _name(tool["function"]) in names]
         choice = choice.get("mode") or "auto"
     elif isinstance(choice, dict):
         choice = _named_choice(choice, functions)
@@ -86,11 +86,26 @@ def _add_tools(chat: Fields, fields: Fields, functions: Sequence[ServerFunction]
         raise InvalidRequest("There is no tool that could be required.", param="tool_choice")
 
 
+def _allowed_tools(choice: Item) -> list[Item]:
+    wanted = choice.get("tools") or []
+    if not isinstance(wanted, list) or not all(
+        isinstance(tool, dict) and isinstance(tool.get("type"), str) for tool in wanted
+    ):
+        raise InvalidRequest("These must be tools, each with its type.", param="tool_choice.tools")
+    return wanted
+
+
+def _name(tool: Item) -> str:
+    """Return a tool's name; "" if it has none, of which the engine tells."""
+    name = tool.get("name")
+    return name if isinstance(name, str) else ""
+
+
 def _named_choice(choice: Item, functions: Sequence[ServerFunction]) -> Item | str:
     kind = choice.get("type")
     if kind == "function":
         return {"type": "function", "function": {"name": choice.get("name")}}
-    found = chosen(choice, functions) if functions else None
+    found = chosen(choice, functions) if functions and isinstance(kind, str) else None
     if found is None:
         raise InvalidRequest(f"A choice of `{kind}` is not served here.", param="tool_choice")
     return found

@@ -23,7 +23,6 @@ UNSEEN: Final = frozenset({"mcp_list_tools", APPROVAL_REQUEST})
 PYTHON: Final = "python"
 CODE_OUTPUTS: Final = "code_interpreter_call.outputs"
 _PRIVATE: Final = "penstock"
-_PRIVATE_MARK: Final = b'"penstock"'
 _NOT_KEPT: Final = "(What it printed was not kept.)"
 _NAME_CHARACTERS_MAX: Final = 64
 
@@ -79,9 +78,12 @@ def public_response(response: Mapping[str, Any], *, has_outputs: bool = False) -
     return {**response, "output": output}
 
 
-def callers_items(raw: bytes, items: list[Item]) -> list[Item]:
-    """Return a caller's items without private members, which only stored items have."""
-    return [_without(item) for item in items] if _PRIVATE_MARK in raw else items
+def callers_items(items: list[Item]) -> list[Item]:
+    """Return a caller's items without private members, which only stored items have.
+
+    The bytes of a body do not show them: JSON may write any letter of a name as an escape.
+    """
+    return [_without(item) if _PRIVATE in item else item for item in items]
 
 
 def _without(item: Item) -> Item:

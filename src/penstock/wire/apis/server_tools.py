@@ -27,6 +27,8 @@ class ServerTool(StrEnum):
 
 _TYPES: Final = frozenset(str(kind) for kind in ServerTool)
 _MARKS: Final = tuple(f'"{kind}"'.encode() for kind in ServerTool)
+# JSON may write any letter of a type so.
+_ESCAPE: Final = rb"\u"
 # Fields of a tool that hold a caller's secrets. No answer repeats them, and nothing stores them.
 _SECRETS: Final = frozenset({"authorization", "headers"})
 _FILE_IDS_MAX: Final = 50
@@ -79,7 +81,10 @@ class ServerTools(msgspec.Struct, frozen=True):
 def may_have_server_tools(fields: Fields) -> bool:
     """Return whether a request may offer tools that run here, without decoding it."""
     raw = fields.get("tools")
-    return raw is not None and any(mark in bytes(raw) for mark in _MARKS)
+    if raw is None:
+        return False
+    text = bytes(raw)
+    return _ESCAPE in text or any(mark in text for mark in _MARKS)
 
 
 def read_server_tools(fields: Fields) -> ServerTools | None:
