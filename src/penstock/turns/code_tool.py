@@ -1,13 +1,13 @@
 """Runs the code that a model writes in a container, and says what came of it."""
 
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Final, Protocol
 
 import msgspec
 
 from penstock.clock import new_id
-from penstock.errors import BudgetSpent, Error
+from penstock.errors import BudgetSpent, Error, StoreUnavailable
 from penstock.tools import (
     AccountContainer,
     CodeCalls,
@@ -18,6 +18,7 @@ from penstock.tools import (
     CopiedFiles,
 )
 from penstock.tools.container_ids import shown_container, shown_file
+from penstock.tools.failures import ContainerBusy
 from penstock.tools.mcp.result_text import capped_text
 from penstock.turns.tool_offers import TurnTools
 from penstock.wire.apis.response_items import Item
@@ -35,9 +36,11 @@ from penstock.wire.resources.sandbox import (
 _SHOWN_BYTES_MAX: Final = 2**20
 _MB_PER_GB: Final = 1024
 _DIGITS_MAX: Final = 6
+_NOT_RUN: Final = (ContainerBusy, StoreUnavailable)
 # What the model is told.
 _STATE_LOST: Final = "(The earlier container has ended: its variables and files are gone.)\n"
 _NO_SANDBOX: Final = "The code was not run: {}"
+_ENDED: Final = "its container has ended."
 _LOST: Final = "\n(The container was ended: {}. Its variables and files are gone.)"
 
 
@@ -73,6 +76,8 @@ class TurnCode:
         """Return the turn's container, started now if it has none; or why there is none."""
         if tools.container is not None:
             return tools.container
+        if tools.has_own_container:
+            return CodeOutcome(_NO_SANDBOX.format(_ENDED), is_failed=True)
         try:
             tools.container = await self._start(tools)
         except BudgetSpent:
@@ -95,7 +100,7 @@ class TurnCode:
 
     async def _run(self, tools: TurnTools, call_id: str, code: str) -> CodeOutcome:
         if tools.container is None:
-            return CodeOutcome(_NO_SANDBOX.format("its container has ended."), is_failed=True)
+            return CodeOutcome(_NO_SANDBOX.format(_ENDED), is_failed=True)
         printed = _Printed(tools.container)
         if tools.is_state_lost:
             printed.text.append(_STATE_LOST)
@@ -110,6 +115,9 @@ class TurnCode:
                         printed.take(line)
         except (BudgetSpent, ContainerExpired):
             raise
+        except _NOT_RUN as error:
+            # The container is as it was.
+            return CodeOutcome(_NO_SANDBOX.format(error.message), is_failed=True)
         except Error as error:
             printed.text.append(_LOST.format(error.message.rstrip(".")))
             printed.is_lost = printed.is_failed = True
@@ -122,8 +130,14 @@ class TurnCode:
         auto = asked if isinstance(asked, AutoContainer) else AutoContainer()
         wish = ContainerWish(memory_mb=_memory_mb(auto.memory_limit))
         container = await self._book.create(tools.account, wish)
-        for file_id in auto.file_ids or ():
-            await self._given.put(container, file_id)
+        try:
+            for file_id in auto.file_ids or ():
+                await self._given.put(container, file_id)
+        except BaseException:
+            # Nobody would use it, and it would be charged until it is idle.
+            with suppress(StoreUnavailable):
+                await self._book.end_and_forget(container)
+            raise
         return container
 
     async def _keep_picture(self, printed: "_Printed", picture: WholePicture) -> None:

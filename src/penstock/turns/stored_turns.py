@@ -152,7 +152,13 @@ class StoredTurns:
         except StoreUnavailable:
             turn.keeps = response["store"] = False
             self._note_unstored()
+            self._books.turns.drop(new.id)
             await self._release(turn.tenure)
+        except BaseException:
+            # The caller left: the row may be written.
+            turn.begun = new.id
+            await self.give_up(turn)
+            raise
 
     async def end(self, turn: StoredTurn, request: InferenceRequest, response: Response) -> None:
         """Store the response of a turn that keeps it; one that cannot be stored says so itself."""

@@ -87,33 +87,38 @@ class ToolCalls:
             return composer.begin_mcp_call(call, function.label, function.tool, approval)
         assert self._code is not None, "the function would not be offered"
         found = await self._code.container_for(tools)
+        opened = composer.begin_code_call(tools.container_id, code_in(call.arguments))
         if isinstance(found, CodeOutcome):
-            step.refusals[call.id] = found
-        return composer.begin_code_call(tools.container_id, code_in(call.arguments))
+            step.refusals[opened.place] = found
+        return opened
 
     async def _run_all(
         self, step: "_Step", running: Sequence[tuple[AskedCall, OpenItem]]
     ) -> list[CodeOutcome | McpOutcome]:
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._run(step, call)) for call, _ in running]
+                tasks = [group.create_task(self._run(step, *each)) for each in running]
         except BaseExceptionGroup as several:
             # The one that ended the others.
             raise several.exceptions[0] from None
         return [task.result() for task in tasks]
 
-    async def _run(self, step: "_Step", call: AskedCall) -> CodeOutcome | McpOutcome:
+    async def _run(
+        self, step: "_Step", call: AskedCall, opened: OpenItem
+    ) -> CodeOutcome | McpOutcome:
         offered = step.tools.mcp.find(call.name)
         if offered is not None:
             async with step.slots:
                 return await self._call_server(offered, call)
-        refusal = step.refusals.get(call.id)
+        refusal = step.refusals.get(opened.place)
         if refusal is not None:
             return refusal
         assert self._code is not None, "the function would not be offered"
         # Calls share the container's variables: one after the other, as the model wrote them.
         async with step.turns:
-            return await self._code.run(step.tools, call.id, code_in(call.arguments))
+            # By the item's id: some models number their calls anew in each answer, and a host runs
+            # nothing for an id that it knows.
+            return await self._code.run(step.tools, opened.item["id"], code_in(call.arguments))
 
     async def _call_server(self, offered: OfferedTool, call: AskedCall) -> McpOutcome:
         arguments, settings = read_arguments(call.arguments), self._settings
@@ -155,5 +160,5 @@ class _Step:
         self.composer = composer
         self.slots = slots
         self.turns = asyncio.Lock()
-        # Calls of code for which there is no container.
-        self.refusals: dict[str, CodeOutcome] = {}
+        # Calls of code for which there is no container, by the places of their items.
+        self.refusals: dict[int, CodeOutcome] = {}

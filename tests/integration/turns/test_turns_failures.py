@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import psycopg
+import pytest
 from tests.integration.cells.gateway_cell import CHAT, Cell, CellFactory
 from tests.integration.cells.gateway_process import eventually
 from tests.integration.cells.imitated_sandbox import TOKEN, ImitatedSandbox, Scripted
@@ -19,10 +21,11 @@ from tests.integration.cells.stored_cell import (
     count_rows,
     messages_sent,
 )
-from tests.integration.turns.turn_requests import ask_code
+from tests.integration.turns.turn_requests import CODE_TOOL, ask_code
 
 from penstock.sessions import LostTurns
 from penstock.store import Store
+from penstock.testing import ScriptedEngine
 from penstock.wire.resources.sandbox import Output
 
 
@@ -83,6 +86,68 @@ def test_a_client_that_leaves_interrupts_its_code(cell: Cell, host: ImitatedSand
     stored = cell.get(f"{V1}/{id}").json()
     assert [item["status"] for item in stored["output"]] == ["incomplete"]
     assert count_rows(cell, "turns") == 0
+
+
+def test_a_client_that_leaves_before_the_row_is_written_locks_nothing(cell: Cell) -> None:
+    conversation = cell.post("/v1/conversations", {}).json()["id"]
+    body = ask_code("x = 1", conversation=conversation)
+    with psycopg.connect(cell.dsn) as connection:
+        connection.execute("lock table turns in exclusive mode")
+        with pytest.raises(httpx.ReadTimeout):
+            cell.client.post(
+                cell.gateway.url + V1,
+                content=json.dumps(body),
+                headers=cell.authorization(),
+                timeout=0.5,
+            )
+    eventually(lambda: cell.post(V1, body).status_code == 200)
+    with psycopg.connect(cell.dsn) as connection:
+        rows = connection.execute("select 1 from responses where status = 'in_progress'").fetchall()
+    assert rows == []
+
+
+def test_a_host_gets_each_call_by_an_id_of_its_own(cell: Cell, host: ImitatedSandbox) -> None:
+    response = answered(cell, ask_code("x = 1", "x = 1"))
+    ids = [item["id"] for item in response["output"][:2]]
+    assert [call.call_id for call in host.calls[-2:]] == ids
+
+
+def test_a_busy_container_is_not_taken_for_lost(
+    cell: Cell, engine: ScriptedEngine, host: ImitatedSandbox
+) -> None:
+    first = answered(cell, ask_code("x = 1"))
+    container = first["output"][0]["container_id"]
+    started = len(host.asked_for)
+    [key] = [id for id in host.containers if container.endswith(id)]
+    host.busy.add(key)
+    try:
+        second = answered(cell, ask_code("x = 1", "x = 1", previous_response_id=first["id"]))
+    finally:
+        host.busy.discard(key)
+    assert "was not run" in messages_sent(engine)[-1]["content"]
+    assert [item["container_id"] for item in second["output"][:2]] == [container, container]
+    third = answered(cell, ask_code("print(6*7)", previous_response_id=second["id"]))
+    assert third["output"][0]["container_id"] == container
+    assert len(host.asked_for) == started
+
+
+def test_no_other_container_takes_the_place_of_the_callers(
+    cell: Cell, host: ImitatedSandbox
+) -> None:
+    named = cell.post("/v1/containers", {"name": "mine"}).json()["id"]
+    started = len(host.asked_for)
+    tool = {**CODE_TOOL, "container": named}
+    response = answered(cell, {**ask_code("die()", "x = 1"), "tools": [tool]})
+    assert [item["status"] for item in response["output"][:2]] == ["failed", "failed"]
+    assert len(host.asked_for) == started
+
+
+def test_a_container_whose_files_are_missing_is_ended(cell: Cell, host: ImitatedSandbox) -> None:
+    held = len(host.containers)
+    tool = {**CODE_TOOL, "container": {"type": "auto", "file_ids": ["file-unknown"]}}
+    response = answered(cell, {**ask_code("x = 1", "x = 1"), "tools": [tool]})
+    assert [item["status"] for item in response["output"][:2]] == ["failed", "failed"]
+    assert len(host.containers) == held
 
 
 def test_control_ends_the_turn_of_a_gateway_that_died(cell: Cell, host: ImitatedSandbox) -> None:

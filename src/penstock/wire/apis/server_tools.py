@@ -134,7 +134,7 @@ def code_in(arguments: str) -> str:
     """Return the code of a call. Some models write it bare instead of as a JSON object."""
     try:
         given = msgspec.json.decode(arguments)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return arguments
     code = given.get("code") if isinstance(given, dict) else None
     return code if isinstance(code, str) else arguments
