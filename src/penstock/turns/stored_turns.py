@@ -258,7 +258,13 @@ class StoredTurns:
         """Return the tools of a request that run here, as functions; None if it has none."""
         if opened.tools is None or self._offers is None:
             return None
-        own = input_items(opened.fields) if items is None else items
+        own = items
+        if own is None:
+            own = await self._reader.read_by_size(
+                opened.body_bytes,
+                lambda _: input_items(opened.fields),
+                opened.route.inline_bytes_max,
+            )
         return await self._offers.offer(opened, opened.tools, [*before.groups, own])
 
     def _rewritten(

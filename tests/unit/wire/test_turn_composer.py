@@ -206,3 +206,14 @@ def test_an_answer_that_was_cut_is_incomplete() -> None:
     made.complete()
     assert made.response["status"] == "incomplete"
     assert made.response["output"][0]["status"] == "incomplete"
+
+
+def test_a_clients_call_counts_also_if_text_comes_after_it() -> None:
+    turn = composer()
+    turn.events(chunk(tool_calls=[called(0, "a", "theirs", "{}")]))
+    turn.events(chunk(content="and"))
+    turn.events(chunk("tool_calls", tool_calls=[called(1, "b", "python", CODE)]))
+    assert turn.asked() == ChatAnswer([AskedCall("b", "python", CODE)], True, "tool_calls")
+    turn.close_answer()
+    turn.events(chunk("stop", content="done"))
+    assert not turn.asked().has_client_calls

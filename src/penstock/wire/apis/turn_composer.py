@@ -62,6 +62,8 @@ class TurnComposer(ResponseComposer):
         self._names = frozenset(names)
         self._has_outputs = has_outputs
         self._asked: dict[int, tuple[str, str, list[str]]] = {}
+        # Also if text came after them, which ends their items.
+        self._has_client_calls = False
         self._used: list[Item] = []
         self._latest: Item | None = None
         # Items of calls that run now, by their places.
@@ -75,12 +77,13 @@ class TurnComposer(ResponseComposer):
     def asked(self) -> ChatAnswer:
         """Return what the answer asks for that the model has just given."""
         calls = [AskedCall(id, name, "".join(pieces)) for id, name, pieces in self._asked.values()]
-        return ChatAnswer(calls, bool(self._calls), self._finish)
+        return ChatAnswer(calls, self._has_client_calls, self._finish)
 
     def close_answer(self) -> None:
         """End the items of an answer; a new one may follow."""
         self._end_items("incomplete" if self._finish in INCOMPLETE else "completed")
         self._asked.clear()
+        self._has_client_calls = False
         if self._latest is not None:
             self._used.append(self._latest)
             self._latest = None
@@ -229,6 +232,7 @@ class TurnComposer(ResponseComposer):
         function = delta.function or FunctionDelta()
         asked = self._asked.get(index)
         if asked is None and (index in self._calls or function.name not in self._names):
+            self._has_client_calls = True
             super()._add_call(delta, index)
             return
         if asked is None:
