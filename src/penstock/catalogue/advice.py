@@ -46,6 +46,7 @@ EXAMPLES = {
     "allowed_accounts": 'allowed_accounts = ["team-a"]',
     "reasoning_field": 'reasoning_field = "reasoning_content"',
     "responses": 'responses = "chat"',
+    "python_pattern": "python_pattern = 'print\\([0-9]+\\*[0-9]+\\)'",
     "recipe.command": 'command = ["vllm", "serve", "…", "--port", "{port}"]',
     "recipe.environment": 'environment = { OMP_NUM_THREADS = "1" }',
     "recipe.served_name": 'served_name = "@cf/moonshotai/kimi-k2.5"',

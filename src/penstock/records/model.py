@@ -97,6 +97,8 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # What engines of this model get for a stateless request of the Responses API: the request
     # itself, or a chat request, of whose answer the response is composed.
     responses: Literal["engine", "chat"] = "engine"
+    # What code that this model writes for the code interpreter must match, by its engine's grammar.
+    python_pattern: Annotated[str, Meta(max_length=1000)] = ""
 
     def has(self, capability: Capability) -> bool:
         return capability in self.capabilities

@@ -130,6 +130,8 @@ class ToolOffers:
             has_outputs=CODE_OUTPUTS in (_INCLUDE.read(opened.fields) or ()),
         )
         if tools.code is not None:
+            function = python_function(_PYTHON, opened.model.python_pattern)
+            turn.functions[function.name] = function
             await self._offer_code(turn, tools.code, groups)
         if tools.mcp:
             await self._offer_servers(turn, tools.mcp, groups)
@@ -140,8 +142,6 @@ class ToolOffers:
     ) -> None:
         if self._containers is None:
             raise MissingCapability("No sandbox runs code here.", param="tools")
-        function = python_function(_PYTHON)
-        turn.functions[function.name] = function
         if isinstance(code.container, str):
             id = read_container_id(code.container)
             if id is None:

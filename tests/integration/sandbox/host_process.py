@@ -34,6 +34,7 @@ class SandboxHost:
         self.port = port
         self.process = process
         self._log = log
+        self.token_file = log.with_name("token")
         self.url = f"http://127.0.0.1:{port}"
         self.client = httpx.Client(
             base_url=self.url,

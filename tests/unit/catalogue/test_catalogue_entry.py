@@ -136,6 +136,8 @@ def test_wrong_or_missing_key_is_named_with_the_right_one(text: str, key: str, a
         (entry().replace("8192", '"8k"'), "context_tokens", "Write context_tokens = 131072"),
         (entry().replace("8192", "2026-01-01"), "context_tokens", "context_tokens = 131072"),
         (entry(recipe="gpus = 2000"), "recipe.gpus", "Write gpus = 8"),
+        (entry(top="python_pattern = 1"), "python_pattern", "Write python_pattern = 'print"),
+        (entry(top=f"python_pattern = '{'x' * 1001}'"), "python_pattern", "Write python_pattern"),
         (entry(recipe="gpus = true"), "recipe.gpus", "Write gpus = 8"),
         (entry(recipe="slots_live = 0"), "recipe.slots_live", "Write slots_live = 256"),
         (f"{TOP}[recipe]\ncommand = 'vllm'", "recipe.command", 'Write command = ["vllm"'),

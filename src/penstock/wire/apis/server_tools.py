@@ -119,11 +119,14 @@ def shown_tools(tools: Sequence[Item]) -> list[Item]:
     ]
 
 
-def python_function(description: str) -> ServerFunction:
-    """Return the function by which a model runs code."""
+def python_function(description: str, pattern: str = "") -> ServerFunction:
+    """Return the function by which a model runs code; `pattern` is what its code must match."""
+    code = {"type": "string"}
+    if pattern:
+        code["pattern"] = pattern
     parameters = {
         "type": "object",
-        "properties": {"code": {"type": "string"}},
+        "properties": {"code": code},
         "required": ["code"],
         "additionalProperties": False,
     }
