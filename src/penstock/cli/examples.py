@@ -19,6 +19,7 @@ EXAMPLES: Final[Mapping[str, tuple[Example, ...]]] = {
     "up": (
         ("penstock up --imitate", "Two imitated engines: nothing to install, ready in seconds."),
         ("penstock up --attach http://127.0.0.1:8000", "In front of an engine that already runs."),
+        ("penstock up --imitate --sandbox dev", "With a place where code runs, without isolation."),
     ),
     "demo": (
         ("penstock demo", "The whole table."),

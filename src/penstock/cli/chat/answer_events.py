@@ -13,15 +13,16 @@ from penstock.wire.usage_shapes import WireUsage
 if TYPE_CHECKING:
     from penstock.records.usage import Usage
 
-_DATA: Final = b"data:"
-_COST: Final = b": cost-usd "
+DATA_MARK: Final = b"data:"
+COST_MARK: Final = b": cost-usd "
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """A piece of the answer's text, or of the reasoning before it."""
+    """A piece of the answer's text, of the reasoning before it, or of what tools did."""
 
     text: str
     is_thought: bool = False
+    is_tool: bool = False
 
 
 class _Delta(msgspec.Struct, frozen=True):
@@ -58,10 +59,10 @@ class AnswerEvents:
 
     def __iter__(self) -> Iterator[Piece]:
         for line in self._lines:
-            if line.startswith(_COST):
-                self._cost = line.removeprefix(_COST).strip().decode("ascii", "replace")
-            elif line.startswith(_DATA):
-                yield from self._event(line.removeprefix(_DATA).strip())
+            if line.startswith(COST_MARK):
+                self._cost = line.removeprefix(COST_MARK).strip().decode("ascii", "replace")
+            elif line.startswith(DATA_MARK):
+                yield from self._event(line.removeprefix(DATA_MARK).strip())
 
     @property
     def usage(self) -> TurnUsage:

@@ -13,9 +13,11 @@ from rich.markup import escape
 
 from penstock.catalogue.names import DEFAULT_NAME
 from penstock.cli.chat.answer_events import AnswerEvents
+from penstock.cli.chat.chat_tools import ChatTools
 from penstock.cli.chat.conversation import IMAGE_BYTES_MAX, Conversation
-from penstock.cli.chat.gateway_stream import GatewayStream
+from penstock.cli.chat.gateway_stream import RESPONSES, GatewayStream
 from penstock.cli.chat.keyboard import unseen_typing
+from penstock.cli.chat.saved_files import CitedFile, safe_name, save_files
 from penstock.cli.chat.screen import (
     AnswerText,
     TurnTimes,
@@ -25,6 +27,7 @@ from penstock.cli.chat.screen import (
     totals_line,
 )
 from penstock.cli.chat.slash import Slash, Typed, understand
+from penstock.cli.chat.tool_events import ToolEvents
 from penstock.cli.exit_codes import CommandFailed
 from penstock.cli.options import DEFAULT_STATE, StateOption, invocation
 from penstock.cli.output import console
@@ -69,6 +72,9 @@ class Playground:
         self._talk = talk
         self._out = out
         self._clock = SystemClock()
+        self._tools = ChatTools()
+        # Files that answers have cited and that were not saved yet.
+        self._files: list[CitedFile] = []
 
     def run(self, lines: Iterator[str]) -> None:
         """Answer each line, until the lines end or one is /quit."""
@@ -102,7 +108,12 @@ class Playground:
             self._set_system(typed.text)
         elif typed.command is Slash.IMAGE:
             self._attach(typed.text)
+        elif typed.command is Slash.TOOLS:
+            self._switch(typed.text)
+        elif typed.command is Slash.FILES:
+            self._save(typed.text)
         elif typed.command is Slash.NEW:
+            self._files.clear()
             self._talk.restart(_new_session())
             self._note(f"session {self._talk.session}")
         else:
@@ -111,22 +122,61 @@ class Playground:
     def _say(self, text: str) -> None:
         asked_at = self._clock.monotonic()
         times = TurnTimes()
-        body = self._talk.body(text)
-        with self._gateway.answer(body, self._talk.session) as lines:
-            events = AnswerEvents(lines)
-            # Ctrl-C stops the answer, not the conversation, which keeps the part received.
-            with (
-                contextlib.suppress(KeyboardInterrupt),
-                unseen_typing(),
-                AnswerText(self._out) as shown,
-            ):
-                for piece in events:
-                    if times.first_seconds is None:
-                        times.first_seconds = self._clock.monotonic() - asked_at
-                    shown.add(piece)
+        # Ctrl-C stops the answer, not the conversation, which keeps the part received.
+        with (
+            self._ask(text) as events,
+            contextlib.suppress(KeyboardInterrupt),
+            unseen_typing(),
+            AnswerText(self._out) as shown,
+        ):
+            for piece in events:
+                if times.first_seconds is None:
+                    times.first_seconds = self._clock.monotonic() - asked_at
+                shown.add(piece)
         times.total_seconds = self._clock.monotonic() - asked_at
-        self._talk.said(text, shown.answer, events.usage)
+        items = None
+        if isinstance(events, ToolEvents):
+            items = events.items
+            self._take(events.files)
+        self._talk.said(text, shown.answer, events.usage, items)
         self._note(figures_line(events.usage, times, self._gateway.moved_to))
+
+    @contextlib.contextmanager
+    def _ask(self, text: str) -> Iterator[AnswerEvents | ToolEvents]:
+        session = self._talk.session
+        if not self._tools:
+            with self._gateway.answer(self._talk.body(text), session) as lines:
+                yield AnswerEvents(lines)
+            return
+        body = self._talk.tool_body(text, self._tools.entries())
+        with self._gateway.answer(body, session, RESPONSES) as lines:
+            yield ToolEvents(lines)
+
+    def _switch(self, text: str) -> None:
+        had_code = self._tools.has_code
+        self._tools.obey(text)
+        if self._tools.has_code and not had_code:
+            try:
+                self._gateway.try_sandbox()
+            except (CommandFailed, Error):
+                self._tools.obey("code off")
+                raise
+        self._note(self._tools.shown())
+
+    def _take(self, files: list[CitedFile]) -> None:
+        if files:
+            self._files += files
+            names = ", ".join(safe_name(file.filename) for file in files)
+            self._note(f"made {names}: /files FOLDER saves")
+
+    def _save(self, folder: str) -> None:
+        if not folder or not self._files:
+            names = ", ".join(safe_name(file.filename) for file in self._files)
+            self._note(f"files: {names or 'none'}")
+            return
+        for path in save_files(self._files, Path(folder).expanduser(), self._gateway.download):
+            self._note(f"saved {path}")
+        self._files.clear()
 
     def _choose(self, name: str) -> None:
         models = self._gateway.models()

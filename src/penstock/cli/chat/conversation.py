@@ -4,7 +4,7 @@ It uses no network and no screen.
 """
 
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -62,6 +62,8 @@ class Conversation:
         self.totals = Totals()
         self._max_tokens = max_tokens
         self._messages: list[dict[str, object]] = []
+        # The items of answers with tools, by the places of their messages.
+        self._outputs: dict[int, list[dict[str, Any]]] = {}
         self._images: list[str] = []
 
     @property
@@ -90,9 +92,37 @@ class Conversation:
             request["max_tokens"] = self._max_tokens
         return msgspec.json.encode(request)
 
-    def said(self, text: str, answer: str, usage: TurnUsage) -> None:
-        """Keep the message and the answer of a finished turn."""
+    def tool_body(self, text: str, tools: list[dict[str, object]]) -> bytes:
+        """Return the body of the next turn as a Responses request, with tools that run there."""
+        given: list[object] = []
+        for place, message in enumerate(self._messages):
+            given += self._outputs.get(place) or [_as_input(message)]
+        request: dict[str, object] = {
+            "model": self.model,
+            "input": [*given, _as_input(self._user(text))],
+            "tools": tools,
+            "include": ["code_interpreter_call.outputs"],
+            # The conversation is here: the gateway need not keep it.
+            "store": False,
+            "stream": True,
+        }
+        if self.system:
+            request["instructions"] = self.system
+        if self._max_tokens:
+            request["max_output_tokens"] = self._max_tokens
+        return msgspec.json.encode(request)
+
+    def said(
+        self,
+        text: str,
+        answer: str,
+        usage: TurnUsage,
+        items: list[dict[str, Any]] | None = None,
+    ) -> None:
+        """Keep the message and the answer of a finished turn, with its items if it had tools."""
         self._messages += [self._user(text), {"role": "assistant", "content": answer}]
+        if items:
+            self._outputs[len(self._messages) - 1] = items
         self._images.clear()
         self.totals.add(usage)
 
@@ -100,6 +130,7 @@ class Conversation:
         """Begin a new session without messages; the model and the system prompt stay."""
         self.session = session
         self._messages.clear()
+        self._outputs.clear()
         self._images.clear()
 
     def _user(self, text: str) -> dict[str, object]:
@@ -109,3 +140,17 @@ class Conversation:
             {"type": "image_url", "image_url": {"url": url}} for url in self._images
         ]
         return {"role": "user", "content": [*parts, {"type": "text", "text": text}]}
+
+
+def _as_input(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a chat message as an input item of Responses."""
+    content = message["content"]
+    if isinstance(content, str):
+        return message
+    parts = [
+        {"type": "input_text", "text": part["text"]}
+        if part["type"] == "text"
+        else {"type": "input_image", "image_url": part["image_url"]["url"]}
+        for part in content
+    ]
+    return {**message, "content": parts}

@@ -18,12 +18,12 @@ _NO_CONTROLS: Final = dict.fromkeys(
 
 
 class AnswerText:
-    """Prints an answer as it arrives; reasoning is dim, and is not part of `answer`."""
+    """Prints an answer as it arrives; reasoning and tools are not part of `answer`."""
 
     def __init__(self, out: Console) -> None:
         self._out = out
         self._wrap = WordWrap(out.width)
-        self._is_thinking = False
+        self._last: Piece | None = None
         self.answer = ""
 
     def __enter__(self) -> Self:
@@ -32,10 +32,12 @@ class AnswerText:
     def add(self, piece: Piece) -> None:
         # A model's text is not trusted: it must not move the cursor or reach the clipboard.
         text = piece.text.translate(_NO_CONTROLS)
-        if self._is_thinking and not piece.is_thought:
-            self._show(self._wrap.end() + self._wrap.feed("\n\n"))
-        self._is_thinking = piece.is_thought
-        if not piece.is_thought:
+        last = self._last
+        if last is not None and _style(last) != _style(piece):
+            # What tools did ends with the end of a line.
+            self._show(self._wrap.end() + self._wrap.feed("\n" if last.is_tool else "\n\n"))
+        self._last = piece
+        if _style(piece) is None:
             self.answer += piece.text
         self._show(self._wrap.feed(text))
 
@@ -43,8 +45,14 @@ class AnswerText:
         self._show(self._wrap.end() + "\n")
 
     def _show(self, text: str) -> None:
-        style = "dim italic" if self._is_thinking else None
+        style = None if self._last is None else _style(self._last)
         self._out.print(text, style=style, markup=False, end="", soft_wrap=True)
+
+
+def _style(piece: Piece) -> str | None:
+    if piece.is_tool:
+        return "cyan"
+    return "dim italic" if piece.is_thought else None
 
 
 class TurnTimes(msgspec.Struct):

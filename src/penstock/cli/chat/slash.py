@@ -10,6 +10,8 @@ class Slash(StrEnum):
     MODEL = "/model"
     SYSTEM = "/system"
     IMAGE = "/image"
+    TOOLS = "/tools"
+    FILES = "/files"
     NEW = "/new"
     HELP = "/help"
     QUIT = "/quit"
@@ -19,6 +21,8 @@ HELP: Final = {
     "/model [NAME]": "list the models, or go on with another",
     "/system [TEXT]": "show, set or (with a -) take away the system prompt",
     "/image FILE": "send a picture with the next message",
+    "/tools [code on]": "show or switch tools: code on|off, mcp LABEL on|off, off",
+    "/files [FOLDER]": "list the files that code made, or save them in a folder",
     "/new": "begin a new session; model and system prompt stay",
     "/help": "this list",
     "/quit": "end, as Ctrl-D does; Ctrl-C stops an answer",

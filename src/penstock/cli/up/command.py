@@ -10,6 +10,7 @@ from penstock.cli.options import DEFAULT_STATE, JsonOption, invocation
 from penstock.cli.up.hidden_dsn import hide_dsn
 from penstock.cli.up.machine import Machine
 from penstock.cli.up.order import Order
+from penstock.cli.up.sandbox_child import SandboxKind
 
 _ModelOption = Annotated[
     list[str] | None,
@@ -31,6 +32,14 @@ _KeepOption = Annotated[
     ),
 ]
 
+_SandboxOption = Annotated[
+    SandboxKind | None,
+    typer.Option(
+        help="Let models run code: in containers (needs root, bubblewrap and an image), or dev:"
+        " without isolation."
+    ),
+]
+
 
 def up(  # noqa: PLR0913 - each is an option of the command line
     context: typer.Context,
@@ -44,6 +53,7 @@ def up(  # noqa: PLR0913 - each is an option of the command line
     ] = None,
     imitate: _ImitateOption = False,
     keep_engines: _KeepOption = False,
+    sandbox: _SandboxOption = None,
     state: Annotated[
         Path, typer.Option(help="The folder where everything is kept between runs.")
     ] = DEFAULT_STATE,
@@ -85,6 +95,7 @@ def up(  # noqa: PLR0913 - each is an option of the command line
         attach=tuple(attach or ()),
         is_imitated=imitate,
         keeps_engines=keep_engines,
+        sandbox=sandbox,
         port=port,
         metrics_port=metrics_port,
         workers=workers,

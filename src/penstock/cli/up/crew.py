@@ -13,6 +13,7 @@ from penstock.cli.stop_signals import StopSignals
 from penstock.cli.up.children import Child, ChildPlan
 from penstock.cli.up.order import Order
 from penstock.cli.up.postgres import OwnPostgres
+from penstock.cli.up.sandbox_child import sandbox_arguments, sandbox_environment
 from penstock.cli.up.state import UP, ProcessMark, Running, UpState
 from penstock.clock import Clock
 from penstock.config import Config
@@ -57,12 +58,21 @@ class Crew:
         ending = () if order.keeps_engines else ("--stop-replicas",)
         self._keeper = self._child("keeper", *ending, "--json", on_line=self._hear)
         self._gateway = self._child("gateway")
+        kind = order.sandbox
+        own = sandbox_environment(environment)
+        self._sandbox = (
+            None if kind is None else self._child(*sandbox_arguments(kind), environment=own)
+        )
+
+    @property
+    def _children(self) -> list[Child]:
+        sandbox = [] if self._sandbox is None else [self._sandbox]
+        return [self._gateway, *sandbox, self._keeper, self._control]
 
     @property
     def pids(self) -> dict[str, int]:
         """Return the process ids by name; 0 for a child that does not run."""
-        children = (self._gateway, self._keeper, self._control)
-        pids = {UP: os.getpid(), **{child.plan.name: child.pid for child in children}}
+        pids = {UP: os.getpid(), **{child.plan.name: child.pid for child in self._children}}
         if self._postgres is not None:
             pids["postgres"] = self._postgres.pid
         return pids
@@ -76,8 +86,7 @@ class Crew:
         """Run until a signal, or until a process is given up; then end everything."""
         self._signals, self._postgres = signals, postgres
         async with asyncio.TaskGroup() as group:
-            children = (self._control, self._keeper, self._gateway)
-            keeping = [group.create_task(child.keep()) for child in children]
+            keeping = [group.create_task(child.keep()) for child in reversed(self._children)]
             beside = [
                 group.create_task(self._keep_postgres()),
                 group.create_task(self._watch_folder()),
@@ -100,6 +109,8 @@ class Crew:
         fleet = self._config.fleet
         drain = self._config.ingress.drain_seconds + _MARGIN_SECONDS
         await self._gateway.stop(drain, signals.hurried)
+        if self._sandbox is not None:
+            await self._sandbox.stop(_MARGIN_SECONDS, signals.hurried)
         puller = self._config.puller
         longest = fleet.drain_seconds + fleet.stop_grace_seconds + 6 * _MARGIN_SECONDS
         longest += puller.drain_seconds + puller.last_write_seconds
@@ -116,15 +127,20 @@ class Crew:
         """End everything without a folder: nothing can be drained, and nothing may be restarted."""
         hurried = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            for child in (self._gateway, self._keeper, self._control):
+            for child in self._children:
                 group.create_task(child.stop(_GONE_SECONDS, hurried))
 
-    def _child(self, *arguments: str, on_line: Callable[[bytes], None] | None = None) -> Child:
+    def _child(
+        self,
+        *arguments: str,
+        on_line: Callable[[bytes], None] | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> Child:
         name = arguments[0]
         plan = ChildPlan(
             name=name,
             arguments=(*arguments, "--parent-pid", str(os.getpid())),
-            environment=self._environment,
+            environment=self._environment if environment is None else environment,
             log=self._state.logs / f"{name}.log",
             on_line=on_line,
         )

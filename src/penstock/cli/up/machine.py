@@ -25,6 +25,7 @@ from penstock.cli.up.leftovers import end_leftovers
 from penstock.cli.up.order import Order, settings_for
 from penstock.cli.up.postgres import OwnPostgres
 from penstock.cli.up.ready import ReadyWait, local_address
+from penstock.cli.up.sandbox_child import check_sandbox_host
 from penstock.cli.up.state import UpState
 from penstock.cli.up.wanted import ModelChooser, WantedModels
 from penstock.clock import SystemClock
@@ -82,6 +83,8 @@ class Machine:
         settings = settings_for(order, loaded, wanted, self._state, dsn)
         environment = environment_for(settings, order.file)
         config = load(order.file, environment).config
+        if order.sandbox is not None:
+            check_sandbox_host(config, order.sandbox)
         ingress = config.ingress
         ports = {"--port": ingress.port, "--metrics-port": ingress.metrics_port}
         check_ports(ingress.host, ports)

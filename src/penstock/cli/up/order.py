@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.cli.ports import free_port, is_free
+from penstock.cli.up.sandbox_child import SandboxKind, sandbox_settings
 from penstock.cli.up.state import UpState
 from penstock.cli.up.wanted import WantedModels
 from penstock.config import Loaded
@@ -29,6 +30,7 @@ class Order(msgspec.Struct, frozen=True):
     attach: tuple[str, ...] = ()
     is_imitated: bool = False
     keeps_engines: bool = False
+    sandbox: SandboxKind | None = None
     port: int | None = None
     metrics_port: int | None = None
     workers: int | None = None
@@ -53,6 +55,8 @@ def settings_for(
         fixed["ingress.metrics_port"] = order.metrics_port
     if order.workers is not None:
         fixed["ingress.workers"] = order.workers
+    if order.sandbox is not None:
+        fixed |= sandbox_settings(loaded, state)
     habits: dict[str, object] = {
         "catalogue.default_model": wanted.models[0].id,
         "fleet.state_folder": str(state.fleet),

@@ -3,6 +3,7 @@
 up.lock       held while a run lasts
 account.json  the first account and its key, secret included (mode 0600)
 cell.key      encrypts all content that is kept (mode 0600); without it, that is lost
+sandbox.token what the sandbox host wants to see (mode 0600)
 running.json  ports and processes of the present run; of the last one if that was killed
 postgres/ fleet/ journal/ objects/ models/ weights/ logs/ run/
 """
@@ -11,6 +12,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import secrets
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,6 +134,12 @@ class UpState:
 
     def write_credentials(self, credentials: Credentials) -> None:
         _write(self.root / "account.json", credentials)
+
+    def write_sandbox_token(self) -> Path:
+        """Make a new token for the sandbox host, and return its file."""
+        path = self.root / "sandbox.token"
+        _write_bytes(path, secrets.token_hex(32).encode())
+        return path
 
     def read_running(self) -> Running | None:
         return _read(self.root / "running.json", Running)
