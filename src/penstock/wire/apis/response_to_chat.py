@@ -73,7 +73,7 @@ def _add_tools(chat: Fields, fields: Fields, functions: Sequence[ServerFunction]
     choice: Any = _decoded(fields, "tool_choice") if is_given(fields, "tool_choice") else None
     if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
         wanted = _allowed_tools(choice)
-        names = {_name(tool) for tool in wanted if tool["type"] not in _SERVER_TOOLS}
+        names = {_name(tool) for tool in wanted if tool.get("type") not in _SERVER_TOOLS}
         names |= allowed(wanted, functions)
         tools = [tool for tool in tools if _name(tool["function"]) in names]
         choice = choice.get("mode") or "auto"
@@ -89,9 +89,9 @@ def _add_tools(chat: Fields, fields: Fields, functions: Sequence[ServerFunction]
 def _allowed_tools(choice: Item) -> list[Item]:
     wanted = choice.get("tools") or []
     if not isinstance(wanted, list) or not all(
-        isinstance(tool, dict) and isinstance(tool.get("type"), str) for tool in wanted
+        isinstance(tool, dict) and isinstance(tool.get("type", ""), str) for tool in wanted
     ):
-        raise InvalidRequest("These must be tools, each with its type.", param="tool_choice.tools")
+        raise InvalidRequest("This must be a list of tools.", param="tool_choice.tools")
     return wanted
 
 
