@@ -1,14 +1,7 @@
 """Our MCP client against servers of the real SDK: both eras, answers as JSON and as events."""
 
-import json
-import subprocess
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-import msgspec
 import pytest
-from tests.acceptance.client_run import CLIENTS, ROOT, clients_folder
+from tests.acceptance.mcp_servers import counts, sdk_server
 
 from penstock.clock import SystemClock
 from penstock.outbound import Caller
@@ -22,29 +15,6 @@ every_server = pytest.mark.parametrize(
     ("era", "bodies"),
     [("stateless", "sse"), ("stateless", "json"), ("sessions", "sse"), ("sessions", "json")],
 )
-
-
-@contextmanager
-def sdk_server(era: str, bodies: str) -> Iterator[str]:
-    program = clients_folder("python", ROOT / "requirements" / "clients.txt") / "bin" / "python"
-    process = subprocess.Popen(
-        [str(program), str(CLIENTS / "python" / "mcp_server.py"), era, bodies],
-        env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def counts(url: str) -> dict[str, int]:
-    with urllib.request.urlopen(f"{url}/counts", timeout=10) as answer:
-        return msgspec.convert(json.load(answer), dict[str, int])
 
 
 @every_server

@@ -17,6 +17,8 @@ from penstock.records.account import AccountId
 from penstock.store import Objects, Store, Transaction
 
 INPUT: Final = "batch"
+# What callers upload: requests of a batch, and files for containers.
+UPLOADED: Final = (INPUT, "user_data", "assistants")
 OUTPUT: Final = "batch_output"
 
 # Longer than the slowest upload; an upload that is incomplete by then is deleted.
@@ -97,14 +99,16 @@ class Files:
             raise
         return Received(file.id, account, size, counted.lines)
 
-    async def accept(self, received: Received, keep_seconds: float) -> StoredFile:
+    async def accept(
+        self, received: Received, keep_seconds: float, purpose: str = INPUT
+    ) -> StoredFile:
         """Make a received file visible to its account for `keep_seconds`."""
         until = _time(self._now() + keep_seconds)
         async with self._store.transaction() as tx:
             await tx.execute(
-                "update files set is_ready = true, bytes = %s, lines = %s, expires_at = %s"
-                " where id = %s",
-                (received.bytes, received.lines, until, received.id),
+                "update files set is_ready = true, bytes = %s, lines = %s, expires_at = %s,"
+                " purpose = %s where id = %s",
+                (received.bytes, received.lines, until, purpose, received.id),
             )
             file = await find_row(tx, received.account, received.id)
         assert file is not None, "an upload that took longer than its row lasts"

@@ -1,6 +1,7 @@
 """`/v1/files` with openai's SDK and without."""
 
 from collections.abc import Iterator
+from typing import Literal
 
 import httpx
 import openai
@@ -27,6 +28,20 @@ def test_a_file_goes_in_and_comes_out_as_it_was(files_cell: Cell) -> None:
     assert made.expires_at - made.created_at == pytest.approx(30 * 86400, abs=2)
     assert client.files.retrieve(made.id) == made
     assert client.files.content(made.id).content == content
+
+
+@pytest.mark.parametrize("purpose", ["user_data", "assistants"])
+def test_a_file_for_a_container_makes_no_batch(
+    files_cell: Cell, purpose: Literal["user_data", "assistants"]
+) -> None:
+    client = sdk(files_cell)
+    made = client.files.create(file=("table.csv", b"a,b\n"), purpose=purpose)
+    assert made.purpose == client.files.retrieve(made.id).purpose == purpose
+    assert made.id in [file.id for file in client.files.list(purpose=purpose)]
+    with pytest.raises(openai.BadRequestError, match="purpose"):
+        client.batches.create(
+            input_file_id=made.id, endpoint="/v1/chat/completions", completion_window="24h"
+        )
 
 
 def test_its_owner_says_how_long_a_file_is_kept(files_cell: Cell) -> None:

@@ -100,12 +100,14 @@ def test_a_call_that_is_denied_is_told_to_the_model(
         "type": "mcp_approval_response",
         "approval_request_id": first["output"][-1]["id"],
         "approve": False,
+        "reason": "Not today.",
     }
     body = {"model": CHAT, "input": [denied], "tools": [tool]}
     second = answered(cell, {**body, "previous_response_id": first["id"]})
     assert kinds(second) == ["message"]
     assert len(server.called) == ran
-    assert "did not approve" in messages_sent(engine)[-1]["content"]
+    told = messages_sent(engine)[-1]["content"]
+    assert told == "The user did not approve this call. It was not run. Not today."
 
 
 def test_only_a_stored_request_counts_where_the_operator_demands_approval(cell: Cell) -> None:

@@ -19,7 +19,7 @@ from penstock.ingress.pages.upload_form import UploadForm
 from penstock.ingress.settings import IngressSettings
 from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.request_reader import RequestReader
-from penstock.queue.files import INPUT, FileQuery, Files, StoredFile
+from penstock.queue.files import UPLOADED, FileQuery, Files, StoredFile
 from penstock.records.account import Account, Key
 from penstock.wire.resources.batches import ExpiresAfter, FileDeleted, FileList, FileObject
 
@@ -51,8 +51,9 @@ class FilePages:
         )
         with self._uploads.take(account.id):
             filename = await form.begin()
-            received = await self._files.receive(account.id, filename, _for_a_batch(form))
-            file = await self._files.accept(received, self._keep_seconds(form.fields))
+            received = await self._files.receive(account.id, filename, _with_purpose(form))
+            keep_seconds, purpose = self._keep_seconds(form.fields), form.fields["purpose"]
+            file = await self._files.accept(received, keep_seconds, purpose)
         return json_response(_shown(file))
 
     async def list_files(self, request: Request) -> Response:
@@ -163,8 +164,8 @@ async def _body(request: Request) -> AsyncIterator[bytes]:
         raise InvalidRequest("The body did not come whole.") from None
 
 
-async def _for_a_batch(form: UploadForm) -> AsyncIterator[bytes]:
-    """Yield the file; refuse another purpose, at once if `purpose` came before the file."""
+async def _with_purpose(form: UploadForm) -> AsyncIterator[bytes]:
+    """Yield the file; refuse an unknown purpose, at once if `purpose` came before the file."""
     if "purpose" in form.fields:
         _check_purpose(form.fields)
     async for chunk in form.file():
@@ -173,8 +174,9 @@ async def _for_a_batch(form: UploadForm) -> AsyncIterator[bytes]:
 
 
 def _check_purpose(fields: dict[str, str]) -> None:
-    if fields.get("purpose") != INPUT:
-        raise InvalidRequest(f"`purpose` must be `{INPUT}`.", param="purpose")
+    if fields.get("purpose") not in UPLOADED:
+        names = ", ".join(f"`{name}`" for name in UPLOADED)
+        raise InvalidRequest(f"`purpose` must be one of {names}.", param="purpose")
 
 
 def _content_length(request: Request) -> int:

@@ -9,6 +9,7 @@ from penstock.ingress.pages.openapi_apis import API_TYPES, api_paths
 from penstock.ingress.pages.openapi_containers import CONTAINER_TYPES, container_paths
 from penstock.ingress.pages.openapi_events import EVENT_TYPES, event_paths
 from penstock.ingress.pages.openapi_state import STATE_TYPES, state_paths
+from penstock.queue.files import UPLOADED
 from penstock.records.job import JobState
 from penstock.records.model import Family
 from penstock.wire.apis import queued
@@ -231,7 +232,7 @@ def _file_paths() -> Schema:
         "type": "object",
         "properties": {
             "file": {"type": "string", "format": "binary"},
-            "purpose": {"const": "batch"},
+            "purpose": {"enum": list(UPLOADED)},
         },
         "required": ["file", "purpose"],
     }

@@ -154,8 +154,9 @@ class _Group:
                 param=f"{param}.approval_request_id",
             )
         if not item.get("approve"):
-            call = call_of(request)
-            self._add_server_call(ModelCall(call.id, call.name, call.arguments, _DENIED))
+            call, reason = call_of(request), item.get("reason")
+            told = f"{_DENIED} {reason}" if isinstance(reason, str) and reason else _DENIED
+            self._add_server_call(ModelCall(call.id, call.name, call.arguments, told))
 
     def _append_call(self, call: ModelCall) -> None:
         message = self._open

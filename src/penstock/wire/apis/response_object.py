@@ -30,7 +30,7 @@ _ECHOED: Final[dict[str, object]] = {
     "metadata": {},
 }
 _PLAIN_TEXT: Final = {"type": "text"}
-_TOOL_FIELDS: Final = ("description", "parameters", "strict")
+_FUNCTION_FIELDS: Final = ("description", "parameters", "strict")
 
 
 def echo_of(fields: Fields) -> Response:
@@ -82,5 +82,5 @@ def _raw(value: object) -> Raw:
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
-    """Return a tool with all its fields: a client may read one that the caller left out."""
-    return {**dict.fromkeys(_TOOL_FIELDS), **tool}
+    """Return a function with all its fields: a client may read one that the caller left out."""
+    return {**dict.fromkeys(_FUNCTION_FIELDS), **tool} if tool.get("type") == "function" else tool
