@@ -88,7 +88,7 @@ class ForegroundTurns:
         files: list[Item] = []
         _report_lists(tools, client)
         while state is not None and composer.response["status"] == "in_progress":
-            action = next_action(state, tools.functions, limits)
+            action = next_action(state, tools.allowed, limits)
             answer = None
             if isinstance(action, AskModel):
                 answer = await self._ask(asked, action, client, end)

@@ -17,6 +17,7 @@ from penstock.errors import (
     InvalidRequest,
     NotFound,
     ResponseNotFound,
+    StateUnavailable,
     StoreUnavailable,
 )
 from penstock.intake.opened_request import OpenedRequest
@@ -258,6 +259,12 @@ class StoredTurns:
         """Return the tools of a request that run here, as functions; None if it has none."""
         if opened.tools is None or self._offers is None:
             return None
+        if opened.tools.code is not None and not self._policy.may_store(opened.account):
+            raise StateUnavailable(
+                "Copies of containers' files are kept for a while, and nothing is kept for this"
+                " account.",
+                param="tools",
+            )
         own = items
         if own is None:
             own = await self._reader.read_by_size(
@@ -283,6 +290,8 @@ class StoredTurns:
         rewritten = as_chat(served, self._media_hosts, before.groups, functions)
         rewritten.session = before.session
         assert rewritten.composed is not None, "it was a Responses request"
+        if tools is not None:
+            tools.allow(rewritten.fields)
         if tools is not None and tools.choices:
             rewritten.composed.echo["tools"] = tools.shown(rewritten.composed.echo["tools"])
         if before.conversation:

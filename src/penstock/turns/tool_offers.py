@@ -36,6 +36,7 @@ from penstock.wire.apis.server_tools import (
     ServerFunction,
     ServerTool,
     ServerTools,
+    callers_functions,
     python_function,
 )
 from penstock.wire.apis.turn_composer import AskedCall
@@ -68,6 +69,8 @@ class TurnTools(msgspec.Struct):
 
     functions: dict[str, ServerFunction]
     account: AccountId
+    # Those that may run: `allowed_tools` may leave some out.
+    allowed: dict[str, ServerFunction] = {}
     # The chat request before its prompt was read, which changes it.
     chat: Fields = {}
     tool_calls_max: int | None = None
@@ -85,6 +88,14 @@ class TurnTools(msgspec.Struct):
     # Calls that the user has approved, and the ids of the requests for that, by the calls' ids.
     approved: list[AskedCall] = []
     approvals: dict[str, str] = {}
+
+    def allow(self, chat: Fields) -> None:
+        """Note which functions the model gets: it may call others that it knows by heart."""
+        offered = msgspec.json.decode(chat["tools"]) if "tools" in chat else []
+        names = {tool["function"]["name"] for tool in offered}
+        self.allowed = {
+            name: function for name, function in self.functions.items() if name in names
+        }
 
     def shown(self, tools: Raw) -> Raw:
         """Return a request's tools as its response repeats them, without a server's address."""
@@ -131,10 +142,16 @@ class ToolOffers:
         )
         if tools.code is not None:
             function = python_function(_PYTHON, opened.model.python_pattern)
+            if function.name in callers_functions(opened.fields):
+                raise InvalidRequest(
+                    f"`{function.name}` is the function of the code interpreter: give your own"
+                    " another name.",
+                    param="tools",
+                )
             turn.functions[function.name] = function
             await self._offer_code(turn, tools.code, groups)
         if tools.mcp:
-            await self._offer_servers(turn, tools.mcp, groups)
+            await self._offer_servers(turn, opened, tools.mcp, groups)
         return turn
 
     async def _offer_code(
@@ -155,7 +172,11 @@ class ToolOffers:
             turn.is_state_lost = turn.container is None
 
     async def _offer_servers(
-        self, turn: TurnTools, entries: list[tuple[int, Raw]], groups: Sequence[Sequence[Item]]
+        self,
+        turn: TurnTools,
+        opened: OpenedRequest,
+        entries: list[tuple[int, Raw]],
+        groups: Sequence[Sequence[Item]],
     ) -> None:
         choices = self._policy.choose(entries, turn.account)
         turn.choices = {choice.server.label: choice for choice in choices}
@@ -170,7 +191,7 @@ class ToolOffers:
         )
         turn.lists = [report for _, report in listed if report is not None]
         pairs = [(choice, tools) for choice, (tools, _) in zip(choices, listed, strict=True)]
-        turn.mcp = offer_tools(pairs, turn.functions)
+        turn.mcp = offer_tools(pairs, {*turn.functions, *callers_functions(opened.fields)})
         for each in turn.mcp.tools:
             turn.functions[each.function] = ServerFunction(
                 name=each.function,

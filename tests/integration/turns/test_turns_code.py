@@ -186,6 +186,26 @@ def test_functions_of_the_client_are_asked_for_after_ours_have_run(cell: Cell) -
     assert response["status"] == "completed"
 
 
+def test_a_tool_that_is_not_allowed_is_not_run(cell: Cell, host: ImitatedSandbox) -> None:
+    ran = len(host.calls)
+    look = {"type": "function", "name": "look", "parameters": {"type": "object"}}
+    choice = {
+        "type": "allowed_tools",
+        "mode": "auto",
+        "tools": [{"type": "function", "name": "look"}],
+    }
+    body = {**ask_code("print(6*7)", tool_choice=choice), "tools": [CODE_TOOL, look]}
+    assert kinds(answered(cell, body)) == ["message"]
+    assert len(host.calls) == ran
+
+
+def test_a_function_of_the_caller_cannot_have_the_name_of_ours(cell: Cell) -> None:
+    own = {"type": "function", "name": "python", "parameters": {"type": "object"}}
+    sent = cell.post(V1, {"model": CHAT, "input": "hello", "tools": [CODE_TOOL, own]})
+    assert sent.status_code == 400
+    assert "another name" in sent.json()["error"]["message"]
+
+
 def test_a_background_response_cannot_run_code(cell: Cell) -> None:
     answer = cell.post(V1, ask_code("x = 1", background=True))
     assert answer.status_code == 400

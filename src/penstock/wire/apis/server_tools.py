@@ -109,6 +109,13 @@ def read_server_tools(fields: Fields) -> ServerTools | None:
     return ServerTools(_code_tool(*code[0]) if code else None, mcp)
 
 
+def callers_functions(fields: Fields) -> set[str]:
+    """Return the names of a request's own functions."""
+    if not is_given(fields, "tools"):
+        return set()
+    return {str(tool.get("name")) for tool in _tools(fields) if tool.get("type") == "function"}
+
+
 def shown_tools(tools: Sequence[Item]) -> list[Item]:
     """Return a request's tools as its response repeats them, without the caller's secrets."""
     return [
