@@ -139,7 +139,8 @@ bench-flex: setup
 	deploy/cpu-engine/setup
 	PYTHONPATH=. $(BIN)/python benchmarks/$(if $(FLEET),flex_fleet.py,flex.py)
 
-# What stored responses, chains and background ends cost, over none and over bare statements: 4 minutes.
+# What stored responses, chains and background ends cost, over none and over bare statements, and what running code in
+# containers costs (root and bubblewrap): 7 minutes.
 bench-agents: setup
 	PYTHONPATH=$$($(BIN)/python deploy/native/build.py):. $(BIN)/python benchmarks/agent_state.py
 

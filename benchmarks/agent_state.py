@@ -10,6 +10,7 @@ which takes about a millisecond on a quiet machine. The last line is JSON:
 statement alone. There is no log besides that.
 `sealing_share`: how much of storing a response is encrypting it.
 `plain_chat_instructions_ratio`: instructions of a small chat request, over the recorded count.
+Those of running tools are described in `agent_tools.py`.
 """
 
 import argparse
@@ -29,6 +30,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 from tests.integration.cells.gateway_cell import CHAT, Cell, CellFactory
 
+from agent_tools import ToolFigures, measure_tools
 from penstock.clock import SystemClock, new_id
 from penstock.records.account import AccountId, KeyId
 from penstock.sessions import NewResponse, ResponseBook, ResponseId, ResponsesSettings
@@ -232,8 +234,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--requests", type=int, default=400)
     parser.add_argument("--no-count", action="store_true", help="leave valgrind out")
+    parser.add_argument("--only-tools", action="store_true", help="figures of agent_tools.py")
     asked = parser.parse_args()
-    figures = Figures()
+    figures, tools = Figures(), ToolFigures()
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         server = EmbeddedPostgres(Path(tempfile.mkdtemp(prefix="penstock-bench-")))
         try:
@@ -248,17 +251,21 @@ def main() -> None:
                 made.mkdir()
                 return made
 
-            with CellFactory(dsn, "bench_agents", new_folder).open(_STORING) as cell:
-                cell.set_up(CHAT)
-                figures.stored_cpu_ms_added = measure_stored(cell, asked.rounds, asked.requests)
-                asyncio.run(measure_rooms(cell, 20 * asked.rounds, figures))
+            cells = CellFactory(dsn, "bench_agents", new_folder)
+            if not asked.only_tools:
+                with cells.open(_STORING) as cell:
+                    cell.set_up(CHAT)
+                    figures.stored_cpu_ms_added = measure_stored(cell, asked.rounds, asked.requests)
+                    asyncio.run(measure_rooms(cell, 20 * asked.rounds, figures))
+            tools = measure_tools(cells, asked.rounds)
         finally:
             server.stop()
-    if not asked.no_count:
+    if not asked.no_count and not asked.only_tools:
         figures.plain_chat_instructions_ratio = count_instructions()
     shown = {
         name: value if value is None else round(value, 3)
-        for name, value in msgspec.structs.asdict(figures).items()
+        for each in ((tools,) if asked.only_tools else (figures, tools))
+        for name, value in msgspec.structs.asdict(each).items()
     }
     print(json.dumps(shown))
 

@@ -111,10 +111,10 @@ def main() -> int:
             _run(folder, kills, findings)
     finally:
         shutil.rmtree(folder)
-    findings.skipped = problem or None
+    findings.skipped = problem if problem and is_short else None
     findings.seconds = round(time.monotonic() - began, 1)
     if problem:
-        print(f"skipped: {problem}", flush=True)
+        print(f"{'skipped' if is_short else 'cannot run here'}: {problem}", flush=True)
     print(msgspec.json.encode(findings).decode(), flush=True)
     return 0 if (is_short and problem) or findings.is_good(kills) else 1
 
