@@ -64,7 +64,11 @@ class ChildProcess:
     async def start(self, spec: BoxSpec) -> ChildBox:
         """Start a kernel and wait for it; raise BoxLost if it does not come."""
         folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="penstock-sandbox-"))
-        kernel = (str(_KERNEL), str(spec.limits.memory_bytes), str(folder))
+        # What libraries keep at home is no file of the container.
+        data, home = folder / "data", folder / "home"
+        for each in (data, home):
+            each.mkdir()
+        kernel = (str(_KERNEL), str(spec.limits.memory_bytes), str(data))
         with Complaints() as complaints:
             try:
                 async with open_kernel_pipes() as (pipes, ends):
@@ -73,7 +77,7 @@ class ChildProcess:
                         stdin=ends.requests,
                         stdout=ends.events,
                         stderr=complaints.writing,
-                        env={"PATH": os.defpath, "MPLBACKEND": "Agg", "HOME": str(folder)},
+                        env={"PATH": os.defpath, "MPLBACKEND": "Agg", "HOME": str(home)},
                         start_new_session=True,
                     )
             except BaseException:

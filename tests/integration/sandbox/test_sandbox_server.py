@@ -114,6 +114,14 @@ def test_files_go_in_and_out_and_changes_are_told(host: SandboxHost) -> None:
     host.client.delete(f"/containers/{id}")
 
 
+def test_what_libraries_keep_at_home_is_no_file_of_the_container(host: SandboxHost) -> None:
+    id = host.open()
+    code = "import pathlib; (pathlib.Path.home() / 'cache.json').write_text('{}')"
+    assert not [
+        line for line in host.run(id, code) if isinstance(line, ChangedFiles) and line.files
+    ]
+
+
 def test_a_call_is_run_once_and_its_lines_are_given_again(host: SandboxHost) -> None:
     id = host.open()
     path, asked = f"/containers/{id}/exec", call("n = globals().get('n', 0) + 1; n", call_id="c")

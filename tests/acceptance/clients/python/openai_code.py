@@ -9,9 +9,9 @@ from tests.acceptance.clients.python.given import KEY, MODEL, URL, answer
 client = OpenAI(base_url=f"{URL}/v1", api_key=KEY, max_retries=0)
 CODE: Any = {"type": "code_interpreter", "container": {"type": "auto"}}
 OUTPUTS: Any = ["code_interpreter_call.outputs"]
-READ = "import csv\nrows = list(csv.DictReader(open('/mnt/data/sales.csv')))\nprint(len(rows))"
+READ = "import csv\nrows = list(csv.DictReader(open('sales.csv')))\nprint(len(rows))"
 SUM = "total = sum(int(row['sold']) for row in rows)\ntotal"
-WRITE = "open('/mnt/data/total.txt', 'w').write(f'{total} sold\\n')\n1 / 0"
+WRITE = "open('total.txt', 'w').write(f'{total} sold\\n')\n1 / 0"
 
 
 def stream() -> object:
@@ -43,8 +43,8 @@ def containers() -> object:
     client.containers.files.create(container.id, file=("words.txt", b"gate dam\n"))
     tool: Any = {"type": "code_interpreter", "container": container.id}
     programs = (
-        "words = open('/mnt/data/words.txt').read().split()",
-        "open('/mnt/data/sorted.txt', 'w').write(' '.join(sorted(words)))",
+        "words = open('words.txt').read().split()",
+        "open('sorted.txt', 'w').write(' '.join(sorted(words)))",
     )
     responses = [
         client.responses.create(model=MODEL, input=_code(each), tools=[tool]) for each in programs
