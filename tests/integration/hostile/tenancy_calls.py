@@ -116,6 +116,10 @@ def _file(_: Cell) -> dict[str, Any]:
     return {"data": {"purpose": "batch"}, "files": {"file": ("in.jsonl", line("tried"))}}
 
 
+def _container_file(_: Cell) -> dict[str, Any]:
+    return {"files": {"file": ("tried.csv", b"tried")}}
+
+
 _WEBHOOK = {"name": "tried", "url": _TRIED, "event_types": ["batch.completed"]}
 _SUBSCRIPTIONS = "/client/v4/accounts/{account_id}/event_subscriptions/subscriptions"
 _BODIES: dict[str, Callable[[Cell], dict[str, Any]]] = {
@@ -138,6 +142,14 @@ _BODIES: dict[str, Callable[[Cell], dict[str, Any]]] = {
             ("conversations/{id}", {"metadata": {"who": "tried"}}),
             ("conversations/{id}/items", {"items": [{"role": "user", "content": "tried"}]}),
             ("responses/{id}/cancel", {}),
+        )
+    },
+    **{
+        f"POST {base}/containers{path}": build
+        for base in ("/v1", "/client/v4/accounts/{account_id}/ai/v1")
+        for path, build in (
+            ("", _json({"name": "tried"})),
+            ("/{container_id}/files", _container_file),
         )
     },
     f"POST {_SUBSCRIPTIONS}": _json(subscription("tried", _TRIED)),

@@ -25,7 +25,7 @@ class Objects(msgspec.Struct, frozen=True):
 def make_objects(cell: Cell, runner: JobRunner) -> Objects:
     """Objects of the cell's own account. Two jobs and a batch wait, for others to try to cancel."""
     named = {**_served(cell), **_queued(cell), **_batches(cell), **_endpoints(cell)}
-    named |= _kept(cell)
+    named |= {**_kept(cell), **_containers(cell)}
     happen(cell, cell.account, "job.succeeded", f"{MARK}-event")
     runner.hold()
     waiting = _job(cell)
@@ -111,6 +111,22 @@ def _kept(cell: Cell) -> dict[str, str]:
             ("responses/{id}/cancel", waiting),
             ("conversations/{id}", talk),
             ("conversations/{id}/items/{item_id}", f"{talk} {item}"),
+        )
+    }
+
+
+def _containers(cell: Cell) -> dict[str, str]:
+    """A container with a file."""
+    client = sdk(cell)
+    container = client.containers.create(name=MARK).id
+    content = (f"{MARK}.csv", MARK.encode())
+    file = client.containers.files.create(container, file=content).id
+    return {
+        f"{base}/{path}": id
+        for base in ("/v1", "/client/v4/accounts/{account_id}/ai/v1")
+        for path, id in (
+            ("containers/{container_id}", container),
+            ("containers/{container_id}/files/{file_id}", f"{container} {file}"),
         )
     }
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from tests.integration.cells.batch_cell import QUICK
 from tests.integration.cells.gateway_cell import CHAT, Cell, CellFactory
+from tests.integration.cells.imitated_sandbox import TOKEN, ImitatedSandbox
 from tests.integration.cells.job_runner import JobRunner
 from tests.integration.hostile.tenancy_calls import (
     Answered,
@@ -57,9 +58,20 @@ class Tenants(msgspec.Struct, frozen=True):
 
 
 @pytest.fixture(scope="module")
-def tenants(cells: CellFactory) -> Iterator[Tenants]:
-    settings = {"ingress.job_poll_seconds": 0.05, "metering.drain_seconds": 0.05}
-    with cells.open({**QUICK, **settings, "events.poll_seconds": 0.02}) as cell:
+def tenants(cells: CellFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tenants]:
+    token = tmp_path_factory.mktemp("token") / "token"
+    token.write_text(TOKEN)
+    settings = {
+        "ingress.job_poll_seconds": 0.05,
+        "metering.drain_seconds": 0.05,
+        "events.poll_seconds": 0.02,
+        "tools.sandbox_token_file": str(token),
+        "tools.allow_shared_kernel": True,
+    }
+    with (
+        ImitatedSandbox() as host,
+        cells.open({**QUICK, **settings, "tools.sandbox_hosts": [host.url]}) as cell,
+    ):
         engine = cell.set_up(CHAT)
         with JobRunner(cell, engine.url) as runner:
             objects = make_objects(cell, runner)
