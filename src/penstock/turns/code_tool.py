@@ -1,6 +1,5 @@
 """Runs the code that a model writes in a container, and says what came of it."""
 
-from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from typing import Final, Protocol
 
@@ -209,12 +208,6 @@ class _Printed:
             "start_index": 0,
             "end_index": 0,
         }
-
-
-def files_made(outcomes: Sequence[CodeOutcome]) -> list[Item]:
-    """Return the files of several calls, each once: the latest of its name."""
-    by_name = {file["filename"]: file for outcome in outcomes for file in outcome.files}
-    return list(by_name.values())
 
 
 def _memory_mb(text: str | None) -> int | None:

@@ -85,7 +85,8 @@ class ForegroundTurns:
         tools, composer = asked.tools, client.turn
         limits = self._limits(asked)
         state: TurnState | None = TurnState(approved=tools.approved)
-        files: list[Item] = []
+        # The files that code made, by their names: one that was changed again is named once.
+        files: dict[str, Item] = {}
         _report_lists(tools, client)
         while state is not None and composer.response["status"] == "in_progress":
             action = next_action(state, tools.allowed, limits)
@@ -95,12 +96,13 @@ class ForegroundTurns:
                 if answer is None:
                     return
                 if not answer.calls:
-                    composer.cite(files)
+                    composer.cite(list(files.values()))
                 composer.close_answer()
                 client.report()
             elif isinstance(action, RunCalls):
                 client.keep_alive()
-                files += await self._calls.run(action, tools, composer, client.report)
+                made = await self._calls.run(action, tools, composer, client.report)
+                files.update({file["filename"]: file for file in made})
             state = after(state, action, answer)
 
     async def _ask(

@@ -142,6 +142,14 @@ def test_figures_and_files_are_kept_and_named_in_the_answer(
     assert cell.get(picture["url"]).content == b"\x89PNG figure"
 
 
+def test_a_file_that_is_written_again_is_named_once(cell: Cell) -> None:
+    message = answered(cell, ask_code("plot()", "plot()"))["output"][-1]
+    names = [each["filename"] for each in message["content"][0]["annotations"]]
+    assert names.count("table.csv") == 1
+    # The figures are two.
+    assert len(names) == 3
+
+
 def test_what_fails_is_told_to_the_model(cell: Cell, engine: ScriptedEngine) -> None:
     response = answered(cell, ask_code("1/0", include=OUTPUTS))
     assert response["status"] == "completed"
