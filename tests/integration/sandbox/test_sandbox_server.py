@@ -156,9 +156,9 @@ def test_an_interrupted_call_keeps_the_state(host: SandboxHost) -> None:
         target=lambda: texts.append(text_in(host.run(id, "import time; time.sleep(60)")))
     )
     running.start()
-    eventually(
-        lambda: host.client.post(f"/containers/{id}/exec", json=call("1")).status_code == 409
-    )
+    # Not by a call of its own, which might come first.
+    eventually(lambda: host.client.get(f"/containers/{id}/files").status_code == 409)
+    assert host.client.post(f"/containers/{id}/exec", json=call("1")).status_code == 409
     time.sleep(0.2)
     assert host.client.post(f"/containers/{id}/interrupt").status_code == 200
     running.join(10)
