@@ -16,14 +16,13 @@ from typing import Final
 
 import msgspec
 
-from penstock.sandbox.box import Box, BoxLost
+from penstock.sandbox.box import Box
 from penstock.sandbox.control_groups import ControlGroup, ControlGroups
-from penstock.sandbox.driver import BoxSpec
+from penstock.sandbox.driver import START_SECONDS, BoxSpec, wait_ready
 from penstock.sandbox.kernel_pipes import Complaints, HostEnd, KernelEnd, open_kernel_pipes
 from penstock.sandbox.seccomp import seccomp_filter
 
 _KERNEL: Final = Path(__file__).with_name("kernel_program.py")
-_START_SECONDS: Final = 30.0
 _TMP_BYTES: Final = 64 * 2**20
 _SHARED_BYTES: Final = 16 * 2**20
 # The shell enters the control groups before it becomes the container. Code can read the environment
@@ -112,14 +111,7 @@ class Bubblewrap:
             started = BubblewrapBox(
                 Box(pipes.reader, pipes.requests, spec.bounds), process, group, pipes
             )
-            try:
-                await started.box.wait_ready(_START_SECONDS)
-            except BoxLost as lost:
-                is_gone = await started.end()
-                raise BoxLost(str(lost), complaints.read(), is_gone=is_gone) from None
-            except BaseException:
-                await started.end()
-                raise
+            await wait_ready(started, complaints)
             return started
 
     def clear(self) -> None:
@@ -181,7 +173,7 @@ def _namespaces_problem() -> str:
     command = (*nobody, "bwrap", "--unshare-all", "--ro-bind", "/", "/", "true")
     try:
         tried = subprocess.run(  # noqa: S603 - these words are all our own
-            command, capture_output=True, text=True, check=False, timeout=_START_SECONDS
+            command, capture_output=True, text=True, check=False, timeout=START_SECONDS
         )
     except subprocess.TimeoutExpired:
         return "namespaces cannot be made: bwrap does not end"

@@ -16,12 +16,11 @@ from typing import Final
 
 import msgspec
 
-from penstock.sandbox.box import Box, BoxLost
-from penstock.sandbox.driver import BoxSpec
+from penstock.sandbox.box import Box
+from penstock.sandbox.driver import BoxSpec, wait_ready
 from penstock.sandbox.kernel_pipes import Complaints, HostEnd, open_kernel_pipes
 
 _KERNEL: Final = Path(__file__).with_name("kernel_program.py")
-_START_SECONDS: Final = 30.0
 _BOUNDED: Final = """
 import os, resource, sys
 for name, most in (("CORE", 0), ("NOFILE", 1024), ("FSIZE", int(sys.argv[1]))):
@@ -87,12 +86,5 @@ class ChildProcess:
             started = ChildBox(
                 Box(pipes.reader, pipes.requests, spec.bounds), process, pipes, folder
             )
-            try:
-                await started.box.wait_ready(_START_SECONDS)
-            except BoxLost as lost:
-                is_gone = await started.end()
-                raise BoxLost(str(lost), complaints.read(), is_gone=is_gone) from None
-            except BaseException:
-                await started.end()
-                raise
+            await wait_ready(started, complaints)
             return started

@@ -1,11 +1,15 @@
 """The seam between the pool and what holds containers: bubblewrap, or a plain child process."""
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
-from penstock.sandbox.box import Box, BoxBounds
+from penstock.sandbox.box import Box, BoxBounds, BoxLost
 from penstock.sandbox.control_groups import BoxLimits
+from penstock.sandbox.kernel_pipes import Complaints
+
+# How long a kernel may take to start.
+START_SECONDS: Final = 30.0
 
 
 class BoxSpec(msgspec.Struct, frozen=True):
@@ -26,6 +30,18 @@ class StartedBox(Protocol):
 
     async def end(self) -> bool:
         """Kill everything in it; return whether nothing is left, so that its user is free."""
+
+
+async def wait_ready(started: StartedBox, complaints: Complaints) -> None:
+    """Wait for a new container's kernel; end the container if that does not come."""
+    try:
+        await started.box.wait_ready(START_SECONDS)
+    except BoxLost as lost:
+        is_gone = await started.end()
+        raise BoxLost(str(lost), complaints.read(), is_gone=is_gone) from None
+    except BaseException:
+        await started.end()
+        raise
 
 
 class BoxDriver(Protocol):

@@ -19,6 +19,8 @@ _KEPT_SECONDS: Final = 1.0
 _LEFT_OUT_SECONDS: Final = 10.0
 # Containers of other drivers share the host's kernel.
 _OWN_KERNEL: Final = frozenset({"gvisor"})
+_MB_PER_GB: Final = 1024
+_MEMORY_DIGITS_MAX: Final = 6
 HOST_FAILURES: Final = (SandboxUnavailable, SandboxLost)
 
 
@@ -151,9 +153,20 @@ def ranked(offers: Sequence[Offer], memory_mb: int | None) -> list[Offer]:
     return sorted(free, key=lambda offer: (-offer.status.warm, -_room(offer), offer.url))
 
 
+def read_memory(text: str | None) -> int | None:
+    """Return the MiB of a memory limit such as `1g`, 0 if it is none; None for the smallest."""
+    if text is None:
+        return None
+    unit = _MB_PER_GB if text.endswith("g") else 1
+    digits = text.rstrip("gm")
+    is_number = len(digits) <= _MEMORY_DIGITS_MAX and digits.isascii() and digits.isdigit()
+    return int(digits) * unit if is_number else 0
+
+
 def memory_text(memory_mb: int) -> str:
     """Return an amount of memory as clients write it: 1024 is `1g`."""
-    return f"{memory_mb // 1024}g" if memory_mb % 1024 == 0 else f"{memory_mb}m"
+    gb, rest = divmod(memory_mb, _MB_PER_GB)
+    return f"{memory_mb}m" if rest else f"{gb}g"
 
 
 def _with_own_kernel(offers: Sequence[Offer]) -> list[Offer]:

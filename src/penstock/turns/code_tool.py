@@ -19,6 +19,7 @@ from penstock.tools import (
 from penstock.tools.container_ids import shown_container, shown_file
 from penstock.tools.failures import ContainerBusy
 from penstock.tools.mcp.result_text import capped_text
+from penstock.tools.sandbox_hosts import read_memory
 from penstock.turns.tool_offers import TurnTools
 from penstock.wire.apis.response_items import Item
 from penstock.wire.apis.server_tools import AutoContainer
@@ -33,8 +34,6 @@ from penstock.wire.resources.sandbox import (
 
 # What an item shows of the output; the model is told less.
 _SHOWN_BYTES_MAX: Final = 2**20
-_MB_PER_GB: Final = 1024
-_DIGITS_MAX: Final = 6
 _NOT_RUN: Final = (ContainerBusy, StoreUnavailable)
 # What the model is told.
 _STATE_LOST: Final = "(The earlier container has ended: its variables and files are gone.)\n"
@@ -127,7 +126,7 @@ class TurnCode:
     async def _start(self, tools: TurnTools) -> AccountContainer:
         asked = None if tools.code is None else tools.code.container
         auto = asked if isinstance(asked, AutoContainer) else AutoContainer()
-        wish = ContainerWish(memory_mb=_memory_mb(auto.memory_limit))
+        wish = ContainerWish(memory_mb=read_memory(auto.memory_limit))
         container = await self._book.create(tools.account, wish)
         try:
             for file_id in auto.file_ids or ():
@@ -208,13 +207,3 @@ class _Printed:
             "start_index": 0,
             "end_index": 0,
         }
-
-
-def _memory_mb(text: str | None) -> int | None:
-    """Return a memory limit such as `1g`; None for the host's smallest."""
-    if text is None:
-        return None
-    unit = _MB_PER_GB if text.endswith("g") else 1
-    digits = text.rstrip("gm")
-    is_number = len(digits) <= _DIGITS_MAX and digits.isascii() and digits.isdigit()
-    return int(digits) * unit if is_number else 0

@@ -1,18 +1,14 @@
 """Reads a streamed response line by line: text, code that runs, what it printed, and files."""
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
-from penstock.cli.chat.answer_events import COST_MARK, DATA_MARK, Piece
-from penstock.cli.chat.conversation import TurnUsage
+from penstock.cli.chat.answer_events import AnswerEvents, Piece
 from penstock.cli.chat.saved_files import CitedFile
 from penstock.cli.exit_codes import CommandFailed
 from penstock.wire.engine_usage import usage_of_response_event
-
-if TYPE_CHECKING:
-    from penstock.records.usage import Usage
 
 _LINES_MAX: Final = 40
 _CHARACTERS_MAX: Final = 4000
@@ -45,34 +41,16 @@ class _Event(msgspec.Struct, frozen=True):
 _decoder = msgspec.json.Decoder(_Event)
 
 
-class ToolEvents:
+class ToolEvents(AnswerEvents):
     """Yields the pieces of a response; `items`, `files` and `usage` grow with them."""
 
     def __init__(self, lines: Iterable[bytes]) -> None:
-        self._lines = lines
-        self._usage: Usage | None = None
-        self._cost: str | None = None
+        super().__init__(lines)
         # The text of a message that has not ended, and the MCP tool that was named last.
         self._unended = ""
         self._called = ""
         self._items: list[Item] = []
         self.files: list[CitedFile] = []
-
-    def __iter__(self) -> Iterator[Piece]:
-        for line in self._lines:
-            if line.startswith(COST_MARK):
-                self._cost = line.removeprefix(COST_MARK).strip().decode("ascii", "replace")
-            elif line.startswith(DATA_MARK):
-                yield from self._read(line.removeprefix(DATA_MARK).strip())
-
-    @property
-    def usage(self) -> TurnUsage:
-        usage = self._usage
-        if usage is None:
-            return TurnUsage(cost_usd=self._cost)
-        return TurnUsage(
-            usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, self._cost
-        )
 
     @property
     def items(self) -> list[Item]:
@@ -80,7 +58,7 @@ class ToolEvents:
         cut = [{"role": "assistant", "content": self._unended}] if self._unended else []
         return [*self._items, *cut]
 
-    def _read(self, data: bytes) -> Iterator[Piece]:
+    def _event(self, data: bytes) -> Iterator[Piece]:
         if data == b"[DONE]":
             return
         try:

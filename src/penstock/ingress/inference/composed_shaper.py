@@ -20,7 +20,7 @@ from penstock.sessions.response_ids import ResponseId, shown
 from penstock.turns.tool_offers import TurnTools
 from penstock.wire.apis.chat_to_response import ResponseComposer
 from penstock.wire.apis.compaction import compacted
-from penstock.wire.apis.response_object import new_response
+from penstock.wire.apis.response_object import Response, new_response
 from penstock.wire.apis.turn_composer import TurnComposer
 
 
@@ -64,9 +64,7 @@ def composed_shaper(
     request: InferenceRequest, asked: ComposedRequest, clock: Clock
 ) -> ComposedShaper:
     """Return the shaper for a request that was made of the Responses request `asked`."""
-    id = shown(ResponseId(request.id))
-    response = new_response(id, int(request.terms.asked_at), request.model.id, asked.echo)
-    composer = ResponseComposer(response, clock.now)
+    composer = ResponseComposer(_new_response(request, asked), clock.now)
     if asked.kept is not None:
         return CompactionShaper(composer, asked.kept, request.prompt.cache_salt)
     return ComposedShaper(composer)
@@ -76,11 +74,15 @@ def turn_shaper(
     request: InferenceRequest, asked: ComposedRequest, clock: Clock, tools: TurnTools
 ) -> ComposedShaper:
     """Return the shaper for a turn with tools that run here."""
-    id = shown(ResponseId(request.id))
-    response = new_response(id, int(request.terms.asked_at), request.model.id, asked.echo)
+    response = _new_response(request, asked)
     return ComposedShaper(
         TurnComposer(response, clock.now, tools.functions, has_outputs=tools.has_outputs)
     )
+
+
+def _new_response(request: InferenceRequest, asked: ComposedRequest) -> Response:
+    id = shown(ResponseId(request.id))
+    return new_response(id, int(request.terms.asked_at), request.model.id, asked.echo)
 
 
 def after_composing(price: Price | None, *, is_run: bool) -> Shaper:

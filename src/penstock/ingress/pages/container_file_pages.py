@@ -7,7 +7,7 @@ after the container has ended.
 from collections.abc import AsyncIterator
 from typing import Final
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
@@ -16,7 +16,7 @@ from penstock.errors import BodyTooLarge, InvalidRequest
 from penstock.ingress.pages.file_pages import account_of, plain_name
 from penstock.ingress.pages.item_lists import page_asked
 from penstock.ingress.pages.json_pages import json_response
-from penstock.ingress.pages.page_body import read_struct
+from penstock.ingress.pages.page_body import body_pieces, read_struct, with_first
 from penstock.ingress.pages.upload_form import UploadForm
 from penstock.intake.request_reader import RequestReader
 from penstock.queue.files import Files, StoredFile
@@ -90,14 +90,14 @@ class ContainerFilePages:
             return await self._book.put_file(container, _path(file.filename), content)
 
     async def create(self, request: Request) -> Response:
-        account, id = await self._asked(request)
+        account, id = await asked_container(self._reader, request)
         container = await self._book.find(account, id)
         if not request.headers.get("content-type", "").startswith(_FORM):
             asked = await read_struct(request, AddContainerFile)
             given = await self.find_given(account, asked.file_id)
             return json_response(_shown(await self.put_given(container, given)))
         form = UploadForm(
-            request.headers["content-type"].encode("latin-1"), _body(request), self._bytes_max
+            request.headers["content-type"].encode("latin-1"), body_pieces(request), self._bytes_max
         )
         with self._slots.take(account):
             try:
@@ -114,7 +114,7 @@ class ContainerFilePages:
         return json_response(_shown(await self.put_given(container, given)))
 
     async def list_files(self, request: Request) -> Response:
-        account, id = await self._asked(request)
+        account, id = await asked_container(self._reader, request)
         container = await self._book.known(account, id)
         asked = page_asked(request.query_params)
         after = None if asked.after is None else read_file_id(asked.after)
@@ -143,7 +143,7 @@ class ContainerFilePages:
         # The first piece is fetched before the answer begins, so that its failure is an error.
         first = await anext(pieces, b"")
         return StreamingResponse(
-            _with_first(first, pieces),
+            with_first(first, pieces),
             media_type="application/octet-stream",
             headers={"content-length": str(file.bytes)},
         )
@@ -153,16 +153,8 @@ class ContainerFilePages:
         await self._book.delete_file(file)
         return json_response(ContainerFileDeleted(shown_file(file.id)))
 
-    async def _asked(self, request: Request) -> tuple[AccountId, ContainerId]:
-        """Return whose container is asked for; an id that cannot be ours is unknown alike."""
-        account = await account_of(self._reader, request)
-        id = read_container_id(request.path_params["container_id"])
-        if id is None:
-            raise no_such_container()
-        return account.id, id
-
     async def _file(self, request: Request) -> ContainerFile:
-        account, id = await self._asked(request)
+        account, id = await asked_container(self._reader, request)
         await self._book.known(account, id)
         file = read_file_id(request.path_params["file_id"])
         if file is None:
@@ -178,25 +170,20 @@ class ContainerFilePages:
         return bytes(content)
 
 
+async def asked_container(reader: RequestReader, request: Request) -> tuple[AccountId, ContainerId]:
+    """Return whose container is asked for; an id that cannot be ours is unknown alike."""
+    account = await account_of(reader, request)
+    id = read_container_id(request.path_params["container_id"])
+    if id is None:
+        raise no_such_container()
+    return account.id, id
+
+
 def _path(filename: str) -> str:
     path = path_of_upload(filename)
     if path is None:
         raise InvalidRequest("The file has no name that it could have there.", param="file")
     return path
-
-
-async def _with_first(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for piece in rest:
-        yield piece
-
-
-async def _body(request: Request) -> AsyncIterator[bytes]:
-    try:
-        async for chunk in request.stream():
-            yield chunk
-    except ClientDisconnect:
-        raise InvalidRequest("The body did not come whole.") from None
 
 
 def _shown(file: ContainerFile) -> ContainerFileObject:

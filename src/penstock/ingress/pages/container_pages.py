@@ -8,24 +8,21 @@ from starlette.routing import Route
 
 from penstock.admission import ConcurrencySlots
 from penstock.errors import InvalidRequest, StateUnavailable
-from penstock.ingress.pages.container_file_pages import ContainerFilePages
+from penstock.ingress.pages.container_file_pages import ContainerFilePages, asked_container
 from penstock.ingress.pages.file_pages import account_of
 from penstock.ingress.pages.item_lists import page_asked
 from penstock.ingress.pages.json_pages import json_response
 from penstock.ingress.pages.page_body import read_struct
 from penstock.intake.request_reader import RequestReader
 from penstock.intake.storage_policy import StoragePolicy
-from penstock.records.account import AccountId
 from penstock.tools import (
     AccountContainer,
     ContainerBook,
-    ContainerId,
     ContainerQuery,
     ContainerWish,
 )
-from penstock.tools.container_book import no_such_container
 from penstock.tools.container_ids import read_container_id, shown_container
-from penstock.tools.sandbox_hosts import memory_text
+from penstock.tools.sandbox_hosts import memory_text, read_memory
 from penstock.wire.resources.containers import (
     ContainerDeleted,
     ContainerExpiry,
@@ -35,7 +32,6 @@ from penstock.wire.resources.containers import (
 )
 
 _NO_NETWORK: Final = "disabled"
-_MB_PER_GB: Final = 1024
 _STARTS_MAX: Final = 16
 _STARTS_PER_ACCOUNT_MAX: Final = 4
 
@@ -111,21 +107,13 @@ class ContainerPages:
         )
 
     async def show(self, request: Request) -> Response:
-        account, id = await self._asked(request)
+        account, id = await asked_container(self._reader, request)
         return json_response(_shown(await self._book.find(account, id)))
 
     async def delete(self, request: Request) -> Response:
-        account, id = await self._asked(request)
+        account, id = await asked_container(self._reader, request)
         await self._book.delete(account, id)
         return json_response(ContainerDeleted(shown_container(id)))
-
-    async def _asked(self, request: Request) -> tuple[AccountId, ContainerId]:
-        """Return whose container is asked for; an id that cannot be ours is unknown alike."""
-        account = await account_of(self._reader, request)
-        id = read_container_id(request.path_params["container_id"])
-        if id is None:
-            raise no_such_container()
-        return account.id, id
 
 
 def _wish(asked: CreateContainer) -> ContainerWish:
@@ -138,12 +126,9 @@ def _wish(asked: CreateContainer) -> ContainerWish:
         raise InvalidRequest("Containers have no skills here.", param="skills")
     if not asked.name.isprintable():
         raise InvalidRequest("`name` must be printable.", param="name")
-    memory = asked.memory_limit
     return ContainerWish(
         name=asked.name,
-        memory_mb=None
-        if memory is None
-        else int(memory[:-1]) * (_MB_PER_GB if memory.endswith("g") else 1),
+        memory_mb=read_memory(asked.memory_limit),
         idle_minutes=None if asked.expires_after is None else asked.expires_after.minutes,
     )
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from penstock.admission import ConcurrencySlots
@@ -15,6 +15,7 @@ from penstock.errors import (
     InvalidRequest,
 )
 from penstock.ingress.pages.json_pages import json_response
+from penstock.ingress.pages.page_body import body_pieces, with_first
 from penstock.ingress.pages.upload_form import UploadForm
 from penstock.ingress.settings import IngressSettings
 from penstock.intake.caller_headers import CallerHeaders
@@ -46,7 +47,7 @@ class FilePages:
             raise BodyTooLarge(f"The file is over {self._settings.file_bytes_max} bytes.")
         form = UploadForm(
             request.headers.get("content-type", "").encode("latin-1"),
-            _body(request),
+            body_pieces(request),
             self._settings.file_bytes_max,
         )
         with self._uploads.take(account.id):
@@ -90,7 +91,7 @@ class FilePages:
         # The first piece is fetched before the answer begins, so that its failure is an error.
         first = await anext(pieces, b"")
         return StreamingResponse(
-            _with_first(first, pieces),
+            with_first(first, pieces),
             media_type="application/octet-stream",
             headers={"content-length": str(file.bytes)},
         )
@@ -148,20 +149,6 @@ def page_limit(text: str | None, default: int, most: int) -> int:
 def plain_name(text: str) -> str:
     """Return a caller's id or label, or "?" if unprintable: Postgres accepts no NUL in text."""
     return text[:128] if text.isprintable() else "?"
-
-
-async def _with_first(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for piece in rest:
-        yield piece
-
-
-async def _body(request: Request) -> AsyncIterator[bytes]:
-    try:
-        async for chunk in request.stream():
-            yield chunk
-    except ClientDisconnect:
-        raise InvalidRequest("The body did not come whole.") from None
 
 
 async def _with_purpose(form: UploadForm) -> AsyncIterator[bytes]:

@@ -19,14 +19,27 @@ T = TypeVar("T")
 async def read_struct(request: Request, kind: type[T]) -> T:
     """Decode the body as a `kind`; InvalidRequest names the invalid field."""
     body = bytearray()
+    async for piece in body_pieces(request):
+        body += piece
+        if len(body) > BODY_BYTES_MAX:
+            raise BodyTooLarge(f"The body is over {BODY_BYTES_MAX} bytes.")
+    return decoded(bytes(body), kind)
+
+
+async def body_pieces(request: Request) -> AsyncIterator[bytes]:
+    """Yield a body as it comes; InvalidRequest if its sender stops before its end."""
     try:
         async for piece in request.stream():
-            body += piece
-            if len(body) > BODY_BYTES_MAX:
-                raise BodyTooLarge(f"The body is over {BODY_BYTES_MAX} bytes.")
+            yield piece
     except ClientDisconnect:
         raise InvalidRequest("The body did not come whole.") from None
-    return decoded(bytes(body), kind)
+
+
+async def with_first(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield a piece that was fetched before its answer began, and the rest."""
+    yield first
+    async for piece in rest:
+        yield piece
 
 
 def decoded(body: bytes, kind: type[T]) -> T:
