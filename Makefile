@@ -1,7 +1,8 @@
 # Every target stands on `make setup` alone. Caches live outside the checkout:
 #   $(CACHE)/cpu-engine    vLLM for CPU with real weights (deploy/cpu-engine)
 #   $(CACHE)/clients-*     the real clients that `make acceptance` runs, at pinned versions
-#   $(CACHE)/sandbox-image-*  the Python of containers in which those clients' code runs, of one list of packages
+#   $(CACHE)/sandbox-image-*  the Python of containers in which those clients' code runs, of one list of packages;
+#                          in /var/cache/penstock where the users of containers cannot enter $(CACHE)
 #   $(CACHE)/vllm-router   and sglang-router, litellm: what `make bench-overhead` measures beside us;
 #                          and py-spy, for `make bench-profile`
 #   $(CACHE)/image-*       the container image's base, layers and wheels (deploy/container)

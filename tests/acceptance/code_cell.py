@@ -30,6 +30,7 @@ from penstock.sandbox.control_groups import ControlGroups
 from penstock.sandbox.image import PACKAGES, make_image
 
 MCP_LABEL = "sums"
+_OPEN_TO_ALL = Path("/var/cache/penstock")
 _UID_FIRST, _UIDS = 270_000, 64
 
 
@@ -73,8 +74,7 @@ def sandbox_image() -> Path:
     """The folder with the image's Python and its packages, made once for these pins."""
     pins = f"{platform.python_version()} {PACKAGES}"
     digest = hashlib.sha256(pins.encode()).hexdigest()[:16]
-    folder = cpu_engine_folder().parent / f"sandbox-image-{digest}"
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder = _images() / f"sandbox-image-{digest}"
     with folder.with_name(f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
@@ -85,6 +85,16 @@ def sandbox_image() -> Path:
                 (begun / "image").rename(folder)
             finally:
                 shutil.rmtree(begun)
+    return folder
+
+
+def _images() -> Path:
+    """The folder of images: the cache, or where the users of containers can enter."""
+    cache = cpu_engine_folder().parent
+    cache.mkdir(parents=True, exist_ok=True)
+    is_shut = any(not each.stat().st_mode & 0o001 for each in (cache, *cache.parents))
+    folder = _OPEN_TO_ALL if is_shut else cache
+    folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
@@ -107,5 +117,4 @@ def _running_host(folder: Path, worker_number: int) -> Iterator[SandboxHost]:
 
 def _problem() -> str:
     """Return why containers cannot be held here, before an image is made for them."""
-    problem = Bubblewrap(Path("/"), ControlGroups()).host_problem()
-    return problem or Bubblewrap(sandbox_image(), ControlGroups()).image_problem()
+    return Bubblewrap(Path("/"), ControlGroups()).host_problem()
