@@ -6,7 +6,6 @@ from pathlib import Path
 
 from penstock import errors
 from penstock.ingress.error_response import WORKERS_AI
-from penstock.tools import failures
 
 WHAT_TO_DO: dict[str, str] = tomllib.loads(
     (Path(__file__).parent / "words/errors.toml").read_text()
@@ -54,10 +53,6 @@ def error_page() -> str:
     parts += ["", "## Not sent to clients\n"]
     parts += [_section(kind) for kind in error_tree() if kind not in shown]
     return "\n".join(parts)
-
-
-# The tools room has its errors in a file of its own.
-assert issubclass(failures.SandboxLost, errors.Error)
 
 
 def error_tree(kind: type[errors.Error] = errors.Error) -> list[type[errors.Error]]:

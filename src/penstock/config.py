@@ -15,6 +15,7 @@ import msgspec
 from penstock.admission.settings import AdmissionSettings
 from penstock.catalogue.settings import CatalogueSettings
 from penstock.console.settings import ControlSettings
+from penstock.contracts.settings import ContractsSettings
 from penstock.engine.settings import EngineSettings
 from penstock.events.settings import EventsSettings, WebhookSettings
 from penstock.fleet.settings import FleetSettings
@@ -84,6 +85,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     events: EventsSettings = EventsSettings()
     webhooks: WebhookSettings = WebhookSettings()
     catalogue: CatalogueSettings = CatalogueSettings()
+    contracts: ContractsSettings = ContractsSettings()
     sandbox: SandboxSettings = SandboxSettings()
     store: StoreSettings = StoreSettings()
     telemetry: TelemetrySettings = TelemetrySettings()

@@ -24,6 +24,7 @@ def snapshot(rooms: GatewayRooms) -> Snapshot:
             "penstock_limit_refusals_total": _by_kind(rooms.limits.refusals),
             "penstock_limit_warnings_total": _by_kind(rooms.limits.warnings),
         },
+        contracts={"penstock_contract_effects_total": dict(rooms.contract_counts.effects)},
         cell=rooms.figures.latest,
     )
     count_routing(gauges, rooms.router, rooms.exchange)
@@ -52,6 +53,8 @@ def _sums(rooms: GatewayRooms) -> dict[str, int]:
         "penstock_ledger_unwritable_total": rooms.drain.rows_unwritable,
         "penstock_drain_failures_total": rooms.drain.failures,
         "penstock_responses_unstored_total": rooms.turns.unstored,
+        "penstock_contract_unknown_total": rooms.contract_counts.unknown_tasks,
+        "penstock_contracts_refused": 1 if rooms.contracts.problem else 0,
     }
 
 

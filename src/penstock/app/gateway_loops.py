@@ -32,6 +32,7 @@ async def running(rooms: GatewayRooms) -> AsyncIterator[None]:
         async with asyncio.TaskGroup() as group:
             loops = [
                 group.create_task(rooms.keys.run()),
+                group.create_task(rooms.contracts.run()),
                 group.create_task(rooms.roster.run()),
                 group.create_task(rooms.waiting_reports.run()),
                 group.create_task(rooms.prober.run()),
@@ -58,6 +59,7 @@ async def running(rooms: GatewayRooms) -> AsyncIterator[None]:
 
 async def _load(rooms: GatewayRooms) -> None:
     await rooms.keys.load()
+    await rooms.contracts.load()
     await rooms.roster.load()
     rooms.objects.check_hosts(len({replica.host for replica in rooms.roster.all()}))
     await rooms.limits.load()
@@ -75,7 +77,14 @@ async def _report(rooms: GatewayRooms) -> None:
     ingress = rooms.config.ingress
     address = f"{ingress.host}:{ingress.port}"
     me = this_worker(rooms.config, "gateway", rooms.holder, address)
-    await WorkerTable(rooms.store).keep(me)
+    await WorkerTable(rooms.store).keep(me, lambda: _contract_facts(rooms))
+
+
+def _contract_facts(rooms: GatewayRooms) -> dict[str, str | int]:
+    """Return the set of contracts by which this worker decides, and why not by a newer one."""
+    contracts = rooms.contracts
+    facts: dict[str, str | int] = {"contract_set": contracts.number}
+    return {**facts, "contract_problem": contracts.problem} if contracts.problem else facts
 
 
 async def _close(rooms: GatewayRooms) -> None:

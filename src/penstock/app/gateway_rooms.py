@@ -14,6 +14,7 @@ from penstock.app.turn_rooms import TurnRooms, serves_tools
 from penstock.catalogue import load_catalogue
 from penstock.clock import Clock, TimerWheel, new_id
 from penstock.config import Config
+from penstock.contracts.set_mirror import ContractMirror
 from penstock.events import EndpointBook, Feed
 from penstock.fleet.roster import RosterMirror
 from penstock.fleet.waiting_reports import WaitingReports
@@ -37,6 +38,7 @@ from penstock.ingress.pages.token_pages import TokenPages
 from penstock.ingress.pages.usage_pages import UsagePages
 from penstock.ingress.pages.webhook_pages import WebhookPages
 from penstock.intake.large_reading import ReadingThread
+from penstock.intake.policies import IntakePolicies
 from penstock.intake.request_reader import RequestReader
 from penstock.intake.storage_policy import StoragePolicy
 from penstock.jobs.cell_figures import CellFigures
@@ -79,6 +81,7 @@ class GatewayRooms:
         self.storage = StoragePolicy(is_on=self.sealing.is_on)
         self.containers = container_book(self.store, self.objects, config, clock)
         self.keys = KeyMirror(self.store, clock, config.policy)
+        self.contracts = ContractMirror(self.store, self.catalogue, config.contracts)
         self.wheel = TimerWheel(clock)
         self._build_routing()
         self._build_metering()
@@ -114,6 +117,7 @@ class GatewayRooms:
         self.metrics = Metrics(telemetry.label_pairs_max, telemetry.labels_per_account_max)
         self.request_log = RequestLog(self.log_writer.put, is_on=telemetry.log_requests)
         self._accounting = RequestAccounting(self.metrics, self.request_log, refusals, self.clock)
+        self.contract_counts = self._accounting.contracts
 
     def _build_serving(self, meters: Meters) -> None:
         """Build the inference endpoint with its three ways, and the pages."""
@@ -129,8 +133,9 @@ class GatewayRooms:
         prices = PriceBook(self.catalogue.models)
         self.reading = ReadingThread()
         intake = replace(config.ingress.intake, server_tools=serves_tools(config))
+        policies = IntakePolicies(self.storage, self.contracts.current)
         reader = RequestReader(
-            self.catalogue, self.keys, prices, intake, thread=self.reading, storage=self.storage
+            self.catalogue, self.keys, prices, intake, thread=self.reading, policies=policies
         )
         rooms = desk_rooms(self.store, self.objects, config)
         self.sessions = session_books(self.store, rooms.values, config, clock)
@@ -180,7 +185,7 @@ class GatewayRooms:
             usage=UsagePages(reader, UsageReports(self.store, config.metering), self.clock),
             health=HealthPages(
                 {"keys_loaded": lambda: self.is_loaded, "replica_ready": self._has_replica},
-                lambda: [self.reach.problem] if self.reach.problem else [],
+                lambda: [each for each in (self.reach.problem, self.contracts.problem) if each],
             ),
             routing=RoutingPages(
                 reader,

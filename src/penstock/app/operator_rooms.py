@@ -10,6 +10,7 @@ from penstock.catalogue import Catalogue
 from penstock.clock import Clock
 from penstock.config import Config
 from penstock.console.rooms import OperatorRooms
+from penstock.contracts.set_book import ContractBook
 from penstock.fleet.cell.deployments import Deployments
 from penstock.fleet.hosts import HostReports
 from penstock.fleet.orders import OrderTable
@@ -57,6 +58,7 @@ def operator_rooms(
         accounts=accounts,
         keys=KeyBook(store),
         limits=LimitBook(store, config.admission),
+        contracts=ContractBook(store, config.contracts),
         queue=rooms.queue,
         batches=rooms.batches,
         jobs=JobLookup(store, rooms.queue),

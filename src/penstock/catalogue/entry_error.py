@@ -1,25 +1,7 @@
-"""The catalogue's only error: where an entry is wrong, how, and what to write instead."""
+"""The catalogue's only error."""
 
-from typing import Self
+from penstock.records.file_fault import FileFault
 
 
-class CatalogueError(ValueError):
-    """An entry of the catalogue is wrong.
-
-    `key` is the dotted path inside the file; `line` is set only for text that is not UTF-8 or TOML.
-    """
-
-    def __init__(
-        self, problem: str, *, advice: str, key: str = "", file: str = "", line: int | None = None
-    ) -> None:
-        where = f"{file}, line {line}" if line else file
-        super().__init__(": ".join(part for part in (where, key, f"{problem}. {advice}") if part))
-        self.problem = problem
-        self.advice = advice
-        self.key = key
-        self.file = file
-        self.line = line
-
-    def in_file(self, file: str) -> Self:
-        """Return a copy of this error that names `file`."""
-        return type(self)(self.problem, advice=self.advice, key=self.key, file=file, line=self.line)
+class CatalogueError(FileFault):
+    """An entry of the catalogue is wrong."""

@@ -38,6 +38,7 @@ _COMMANDS = (
     ("route", "route:app", "See how requests are routed."),
     ("account", "account:app", "Create, list, change and block accounts."),
     ("key", "key:app", "Create, list and revoke keys."),
+    ("contracts", "contracts.command:app", "Check, apply and show contracts of workflows."),
     ("limit", "limit:app", "Set, list and remove limits and budgets."),
     ("config", "config_show:app", "Look at the configuration."),
     ("migrate", "migrate:migrate", "Bring the database's tables up to date."),

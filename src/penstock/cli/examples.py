@@ -308,6 +308,38 @@ EXAMPLES: Final[Mapping[str, tuple[Example, ...]]] = {
         ("penstock sandbox", "Serve gateways, by the `sandbox` settings."),
         ("penstock sandbox --dev", "On a laptop, without isolation, on loopback only."),
     ),
+    "contracts example": (
+        ("penstock contracts example", "Which examples there are."),
+        ("penstock contracts example coding-agent", "A contract to start from."),
+    ),
+    "contracts check": (
+        ("penstock contracts check contracts", "Is every contract right? Exit 2 if not."),
+        ("penstock contracts check contracts --json", "Their names, for a script."),
+    ),
+    "contracts diff": (
+        ("penstock contracts diff contracts", "What would change, and whether it is stricter."),
+        ("penstock contracts diff contracts --json", "The same, for a review by a script."),
+    ),
+    "contracts test": (
+        ("penstock contracts test contracts", "Decide the requests of contracts/cases."),
+        ("penstock contracts test contracts --json", "The same, for a script."),
+    ),
+    "contracts apply": (
+        ("penstock contracts apply contracts --message 'short titles'", "All at once."),
+        ("penstock contracts apply --set 41 --wait", "Back to set 41, on every gateway."),
+    ),
+    "contracts list": (
+        ("penstock contracts list", "What is in force, and who applied what."),
+        ("penstock contracts list --json", "The same, for a script."),
+    ),
+    "contracts show": (
+        ("penstock contracts show coding-agent", "The contract in force, as it was written."),
+        ("penstock contracts show coding-agent@3", "Its third version."),
+    ),
+    "contracts alerts": (
+        ("penstock contracts alerts contracts", "Rules for Prometheus."),
+        ("penstock contracts alerts /etc/penstock/contracts", "Of another folder."),
+    ),
     "sandbox image": (
         ("penstock sandbox image /var/lib/penstock/sandbox-image", "With the usual packages."),
         ("penstock sandbox image /srv/bare --bare", "With Python's own library only."),

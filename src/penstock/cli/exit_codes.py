@@ -2,9 +2,9 @@
 
 from enum import IntEnum
 
-from penstock.catalogue import CatalogueError
 from penstock.config import ConfigError
 from penstock.errors import Error, InvalidRequest, NotFound, StoreUnavailable, Superseded
+from penstock.records.file_fault import FileFault
 from penstock.store.migrate import MigrationChanged
 
 
@@ -28,7 +28,7 @@ class CommandFailed(Exception):
 
 
 # OSError is known too: its message has the path of the file that cannot be written.
-KNOWN = (CommandFailed, Error, ConfigError, CatalogueError, MigrationChanged, OSError)
+KNOWN = (CommandFailed, Error, ConfigError, FileFault, MigrationChanged, OSError)
 
 _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
     (StoreUnavailable, ExitCode.NO_POSTGRES),
@@ -36,7 +36,7 @@ _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
     (Superseded, ExitCode.TAKEN),
     (InvalidRequest, ExitCode.USAGE),
     (ConfigError, ExitCode.USAGE),
-    (CatalogueError, ExitCode.USAGE),
+    (FileFault, ExitCode.USAGE),
 )
 
 

@@ -27,7 +27,7 @@ app = typer.Typer(help="Create, list and revoke keys.", no_args_is_help=True)
 _COLUMNS: Columns = (
     *("id", "name", "state", "made"),
     Column("last used", is_optional=True),
-    *(Column(title, is_optional=True) for title in ("account", "role")),
+    *(Column(title, is_optional=True) for title in ("account", "role", "workflow")),
 )
 AccountOption = Annotated[str | None, typer.Option("--account", help="The account's name or id.")]
 
@@ -44,6 +44,9 @@ def create(  # noqa: PLR0913 - each is an option of the command line
         bool, typer.Option("--auditor", help="A key that reads as an operator's, changes nothing.")
     ] = False,
     name: Annotated[str, typer.Option(help="What people call it.")] = "key",
+    workflow: Annotated[
+        str, typer.Option(help="The only workflow that its requests may belong to.")
+    ] = "",
     state: StateOption = DEFAULT_STATE,
     json: JsonOption = False,
 ) -> None:
@@ -55,7 +58,7 @@ def create(  # noqa: PLR0913 - each is an option of the command line
             ExitCode.USAGE,
         )
     role = Role.OPERATOR if operator else Role.AUDITOR if auditor else Role.RUNTIME
-    asked = NewKey(role=role, account=account, name=name)
+    asked = NewKey(role=role, account=account, name=name, workflow=workflow)
     created = run_operation(context, state, CREATE_KEY, asked)
     key = created.key
     if json:
@@ -102,7 +105,7 @@ def revoke(
 
 
 def _plain(key: ShownKey) -> dict[str, object]:
-    names = ("id", "role", "account", "name", "is_revoked")
+    names = ("id", "role", "account", "name", "is_revoked", "workflow")
     return {name: getattr(key, name) for name in names}
 
 
@@ -116,4 +119,5 @@ def _cells(key: ShownKey) -> tuple[str, ...]:
         NOTHING if used is None else f"{used.astimezone(UTC):%Y-%m-%d %Hh}",
         key.account_name or "",
         key.role,
+        key.workflow,
     )

@@ -23,6 +23,8 @@ class ShownKey(msgspec.Struct, frozen=True, kw_only=True):
     account_name: str | None
     name: str
     is_revoked: bool
+    # The only workflow that its requests may belong to; "" is any.
+    workflow: str
     created_at: datetime
     # The hour of its last request, if that is within 30 days; not known of a key just created.
     last_used_at: datetime | None = None
@@ -53,6 +55,8 @@ class NewKey(OperatorQuestion, frozen=True, kw_only=True):
     role: Role = Role.RUNTIME
     account: str | None = None
     name: str = "key"
+    # A workflow that binds a runtime key: its requests belong to no other.
+    workflow: str = ""
 
 
 class KeyNamed(OperatorQuestion, frozen=True, kw_only=True):
@@ -78,7 +82,7 @@ async def _list(rooms: OperatorRooms, asked: KeysAsked) -> KeysAnswer:
 
 async def _create(rooms: OperatorRooms, asked: NewKey) -> CreatedKey:
     owner = await find_account_if_given(rooms.accounts, asked.account)
-    key, secret = await rooms.keys.create(asked.role, owner, asked.name)
+    key, secret = await rooms.keys.create(asked.role, owner, asked.name, asked.workflow)
     return CreatedKey(_shown(key), secret)
 
 
@@ -96,6 +100,7 @@ def _shown(key: Key, last_used_at: datetime | None = None) -> ShownKey:
         account_name=account.name if account else None,
         name=key.name,
         is_revoked=key.is_revoked,
+        workflow=key.workflow,
         # A key's id begins with the time at which it was made.
         created_at=datetime.fromtimestamp(timestamp_of(key.id), UTC),
         last_used_at=last_used_at,

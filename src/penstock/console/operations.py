@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from penstock.console.account_operations import ACCOUNT_OPERATIONS
 from penstock.console.container_operations import CONTAINER_OPERATIONS
+from penstock.console.contract_operations import CONTRACT_OPERATIONS
 from penstock.console.deployment_operations import DEPLOYMENT_OPERATIONS
 from penstock.console.fleet_operations import FLEET_OPERATIONS
 from penstock.console.flex_operations import FLEX_OPERATIONS
@@ -19,6 +20,7 @@ OPERATIONS: Final[tuple[Operation[Any, Any], ...]] = (
     *ACCOUNT_OPERATIONS,
     *KEY_OPERATIONS,
     *LIMIT_OPERATIONS,
+    *CONTRACT_OPERATIONS,
     *JOB_OPERATIONS,
     *FLEX_OPERATIONS,
     *RESPONSE_OPERATIONS,

@@ -8,6 +8,7 @@ import msgspec
 from penstock.admission import LimitBook
 from penstock.catalogue import Catalogue
 from penstock.clock import Clock
+from penstock.contracts.set_book import ContractBook
 from penstock.fleet.cell.deployments import Deployments
 from penstock.fleet.hosts import HostReports
 from penstock.fleet.orders import OrderTable
@@ -36,6 +37,7 @@ class OperatorRooms(msgspec.Struct, frozen=True, kw_only=True):
     accounts: AccountBook
     keys: KeyBook
     limits: LimitBook
+    contracts: ContractBook
     queue: Queue
     batches: Batches
     jobs: JobLookup

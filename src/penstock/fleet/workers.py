@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -55,12 +56,15 @@ class WorkerTable:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def keep(self, worker: Worker) -> None:
-        """Report a process until cancelled; then delete its row."""
+    async def keep(
+        self, worker: Worker, more: Callable[[], dict[str, str | int]] | None = None
+    ) -> None:
+        """Report a process until cancelled; then delete its row. `more` is asked at each beat."""
         try:
             while True:
+                facts = worker.facts if more is None else {**worker.facts, **more()}
                 try:
-                    await self.beat(worker)
+                    await self.beat(msgspec.structs.replace(worker, facts=facts))
                 except StoreUnavailable:
                     logger.debug("worker not reported", extra={"action": "worker_unreported"})
                 await asyncio.sleep(_BEAT_SECONDS)

@@ -4,7 +4,7 @@ import hashlib
 from typing import Final
 
 from penstock.errors import InvalidRequest, Unauthenticated
-from penstock.intake.labels import retry_number, workflow_label
+from penstock.intake.labels import retry_number, task_label, workflow_label
 from penstock.wire.http.prefer import Preference, read_prefer
 
 _BEARER: Final = b"bearer "
@@ -15,7 +15,7 @@ _API_KEY: Final = b"x-api-key"
 _RARE: Final = (
     b"cf-aig-async", b"cf-aig-metadata", b"content-encoding", b"idempotency-key", b"prefer",
     b"x-penstock-cost", b"x-penstock-max-cost-usd", b"x-penstock-reject-if-busy",
-    b"x-penstock-workflow", b"x-request-id", b"x-stainless-retry-count",
+    b"x-penstock-task", b"x-penstock-workflow", b"x-request-id", b"x-stainless-retry-count",
 )  # fmt: skip
 # The headers that are read, and whether most requests come without them.
 _READ: Final = dict.fromkeys((*_SESSION_HEADERS, _AUTHORIZATION, _API_KEY), False) | dict.fromkeys(
@@ -107,6 +107,11 @@ class CallerHeaders:
         if not (self._workflow or self._workflow_in_metadata or in_body):
             return ""
         return workflow_label(self._workflow, self._workflow_in_metadata, in_body)
+
+    def task(self, body_metadata: bytes) -> str:
+        """Return the class that the caller gives its request, for the contract of its workflow."""
+        header = self._by_name.get(b"x-penstock-task", b"")
+        return task_label(header, self._workflow_in_metadata, body_metadata)
 
     def client_retry(self) -> int | None:
         return self._client_retry

@@ -4,14 +4,13 @@ Labels group counters and are never trusted: their length and letters are bounde
 number where they are kept.
 """
 
-import re
 from typing import Final
 
 import msgspec
 
 from penstock.errors import InvalidRequest
+from penstock.records.account import WORKFLOW
 
-_WORKFLOW: Final = re.compile(r"[A-Za-z0-9._:/-]{1,64}")
 _METADATA_BYTES_MAX: Final = 8192
 _RETRY_MAX: Final = 1000
 
@@ -20,7 +19,12 @@ class _Metadata(msgspec.Struct):
     workflow: str = ""
 
 
+class _TaskMetadata(msgspec.Struct):
+    task: str = ""
+
+
 _metadata_decoder = msgspec.json.Decoder(_Metadata)
+_task_decoder = msgspec.json.Decoder(_TaskMetadata)
 
 
 def workflow_label(header: bytes, aig_metadata: bytes, in_body: str) -> str:
@@ -30,15 +34,30 @@ def workflow_label(header: bytes, aig_metadata: bytes, in_body: str) -> str:
     """
     if header:
         name = header.decode("latin-1")
-        if not _WORKFLOW.fullmatch(name):
+        if not WORKFLOW.fullmatch(name):
             raise InvalidRequest(
                 "`x-penstock-workflow` is up to 64 letters, digits and . _ : / -",
                 param="x-penstock-workflow",
             )
         return name
-    if aig_metadata and _WORKFLOW.fullmatch(name := _in_metadata(aig_metadata)):
+    if aig_metadata and WORKFLOW.fullmatch(name := _in_metadata(aig_metadata)):
         return name
-    return in_body if _WORKFLOW.fullmatch(in_body) else ""
+    return in_body if WORKFLOW.fullmatch(in_body) else ""
+
+
+def task_label(header: bytes, aig_metadata: bytes, body_metadata: bytes) -> str:
+    """`x-penstock-task`, else `task` in `cf-aig-metadata`, else in the body's `metadata`."""
+    if header:
+        return header.decode("latin-1")
+    for raw in (aig_metadata, body_metadata):
+        if raw and len(raw) <= _METADATA_BYTES_MAX:
+            try:
+                task = _task_decoder.decode(raw).task
+            except (msgspec.DecodeError, RecursionError):
+                continue
+            if task:
+                return task
+    return ""
 
 
 def retry_number(header: bytes) -> int | None:

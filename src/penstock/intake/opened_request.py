@@ -17,6 +17,7 @@ from penstock.wire.apis.response_object import Response
 from penstock.wire.json_body import Field, Fields
 
 if TYPE_CHECKING:
+    from penstock.contracts.deciding import ContractDecision
     from penstock.wire.apis.server_tools import ServerTools
     from penstock.wire.apis.stored_state import StateWish
     from penstock.wire.prompt.parsed_body import ParsedBody
@@ -80,14 +81,18 @@ class OpenedRequest:
         self.session = ""
         # The Responses request that this chat request was made of; None if the caller sent it so.
         self.composed: ComposedRequest | None = None
+        # What the contract of its workflow decided; None if no contract binds it.
+        self.contract: ContractDecision | None = None
         # A chat's split body, until the prompt is read.
         self.parsed: ParsedBody | None = None
 
     def with_fields(self, fields: Fields) -> "OpenedRequest":
         """Return a copy with other fields, such as one of several requests in a body."""
-        return OpenedRequest(
+        copy = OpenedRequest(
             self.route, self.granted, fields, self.api, self.body_bytes, self.delivery
         )
+        copy.contract = self.contract
+        return copy
 
 
 def delivery_of(route: RequestRoute, headers: CallerHeaders, fields: Fields) -> Delivery | None:

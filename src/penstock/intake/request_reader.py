@@ -8,18 +8,21 @@ in Postgres once before the request is refused.
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import msgspec
-from msgspec import Raw
-
 from penstock.catalogue import Catalogue
 from penstock.clock import timestamp_of
+from penstock.contracts.current import CurrentContracts
+from penstock.contracts.deciding import decide
 from penstock.errors import InvalidRequest, MissingCapability, Unauthenticated
 from penstock.intake.apis import READERS, api_of
 from penstock.intake.caller_headers import TRUE, CallerHeaders, label
+from penstock.intake.capabilities import require_capabilities
+from penstock.intake.contracted import asked_of, cap_prompt, cap_response, check_prompt
 from penstock.intake.estimate import Estimate, estimate, within_cap
 from penstock.intake.grant_cache import CachedGrant, GrantCache
 from penstock.intake.large_reading import INLINE_BYTES_MAX, ReadingThread
+from penstock.intake.nested_input import unwrapped
 from penstock.intake.opened_request import Delivery, OpenedRequest, delivery_of
+from penstock.intake.policies import IntakePolicies
 from penstock.intake.rewriting import rewrite
 from penstock.intake.routes import RequestRoute
 from penstock.intake.settings import IntakeSettings
@@ -55,8 +58,6 @@ if TYPE_CHECKING:
 _CONVERSATIONS: Final = frozenset({Api.CHAT, Api.MESSAGES, Api.RESPONSES})
 T = TypeVar("T")
 
-_input_decoder = msgspec.json.Decoder(Fields)
-
 
 class RequestReader:
     """Reads requests with the catalogue and the keys; remembers the prompts of earlier turns."""
@@ -68,16 +69,20 @@ class RequestReader:
         prices: PriceBook,
         settings: IntakeSettings,
         thread: ReadingThread | None = None,
-        storage: StoragePolicy | None = None,
+        policies: IntakePolicies | None = None,
     ) -> None:
         """With a thread, large bodies are read there, by a second reader.
 
         Two threads must never share a memory of prompts.
         """
+        self._policies = policies or IntakePolicies(StoragePolicy(), CurrentContracts())
+        self._contracts = self._policies.contracts
         self._large_bodies = thread
         self._in_thread = self
         if thread is not None:
-            self._in_thread = RequestReader(catalogue, keys, prices, settings, storage=storage)
+            self._in_thread = RequestReader(
+                catalogue, keys, prices, settings, policies=self._policies
+            )
         self._catalogue = catalogue
         self._keys = keys
         self._grants = GrantCache(keys)
@@ -85,7 +90,6 @@ class RequestReader:
         self._media_hosts = frozenset(settings.media_hosts)
         self._bytes_per_token = settings.prompt_bytes_per_token
         self._is_flex_on = settings.flex
-        self._storage = storage or StoragePolicy()
         self._has_server_tools = settings.server_tools
         self._prompts = PromptReader()
 
@@ -138,7 +142,10 @@ class RequestReader:
         parsed = self._split(route, key, body)
         opened = self._identify(route, headers, key, parsed, len(body))
         return rewrite(
-            opened, self._media_hosts, self._storage, has_server_tools=self._has_server_tools
+            opened,
+            self._media_hosts,
+            self._policies.storage,
+            has_server_tools=self._has_server_tools,
         )
 
     def read_prompt(
@@ -152,7 +159,10 @@ class RequestReader:
         parsed = _taken_out(opened)
         prompt = self._read(opened, parsed)
         if prompt.needs:
-            _require(opened.model, prompt, opened.api)
+            require_capabilities(opened.model, prompt, opened.api)
+        contract = opened.contract
+        if contract is not None:
+            cap_prompt(prompt, opened.model, contract)
         # Before the chain, which remembers the prompt: a cost cap may refuse the request here.
         terms = self._terms(request_id, headers, opened, prompt, tier)
         chain = self._chain(prompt, opened.granted, parsed)
@@ -199,10 +209,20 @@ class RequestReader:
     ) -> OpenedRequest:
         """Find the model, the grant and the API of a request, and how it is to be delivered."""
         fields = parsed.fields
-        model = self._find_model(route, fields)
+        contracts = self._contracts.in_force
+        decision = None
+        if contracts is None and not key.workflow:
+            model = self._find_model(route, fields)
+        else:
+            inner = unwrapped(route, fields) if route.is_run else fields
+            name = self._model_name(route, fields)
+            asked = asked_of(route, headers, key, inner, name)
+            if contracts is not None:
+                decision = decide(contracts, asked, self._catalogue)
+            model = self._catalogue.find(name) if decision is None else decision.model
         granted = self._grants.find(key, model, route.account)
         if route.is_run:
-            fields = _unwrapped(route, fields)
+            fields = unwrapped(route, fields)
         api = api_of(route, model, fields)
         delivery = delivery_of(route, headers, fields)
         if delivery is not None:
@@ -217,6 +237,9 @@ class RequestReader:
         if fields is parsed.fields and parsed.messages is not None:
             # Not for a chat nested in `input`, which has its own messages.
             opened.parsed = parsed
+        if decision is not None:
+            opened.contract = decision
+            cap_response(opened, decision)
         return opened
 
     def _read(self, opened: OpenedRequest, parsed: ParsedBody | None) -> PromptRequest:
@@ -240,13 +263,17 @@ class RequestReader:
         parsed: ParsedBody | None,
     ) -> RequestLabels:
         session = headers.session_label() if headers.session() else label(_session_in_body(prompt))
+        contract = opened.contract
         return RequestLabels(
             session=session,
-            workflow=headers.workflow(prompt.workflow),
+            workflow=headers.workflow(prompt.workflow) or opened.grant.workflow,
             prompt_family=self._family(prompt, opened.api, parsed),
             caller_request_id=headers.caller_request_id(),
             client_retry=headers.client_retry(),
             parent_id=opened.turn,
+            contract="" if contract is None else contract.contract.label,
+            task="" if contract is None else contract.task,
+            model_asked="" if contract is None or not contract.why else label(contract.model_asked),
         )
 
     def _terms(
@@ -260,6 +287,8 @@ class RequestReader:
         asked_at = timestamp_of(request_id)
         price = self._prices.price(opened.model.id, tier, asked_at)
         wanted = self._estimate(prompt, opened, price, headers.cost_cap())
+        if opened.contract is not None:
+            check_prompt(wanted.prompt_tokens, opened.contract)
         return RequestTerms(
             asked_at=asked_at,
             tier=tier,
@@ -304,21 +333,23 @@ class RequestReader:
         wanted = estimate(prompt, opened.model, self._bytes_per_token)
         if cap is None:
             return wanted
-        may_shorten = prompt.max_tokens is None
         fitting = within_cap(
-            wanted, price, cap, may_shorten=may_shorten, spent_nanousd=opened.spent_nanousd
+            wanted, price, cap, may_shorten=prompt.may_shorten, spent_nanousd=opened.spent_nanousd
         )
         if fitting is not wanted:
-            prompt.fields[prompt.max_tokens_field] = Raw(b"%d" % fitting.max_tokens)
+            prompt.bound_tokens(fitting.max_tokens)
         return fitting
 
     def _find_model(self, route: RequestRoute, fields: Fields) -> Model:
+        return self._catalogue.find(self._model_name(route, fields))
+
+    def _model_name(self, route: RequestRoute, fields: Fields) -> str:
         if route.model is not None:
-            return self._catalogue.find(route.model)
+            return route.model
         name = MODEL.read(fields)
         if not name:
             raise InvalidRequest("`model` is required.", param="model")
-        return self._catalogue.find(name)
+        return name
 
 
 def _session_in_body(prompt: PromptRequest) -> str:
@@ -341,40 +372,6 @@ def _taken_out(opened: OpenedRequest) -> ParsedBody | None:
     return parsed if opened.api is Api.CHAT else None
 
 
-def _unwrapped(route: RequestRoute, fields: Fields) -> Fields:
-    """Return the input's fields: nested in `input` if the path of `/ai/run` names no model."""
-    if route.model is not None:
-        return fields
-    raw = fields.get("input")
-    if raw is None:
-        raise InvalidRequest("`input` is required beside `model`.", param="input")
-    try:
-        inner = _input_decoder.decode(raw)
-    except msgspec.DecodeError as bad:
-        raise InvalidRequest(f"`input`: {bad}", param="input") from None
-    if "options" in fields:
-        inner.setdefault("options", fields["options"])
-    return inner
-
-
-def _require(model: Model, prompt: PromptRequest, api: Api) -> None:
-    missing = prompt.needs - model.capabilities
-    if missing:
-        name = min(missing)
-        raise MissingCapability(
-            f"{model.id} does not have the capability `{name}`.",
-            param=_PARAM.get((api, name)) or _PARAM[Api.CHAT, name],
-        )
-
-
-_PARAM: Final = {
-    (Api.CHAT, Capability.VISION): "messages",
-    (Api.CHAT, Capability.TOOLS): "tools",
-    (Api.CHAT, Capability.STRUCTURED_OUTPUT): "response_format",
-    (Api.MESSAGES, Capability.STRUCTURED_OUTPUT): "output_config",
-    (Api.RESPONSES, Capability.STRUCTURED_OUTPUT): "text",
-    (Api.RESPONSES, Capability.VISION): "input",
-}
 _DELIVERY_PARAM: Final = {Delivery.QUEUE: "queueRequest", Delivery.IN_PLACE: "service_tier"}
 
 

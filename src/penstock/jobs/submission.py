@@ -293,6 +293,9 @@ def new_job(
         output_tokens_max=request.terms.output_tokens_max,
         is_affinity_strict=request.placement.is_affinity_strict,
         chain=TicketChain.of(request.prompt.chain),
+        contract=request.labels.contract,
+        task=request.labels.task,
+        model_asked=request.labels.model_asked,
     )
     return NewJob(
         id=JobId(request.id),
@@ -325,6 +328,9 @@ def to_request(job: ClaimedJob, model: Model, cache_salt: str, payload: bytes) -
             prompt_family=ticket.prompt_family,
             caller_request_id=ticket.caller_request_id,
             client_retry=ticket.client_retry,
+            contract=ticket.contract,
+            task=ticket.task,
+            model_asked=ticket.model_asked,
         ),
         terms=RequestTerms(
             asked_at=timestamp_of(job.id),

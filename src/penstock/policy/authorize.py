@@ -28,4 +28,5 @@ def authorize(key: Key, model: Model, salt: str, account_in_path: str | None) ->
         salt,
         on_outage_refuse=account.on_outage is OnOutage.REFUSE,
         is_affinity_strict=account.affinity is Affinity.STRICT,
+        workflow=key.workflow,
     )

@@ -40,7 +40,8 @@ async def read_keys(transaction: Transaction, since: int) -> AsyncIterator[list[
     after = (since + 1, "")
     while True:
         rows = await transaction.fetch(
-            "select revision, id, account_id, role, name, secret_sha256, revoked_at is not null"
+            "select revision, id, account_id, role, name, secret_sha256, revoked_at is not null,"
+            " workflow"
             " from keys where (revision, id) > (%s, %s) and role <> 'auditor'"
             " order by revision, id limit %s",
             (*after, PAGE_ROWS),

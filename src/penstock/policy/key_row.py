@@ -14,3 +14,4 @@ class KeyRow(msgspec.Struct, frozen=True):
     name: str
     secret_sha256: bytes
     is_revoked: bool
+    workflow: str = ""

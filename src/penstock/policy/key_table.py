@@ -66,7 +66,9 @@ class KeyTable:
 
     def _add(self, row: KeyRow, account: Account | None) -> None:
         self._hashes[row.id] = row.secret_sha256
-        self.active[row.secret_sha256] = Key(row.id, row.role, account, row.name)
+        self.active[row.secret_sha256] = Key(
+            row.id, row.role, account, row.name, workflow=row.workflow
+        )
 
     def _revoke(self, row: KeyRow) -> None:
         self._hashes[row.id] = row.secret_sha256

@@ -10,7 +10,7 @@ from penstock import errors
 from penstock.clock import new_id
 from penstock.policy.accounts import ACCOUNT_COLUMNS, FIND_ACCOUNT, account_from, check_name
 from penstock.policy.revision import next_revision
-from penstock.records.account import AccountId, Key, KeyId, Role
+from penstock.records.account import WORKFLOW, AccountId, Key, KeyId, Role
 from penstock.store import Store
 from penstock.store.pool import Row
 
@@ -18,7 +18,7 @@ SECRET_PREFIX = "psk_"  # noqa: S105 - prefix of every key, so that scanners fin
 
 _OF_ACCOUNT = ", ".join(f"a.{column}" for column in ACCOUNT_COLUMNS.split(", "))
 _SELECT = f"""
-    select k.id, k.role, k.name, k.revoked_at is not null, {_OF_ACCOUNT}
+    select k.id, k.role, k.name, k.revoked_at is not null, k.workflow, {_OF_ACCOUNT}
     from keys k left join accounts a on a.id = k.account_id
 """  # noqa: S608 - constants only
 _LIST = f"""
@@ -44,14 +44,24 @@ class KeyBook:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def create(self, role: Role, account_id: str | None, name: str) -> tuple[Key, str]:
-        """Create a key and return it with its secret, which cannot be read again later."""
+    async def create(
+        self, role: Role, account_id: str | None, name: str, workflow: str = ""
+    ) -> tuple[Key, str]:
+        """Create a key and return it with its secret, which cannot be read again later.
+
+        With `workflow`, all its requests belong to that workflow, whatever they say.
+        """
         check_name(name)
         if role is Role.RUNTIME and account_id is None:
             raise errors.InvalidRequest("A runtime key needs an account.", param="account_id")
         if role is not Role.RUNTIME and account_id is not None:
             raise errors.InvalidRequest(
                 f"An {role} key belongs to the installation: name no account.", param="account_id"
+            )
+        if workflow and (role is not Role.RUNTIME or not WORKFLOW.fullmatch(workflow)):
+            raise errors.InvalidRequest(
+                "A runtime key may be bound to a workflow: up to 64 letters, digits and . _ : / -",
+                param="workflow",
             )
         secret = SECRET_PREFIX + secrets.token_urlsafe(32)
         key_id = KeyId(new_id())
@@ -64,11 +74,19 @@ class KeyBook:
                     raise errors.NotFound(f"There is no account {account_id}.")
                 account = account_from(row)
             await transaction.execute(
-                "insert into keys (id, account_id, role, name, secret_sha256, revision)"
-                " values (%s, %s, %s, %s, %s, %s)",
-                (key_id, account_id, role.value, name, hash_secret(secret.encode()), revision),
+                "insert into keys (id, account_id, role, name, secret_sha256, revision, workflow)"
+                " values (%s, %s, %s, %s, %s, %s, %s)",
+                (
+                    key_id,
+                    account_id,
+                    role.value,
+                    name,
+                    hash_secret(secret.encode()),
+                    revision,
+                    workflow,
+                ),
             )
-        return Key(key_id, role, account, name), secret
+        return Key(key_id, role, account, name, workflow=workflow), secret
 
     async def revoke(self, key_id: str) -> None:
         """Revoke a key for good. Every gateway applies it within 5 s. Idempotent."""
@@ -104,7 +122,8 @@ def _key(row: Row) -> Key:
     return Key(
         id=KeyId(row[0]),
         role=Role(row[1]),
-        account=None if row[4] is None else account_from(row[4:]),
+        account=None if row[5] is None else account_from(row[5:]),
         name=row[2],
         is_revoked=row[3],
+        workflow=row[4],
     )

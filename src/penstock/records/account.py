@@ -1,12 +1,15 @@
 """Accounts and keys, as policy and the rest of the request path use them."""
 
+import re
 from enum import StrEnum
-from typing import NewType
+from typing import Final, NewType
 
 import msgspec
 
 AccountId = NewType("AccountId", str)
 KeyId = NewType("KeyId", str)
+# The name of a workflow, as callers write it.
+WORKFLOW: Final = re.compile(r"[A-Za-z0-9._:/-]{1,64}")
 
 
 class Role(StrEnum):
@@ -64,3 +67,5 @@ class Key(msgspec.Struct, frozen=True):
     account: Account | None
     name: str = ""
     is_revoked: bool = False
+    # The only workflow that its requests may belong to; "" is any.
+    workflow: str = ""

@@ -14,9 +14,12 @@ class Grant:
         *,
         on_outage_refuse: bool = False,
         is_affinity_strict: bool = False,
+        workflow: str = "",
     ) -> None:
         self.account = account
         self.key = key
         self.cache_salt = cache_salt
         self.on_outage_refuse = on_outage_refuse
         self.is_affinity_strict = is_affinity_strict
+        # The only workflow that requests of the key may belong to; "" is any.
+        self.workflow = workflow

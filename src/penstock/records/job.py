@@ -88,6 +88,10 @@ class Ticket(msgspec.Struct, frozen=True, omit_defaults=True):
     chain: TicketChain = TicketChain()
     # Money limits on which this job has a hold until it ends.
     limits: tuple[int, ...] = ()
+    # The contract that the request was submitted under, its class there, and the caller's model.
+    contract: str = ""
+    task: str = ""
+    model_asked: str = ""
 
     @property
     def held_nanousd(self) -> int:

@@ -36,8 +36,8 @@ class RequestLabels:
     """Names that identify a request in the log, the ledger and the metrics.
 
     `parent_id` names the turn that this request belongs to, `purpose` and `task` what it is for,
-    `contract` the rules that applied, `model_asked` the model that the caller named. Turns with
-    tools set the first; nothing sets the other four yet.
+    `contract` the contract that applied, with its version, and `model_asked` the model that the
+    caller named where another one runs. Nothing sets `purpose` yet.
     """
 
     def __init__(  # noqa: PLR0913 - the fields of a record

@@ -68,6 +68,8 @@ class _Page:
         yield _first_tokens(
             "penstock_workflow_first_token_seconds", ["account", "workflow"], workflows
         )
+        yield _outcomes("penstock_workflow_requests_total", "outcomes", workflows)
+        yield _outcomes("penstock_recovered_total", "retried", workflows)
         replicas = _merged_labels([s.replicas for s in self._snapshots])
         yield _first_tokens("penstock_replica_first_token_seconds", ["model", "replica"], replicas)
         families = _merged_labels([s.families for s in self._snapshots])
@@ -86,6 +88,7 @@ class _Page:
             kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
             yield kind(name, METRICS[name], value=sum(g.sums.get(name, 0) for g in gauges))
         yield from _labelled([g.limits for g in gauges], ["scope", "measure", "period"])
+        yield from _labelled([g.contracts for g in gauges], ["contract", "kind", "mode"])
         yield from _labelled([g.reasons for g in gauges], ["reason"])
         yield from _of_cell([g.cell for g in gauges])
 
@@ -179,7 +182,17 @@ def _merged_labels(workers: list[list[LabelRow]]) -> list[LabelRow]:
             into.prompt_tokens += row.prompt_tokens
             into.cached_tokens += row.cached_tokens
             _add_histogram(into.first_token, row.first_token)
+            for field in ("outcomes", "retried"):
+                _add_counts(getattr(into, field), getattr(row, field))
     return list(merged.values())
+
+
+def _outcomes(name: str, field: str, rows: list[LabelRow]) -> Metric:
+    family = CounterMetricFamily(name, METRICS[name], labels=["account", "workflow", "outcome"])
+    for row in rows:
+        for outcome, count in getattr(row, field).items():
+            family.add_metric([row.account, row.label, outcome], count)
+    return family
 
 
 def _first_tokens(name: str, labels: list[str], rows: list[LabelRow]) -> Metric:
@@ -202,13 +215,16 @@ _BY_REASON = ("outcomes", "errors", "client_retries")
 _HISTOGRAMS = ("first_token", "output_token", "turn_tokens", "turn_growth")
 
 
+def _add_counts(into: dict[str, int], counts: dict[str, int]) -> None:
+    for name, count in counts.items():
+        into[name] = into.get(name, 0) + count
+
+
 def _add(into: Row, row: Row) -> None:
     for field in _COUNTS:
         setattr(into, field, getattr(into, field) + getattr(row, field))
     for field in _BY_REASON:
-        counts = getattr(into, field)
-        for name, count in getattr(row, field).items():
-            counts[name] = counts.get(name, 0) + count
+        _add_counts(getattr(into, field), getattr(row, field))
     for field in _HISTOGRAMS:
         _add_histogram(getattr(into, field), getattr(row, field))
 

@@ -93,6 +93,8 @@ class LabelCounters:
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.first_token = Buckets(FIRST_TOKEN_BUCKETS)
+        self.outcomes: dict[str, int] = {}
+        self.retried: dict[str, int] = {}
 
     def row(self) -> LabelRow:
         return LabelRow(
@@ -101,6 +103,8 @@ class LabelCounters:
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
             first_token=self.first_token.histogram(),
+            outcomes=self.outcomes.copy(),
+            retried=self.retried.copy(),
         )
 
 

@@ -56,6 +56,10 @@ METRICS: Final = {
     "penstock_client_retries_total": "Requests that a client sent as its own retry, by outcome.",
     "penstock_replica_first_token_seconds": "First-token time by replica, while it runs.",
     "penstock_workflow_first_token_seconds": "First-token time of streams, by workflow.",
+    "penstock_workflow_requests_total": "Finished requests by workflow, by how they ended.",
+    "penstock_recovered_total": (
+        "Requests of workflows that needed another try, by how they ended."
+    ),
     "penstock_family_prompt_tokens_total": (
         "Prompt tokens by prompt family, of prompts whose cached count is known."
     ),
@@ -74,6 +78,11 @@ METRICS: Final = {
     "penstock_ledger_unwritable_total": "Attempts that Postgres refused, put aside in a file.",
     "penstock_drain_failures_total": "Times that the journal could not be drained.",
     "penstock_responses_unstored_total": "Responses that were served and could not be stored.",
+    "penstock_contract_effects_total": (
+        "What contracts changed of requests, or would have in observe mode, by contract and kind."
+    ),
+    "penstock_contract_unknown_total": "Requests whose task is no class of their contract.",
+    "penstock_contracts_refused": "Workers that cannot take the set of contracts in force.",
     "penstock_route_cached_expected_total": (
         "Prompt tokens that routing expected to be cached, of answers that report cached tokens."
     ),
@@ -159,6 +168,9 @@ class LabelRow(msgspec.Struct):
     prompt_tokens: int = 0
     cached_tokens: int = 0
     first_token: Histogram = msgspec.field(default_factory=_first_token)
+    # Requests by how they ended: all, and those that needed another try.
+    outcomes: dict[str, int] = {}
+    retried: dict[str, int] = {}
 
 
 class Gauges(msgspec.Struct):
@@ -173,6 +185,8 @@ class Gauges(msgspec.Struct):
     sums: dict[str, int] = {}
     # By metric, then by `scope measure period` of a limit.
     limits: dict[str, dict[str, int]] = {}
+    # By metric, then by "contract kind mode".
+    contracts: dict[str, dict[str, int]] = {}
     # By metric, then by reason.
     reasons: dict[str, dict[str, int]] = {}
     peers_heard: int = 0

@@ -13,7 +13,6 @@ from penstock.tools.container_files import ContainerFiles
 from penstock.tools.container_ids import ContainerFileId, ContainerId
 from penstock.tools.container_queries import AccountContainer, ContainerFile
 from penstock.tools.container_upkeep import ContainerUpkeep
-from penstock.tools.failures import ContainerBusy, ContainerExpired, SandboxLost, SandboxUnavailable
 from penstock.tools.sandbox_hosts import SandboxHosts
 from penstock.tools.settings import ToolsSettings
 
@@ -21,8 +20,6 @@ __all__ = [
     "AccountContainer",
     "CodeCalls",
     "ContainerBook",
-    "ContainerBusy",
-    "ContainerExpired",
     "ContainerFile",
     "ContainerFileId",
     "ContainerFiles",
@@ -32,7 +29,5 @@ __all__ = [
     "ContainerWish",
     "CopiedFiles",
     "SandboxHosts",
-    "SandboxLost",
-    "SandboxUnavailable",
     "ToolsSettings",
 ]

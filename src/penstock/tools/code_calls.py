@@ -8,11 +8,18 @@ from typing import Final
 import msgspec
 
 from penstock.clock import Clock
-from penstock.errors import BodyTooLarge, Error, NotFound, QuotaSpent, StoreUnavailable
+from penstock.errors import (
+    BodyTooLarge,
+    ContainerBusy,
+    ContainerExpired,
+    Error,
+    NotFound,
+    QuotaSpent,
+    StoreUnavailable,
+)
 from penstock.tools.container_book import ContainerBook
 from penstock.tools.container_ids import is_path
 from penstock.tools.container_queries import AccountContainer, ContainerFile
-from penstock.tools.failures import ContainerBusy, ContainerExpired
 from penstock.tools.sandbox_hosts import HOST_FAILURES
 from penstock.tools.settings import ToolsSettings
 from penstock.wire.resources.sandbox import (

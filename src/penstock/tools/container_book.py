@@ -11,13 +11,17 @@ from typing import Final
 import msgspec
 
 from penstock.clock import new_id
-from penstock.errors import InvalidRequest, NotFound, QuotaSpent
+from penstock.errors import (
+    ContainerExpired,
+    InvalidRequest,
+    NotFound,
+    QuotaSpent,
+)
 from penstock.records.account import AccountId
 from penstock.store import Store
 from penstock.tools.container_files import ContainerFiles
 from penstock.tools.container_ids import ContainerId
 from penstock.tools.container_queries import SQL, AccountContainer, ContainerFile, container_from
-from penstock.tools.failures import ContainerExpired
 from penstock.tools.sandbox_hosts import HOST_FAILURES, Placed, SandboxHosts, WantedContainer
 from penstock.tools.settings import ToolsSettings
 

@@ -14,10 +14,16 @@ from urllib.parse import quote
 
 import msgspec
 
-from penstock.errors import BodyTooLarge, Conflict
+from penstock.errors import (
+    BodyTooLarge,
+    Conflict,
+    ContainerBusy,
+    ContainerExpired,
+    SandboxLost,
+    SandboxUnavailable,
+)
 from penstock.outbound.target import read_target
 from penstock.tools.container_ids import ContainerId
-from penstock.tools.failures import ContainerBusy, ContainerExpired, SandboxLost, SandboxUnavailable
 from penstock.tools.host_exchange import (
     FAILURES,
     HostAnswer,

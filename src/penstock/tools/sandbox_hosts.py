@@ -7,9 +7,13 @@ from typing import Final
 import msgspec
 
 from penstock.clock import Clock
-from penstock.errors import Forbidden, InvalidRequest
+from penstock.errors import (
+    Forbidden,
+    InvalidRequest,
+    SandboxLost,
+    SandboxUnavailable,
+)
 from penstock.tools.container_ids import ContainerId
-from penstock.tools.failures import SandboxLost, SandboxUnavailable
 from penstock.tools.sandbox_client import SandboxHost
 from penstock.tools.settings import ToolsSettings
 from penstock.wire.resources.sandbox import NewContainer, SandboxStatus, StartedContainer

@@ -6,18 +6,22 @@ from typing import Final, Protocol
 import msgspec
 
 from penstock.clock import new_id
-from penstock.errors import BudgetSpent, Error, StoreUnavailable
+from penstock.errors import (
+    BudgetSpent,
+    ContainerBusy,
+    ContainerExpired,
+    Error,
+    StoreUnavailable,
+)
 from penstock.tools import (
     AccountContainer,
     CodeCalls,
     ContainerBook,
-    ContainerExpired,
     ContainerFile,
     ContainerWish,
     CopiedFiles,
 )
 from penstock.tools.container_ids import shown_container, shown_file
-from penstock.tools.failures import ContainerBusy
 from penstock.tools.mcp.result_text import capped_text
 from penstock.tools.sandbox_hosts import read_memory
 from penstock.turns.tool_offers import TurnTools

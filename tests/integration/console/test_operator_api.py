@@ -16,6 +16,7 @@ _NOBODY = "0" * 32
 _FIELDS: dict[str, Any] = {
     "account": _NOBODY,
     "amounts": [{"measure": "requests", "period": "day", "amount": 1}],
+    "documents": ['schema = 1\nname = "w"\n'],
     "deployments": {"chat": {"model": "kimi-k2.5"}},
     "holder": "00000000-0000-7000-8000-000000000001",
     "host": "nohost",
@@ -25,6 +26,7 @@ _FIELDS: dict[str, Any] = {
     "limit": 1,
     "model": "kimi-k2.5",
     "name": "somebody",
+    "number": 0,
     "replica": "noreplica",
     "replicas": {"min": 1, "max": 1},
     "session": "s",
@@ -73,7 +75,10 @@ def test_an_auditor_changes_nothing_and_reads_all(control: ControlProcess) -> No
 def state_of(control: ControlProcess) -> str:
     """Everything that operations change, as an operator reads it."""
     with control.client() as client:
-        paths = ("/accounts", "/keys", "/limits", "/flex", "/jobs", "/responses", "/lease-holders")
+        paths = (
+            *("/accounts", "/keys", "/limits", "/flex", "/jobs", "/responses", "/lease-holders"),
+            "/contract-sets",
+        )
         return json.dumps([client.get(path).json() for path in paths])
 
 

@@ -15,11 +15,20 @@ from tests.integration.cells.container_rooms import (
 from tests.integration.cells.imitated_sandbox import ImitatedSandbox, Scripted
 from tests.integration.cells.kept_bytes import find_in_database, find_in_folder
 
-from penstock.errors import BodyTooLarge, Forbidden, InvalidRequest, NotFound, QuotaSpent
+from penstock.errors import (
+    BodyTooLarge,
+    ContainerBusy,
+    ContainerExpired,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    QuotaSpent,
+    SandboxLost,
+    SandboxUnavailable,
+)
 from penstock.policy import AccountBook
 from penstock.records.account import AccountId
 from penstock.tools import AccountContainer, ContainerId, CopiedFiles
-from penstock.tools.failures import ContainerBusy, ContainerExpired, SandboxLost, SandboxUnavailable
 from penstock.wire.resources.sandbox import CallEnded, ContainerLost, Output
 
 MARKER = b"a-secret-of-the-caller"

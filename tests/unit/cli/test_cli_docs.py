@@ -62,6 +62,8 @@ def test_every_command_that_prints_data_takes_json(path: str, command: Any) -> N
         "penstock control",
         "penstock sandbox",
         "penstock chat",
+        "penstock contracts example",
+        "penstock contracts alerts",
         "penstock logs",
         "penstock replicas logs",
         "penstock stop",

@@ -124,10 +124,10 @@ def test_very_long_path_is_cut() -> None:
 def test_numbers_of_an_agent_are_counted_by_its_labels() -> None:
     desk = Desk()
     labels = {"session": "s", "workflow": "w", "prompt_family": "f", "client_retry": 1}
-    for prompt in (100, 350):
+    for attempts, prompt in enumerate((100, 350), 1):
         request = make_request(is_stream=True, **labels)  # type: ignore[arg-type]
         desk.endings.begin(request)
-        end = RequestEnd(attempts=1, usage=Usage(prompt, 5, 10), first_token_seconds=0.2)
+        end = RequestEnd(attempts=attempts, usage=Usage(prompt, 5, 10), first_token_seconds=0.2)
         desk.endings.finish(request.id, TARGET, request, end)
     row = desk.row()
     assert row.client_retries == {"ok": 2}
@@ -135,6 +135,7 @@ def test_numbers_of_an_agent_are_counted_by_its_labels() -> None:
     assert (sum(row.turn_growth.counts), row.turn_growth.sum) == (1, 250)
     (workflow,), (family,) = desk.metrics.workflows.rows(), desk.metrics.families.rows()
     assert (workflow.label, sum(workflow.first_token.counts)) == ("w", 2)
+    assert (workflow.outcomes, workflow.retried) == ({"ok": 2}, {"ok": 1})
     assert (family.prompt_tokens, family.cached_tokens) == (450, 20)
     assert desk.line()["workflow"] == "w"
 
@@ -147,7 +148,9 @@ def test_what_an_engine_did_not_say_is_in_no_hit_ratio() -> None:
         end = RequestEnd(attempts=1, usage=usage, first_token_seconds=0.2)
         desk.endings.finish(request.id, TARGET, request, end)
     assert desk.metrics.families.rows() == []
-    assert desk.metrics.workflows.rows() == [], "an answer that is not streamed has no first token"
+    (workflow,) = desk.metrics.workflows.rows()
+    assert not any(workflow.first_token.counts), "an answer that is not streamed has no first token"
+    assert (workflow.outcomes, workflow.retried) == ({"ok": 2}, {})
     assert desk.row().client_retries == {}, "a first try is no retry"
 
 

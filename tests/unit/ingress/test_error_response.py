@@ -13,7 +13,7 @@ EVERY = sorted(
     (
         kind
         for _, kind in inspect.getmembers(errors, inspect.isclass)
-        if issubclass(kind, Error) and kind.__module__ == errors.__name__
+        if issubclass(kind, Error)
     ),
     key=lambda kind: kind.__name__,
 )

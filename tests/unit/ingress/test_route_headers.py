@@ -1,6 +1,6 @@
 """Where a request went, as its caller sees it in headers."""
 
-from penstock.ingress.inference.inference_endpoint import EXPOSED_HEADERS
+from penstock.ingress.inference.cors import EXPOSED_HEADERS
 from penstock.ingress.inference.route_headers import NAMES, route_headers
 from penstock.records.request import RequestEnd
 

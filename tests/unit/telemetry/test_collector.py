@@ -20,7 +20,7 @@ SUMMED = (
     "penstock_route_", "penstock_index_", "penstock_sessions_", "penstock_ejections_",
     "penstock_signal_", "penstock_workers_", "penstock_signals_sent", "penstock_signals_heard",
     "penstock_signals_trimmed", "penstock_event_streams", "penstock_log_lines",
-    "penstock_responses_",
+    "penstock_responses_", "penstock_contracts_", "penstock_contract_unknown",
 )  # fmt: skip
 OF_CELL = ("penstock_flex_", "penstock_webhook_")
 BY_REASON = ("penstock_session_moves_total", "penstock_signals_dropped_total")
@@ -67,6 +67,7 @@ def test_every_declared_metric_is_on_the_page_and_no_other() -> None:
     sums = {name: 1 for name in METRICS if name.startswith(SUMMED)}
     limits = {name: {"account tokens minute": 1} for name in METRICS if "_limit_" in name}
     gauges = Gauges(waiting={"m": 1}, ready_replicas={"m": 1}, sums=sums, limits=limits)
+    gauges.contracts = {"penstock_contract_effects_total": {"review output enforce": 1}}
     gauges.reasons = {name: {"load": 1} for name in BY_REASON}
     gauges.cell = {name: {"model m": 1.0} for name in METRICS if name.startswith(OF_CELL)}
     page = render([Snapshot([row()], gauges)])

@@ -23,8 +23,9 @@ from penstock.ingress.inference.composed_shaper import (
     composed_shaper,
     turn_shaper,
 )
+from penstock.ingress.inference.contract_headers import contract_headers
+from penstock.ingress.inference.cors import cors_lines
 from penstock.ingress.inference.request_accounting import RequestAccounting
-from penstock.ingress.inference.route_headers import NAMES as ROUTE_HEADERS
 from penstock.ingress.inference.stored_writer import StoredWriter
 from penstock.ingress.inference.turn_writer import TurnWriter
 from penstock.ingress.inference.usage_cost import UsageCost
@@ -40,13 +41,6 @@ from penstock.records.request import Api, InferenceRequest, Outcome, RequestEnd,
 from penstock.serving.shaping import RenamedReasoning, Shaper, Steps
 from penstock.turns.foreground import AskedTurn
 
-# The answers' headers that scripts in a browser may read.
-EXPOSED_HEADERS: Final = (
-    "x-request-id", "retry-after", "x-should-retry", "x-penstock-cost-usd",
-    "x-penstock-limit-warning", "x-ratelimit-limit-requests", "x-ratelimit-remaining-requests",
-    "x-ratelimit-reset-requests", "x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens",
-    "x-ratelimit-reset-tokens", "location", "preference-applied", *ROUTE_HEADERS,
-)  # fmt: skip
 _QUEUED: Final = (Delivery.QUEUE, Delivery.TASK)
 # Bound once, because each use of an enum's member is a lookup in its class.
 _NOW: Final = Tier.NOW
@@ -54,7 +48,6 @@ _FLEX: Final = Tier.FLEX
 _CLIENT_LEFT: Final = Outcome.CLIENT_LEFT
 _FAILED: Final = Outcome.FAILED
 _OVER_LIMIT_STATUS: Final = OverLimit.status
-_EXPOSED: Final = b"access-control-expose-headers: %s\r\n" % ", ".join(EXPOSED_HEADERS).encode()
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -163,7 +156,7 @@ class InferenceEndpoint(WorkerConnections):
             return
         turn, request = await self._stored.begin(call.id, opened, headers)
         if turn.is_background:
-            own = self._headers(call.id, call.exchange, headers.caller_request_id())
+            own = self._answer_headers(call, turn.opened, headers)
             await self._background.submit(turn, request, call.exchange, own)
             return
         call.request = request
@@ -190,7 +183,7 @@ class InferenceEndpoint(WorkerConnections):
         self, call: InferenceCall, opened: OpenedRequest, headers: CallerHeaders
     ) -> None:
         answer = await self._queue.serve(call.id, opened, headers)
-        own = self._headers(call.id, call.exchange, headers.caller_request_id())
+        own = self._answer_headers(call, opened, headers)
         call.exchange.answer(200, JSON + own, answer)
 
     async def _read_large(
@@ -228,7 +221,7 @@ class InferenceEndpoint(WorkerConnections):
         opened: OpenedRequest,
         headers: CallerHeaders,
     ) -> ClientWriter:
-        terms = self._answer_terms(call, request, headers)
+        terms = self._answer_terms(call, request, opened, headers)
         is_run = opened.route.surface is Surface.WORKERS_RUN
         price = self._price_told(call, request, headers)
         if opened.composed is not None:
@@ -251,7 +244,7 @@ class InferenceEndpoint(WorkerConnections):
         headers: CallerHeaders,
     ) -> StoredWriter:
         assert opened.composed is not None, "what is stored is composed"
-        terms = self._answer_terms(call, request, headers)
+        terms = self._answer_terms(call, request, opened, headers)
         composed = composed_shaper(request, opened.composed, self._clock)
         price = self._price_told(call, request, headers)
         after = after_composing(price, is_run=opened.route.surface is Surface.WORKERS_RUN)
@@ -260,7 +253,7 @@ class InferenceEndpoint(WorkerConnections):
     def _turn_writer(self, call: InferenceCall, asked: AskedTurn) -> TurnWriter:
         opened, request, headers = asked.opened, asked.request, asked.headers
         assert opened.composed is not None, "what has tools is composed"
-        terms = self._answer_terms(call, request, headers)
+        terms = self._answer_terms(call, request, opened, headers)
         composed = turn_shaper(request, opened.composed, self._clock, asked.tools)
         price = self._price_told(call, request, headers)
         after = after_composing(price, is_run=opened.route.surface is Surface.WORKERS_RUN)
@@ -271,15 +264,29 @@ class InferenceEndpoint(WorkerConnections):
         return writer
 
     def _answer_terms(
-        self, call: InferenceCall, request: InferenceRequest, headers: CallerHeaders
+        self,
+        call: InferenceCall,
+        request: InferenceRequest,
+        opened: OpenedRequest,
+        headers: CallerHeaders,
     ) -> AnswerTerms:
         return AnswerTerms(
-            headers=self._headers(request.id, call.exchange, request.labels.caller_request_id),
+            headers=self._answer_headers(call, opened, headers),
             price=request.terms.price,
             asked_at=request.terms.asked_at,
             is_chunked=call.exchange.speaks_chunked,
             tells_cost=request.prompt.is_stream and headers.wants_cost(),
         )
+
+    def _answer_headers(
+        self, call: InferenceCall, opened: OpenedRequest, headers: CallerHeaders
+    ) -> bytes:
+        """Return the lines that every answer to a request has which was read."""
+        own = self._headers(call.id, call.exchange, headers.caller_request_id())
+        if opened.contract is None:
+            return own
+        self._accounting.count_contract(opened.contract)
+        return own + contract_headers(opened.contract)
 
     def _price_told(
         self, call: InferenceCall, request: InferenceRequest, headers: CallerHeaders
@@ -360,7 +367,7 @@ class InferenceEndpoint(WorkerConnections):
         if exchange.target.startswith(b"/client"):
             lines += f"cf-ai-req-id: {request_id}\r\n"
         raw = lines.encode("latin-1")
-        return raw + _cors_line(self._cors_origins, exchange.headers) if self._cors_origins else raw
+        return raw + cors_lines(self._cors_origins, exchange.headers) if self._cors_origins else raw
 
 
 def _joined(parts: list[bytes]) -> bytes:
@@ -388,12 +395,3 @@ def _read(
     if delivery in _QUEUED:
         return opened, None
     return opened, reader.read_prompt(request_id, headers, opened, _FLEX)
-
-
-def _cors_line(allowed: tuple[str, ...], headers: list[tuple[bytes, bytes]]) -> bytes:
-    origin = next((value for name, value in headers if name == b"origin"), b"")
-    if "*" in allowed:
-        return b"access-control-allow-origin: *\r\n" + _EXPOSED
-    if origin and origin.decode("latin-1") in allowed:
-        return b"access-control-allow-origin: %s\r\nvary: Origin\r\n%s" % (origin, _EXPOSED)
-    return b""

@@ -3,6 +3,8 @@
 from typing import Final
 
 from penstock.clock import Clock
+from penstock.contracts.counts import ContractCounts
+from penstock.contracts.deciding import ContractDecision
 from penstock.metering import Refusals, usd_bytes
 from penstock.records.account import Key
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd, RequestId
@@ -22,6 +24,7 @@ class RequestAccounting:
         self._lines = RequestLines()
         self._refusals = refusals
         self._now = clock.now
+        self.contracts = ContractCounts()
         # By key and model.
         self._callers: dict[tuple[str, str], _Caller] = {}
 
@@ -57,6 +60,9 @@ class RequestAccounting:
         key_id = "" if key is None else key.id
         self._refusals.count(self._now(), account, key_id, end.error_code)
 
+    def count_contract(self, decision: ContractDecision) -> None:
+        self.contracts.add(decision)
+
     def _caller(self, request: InferenceRequest) -> "_Caller":
         """Return what is cached for a key and a model, while the key belongs to that account."""
         account, key, model = request.account, request.key, request.model.id
@@ -74,13 +80,18 @@ class RequestAccounting:
     ) -> None:
         """Count by workflow, prompt family, session and client retry, to judge agents by."""
         usage, metrics = end.usage, self._metrics
+        first = end.first_token_seconds
+        if request.labels.workflow:
+            workflow = metrics.workflows.of(request.account, request.labels.workflow)
+            _add(workflow.outcomes, _outcome(end))
+            if end.attempts > 1:
+                _add(workflow.retried, _outcome(end))
+            if request.prompt.is_stream and first is not None:
+                workflow.first_token.add(first)
         if request.labels.client_retry:
             _add(counters.client_retries, _outcome(end))
-        first = end.first_token_seconds
         if first is not None and end.replica:
             metrics.replicas.of(request.model.id, end.replica).first_token.add(first)
-        if request.prompt.is_stream and first is not None and request.labels.workflow:
-            metrics.workflows.of(request.account, request.labels.workflow).first_token.add(first)
         if usage is None or usage.is_estimated:
             return
         prompt = usage.prompt_tokens

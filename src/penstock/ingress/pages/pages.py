@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.types import Lifespan
 
 from penstock.errors import Error, MethodNotAllowed, NotFound
-from penstock.ingress.inference.inference_endpoint import EXPOSED_HEADERS
+from penstock.ingress.inference.cors import EXPOSED_HEADERS
 from penstock.ingress.pages.batch_pages import BatchPages
 from penstock.ingress.pages.container_pages import ContainerPages
 from penstock.ingress.pages.conversation_pages import ConversationPages

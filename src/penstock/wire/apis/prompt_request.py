@@ -11,9 +11,10 @@ from msgspec import Meta, Raw
 
 from penstock.records.model import Capability
 from penstock.wire.apis.chat_options import Metadata, Options
-from penstock.wire.json_body import Field, Fields
+from penstock.wire.json_body import Field, Fields, is_given
 from penstock.wire.prompt.media import Media
 
+_NEWER: Final = "max_completion_tokens"
 NO_OPTIONS: Final = Options()
 NO_NEEDS: Final = frozenset[Capability]()
 
@@ -63,9 +64,20 @@ class PromptRequest:
         # Tokens that one choice may have at most; None when the caller sets no limit, 0 when none
         # are generated.
         self.max_tokens = max_tokens
+        # Whether the caller leaves the length open; a contract may have set `max_tokens` since.
+        self.may_shorten = max_tokens is None
         # The name of that limit in this API.
         self.max_tokens_field = max_tokens_field
         self.workflow = workflow
+
+    def bound_tokens(self, most: int) -> None:
+        """Bound each answer, by the names that this API's engine obeys."""
+        bound = Raw(b"%d" % most)
+        self.max_tokens = most
+        self.fields[self.max_tokens_field] = bound
+        # Of the two names that a chat may have, the engine obeys the newer.
+        if is_given(self.fields, _NEWER):
+            self.fields[_NEWER] = bound
 
 
 MODEL: Final = Field("model", msgspec.json.Decoder(str), "")

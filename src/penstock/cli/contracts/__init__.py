@@ -1,0 +1,1 @@
+"""`penstock contracts`: checks, compares, tests, applies and shows contracts of workflows."""

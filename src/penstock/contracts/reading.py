@@ -1,0 +1,82 @@
+"""Reads a contract's file, or a folder of them. Errors name the file, the key, and what to write.
+
+What needs the catalogue, such as whether a model exists, is checked by `compiling.py`.
+"""
+
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from penstock.contracts.advice import explain
+from penstock.contracts.contract_error import ContractError
+from penstock.contracts.document import Contract
+from penstock.contracts.settings import ContractsSettings
+
+_LINES: Final = 'Write `key = value` lines; text in double quotes, lists as ["a", "b"]'
+# Cases lie in a folder below.
+_SUFFIX: Final = "*.toml"
+
+
+def read_contract(text: str, file: str = "") -> Contract:
+    """Return the contract in `text`."""
+    try:
+        document = _parsed(text)
+        try:
+            return msgspec.convert(document, Contract)
+        except msgspec.ValidationError as error:
+            raise explain(str(error), document) from None
+    except ContractError as error:
+        raise error.in_file(file) from None
+
+
+def read_folder(folder: Path, settings: ContractsSettings) -> dict[str, str]:
+    """Return the texts of a folder's contracts by their files, in the order of these names."""
+    if not folder.is_dir():
+        raise ContractError(
+            "is not a folder", advice="Name the folder that has the contracts", file=str(folder)
+        )
+    # Editors and mounted volumes leave files with a leading dot.
+    paths = sorted(path for path in folder.glob(_SUFFIX) if not path.name.startswith("."))
+    if not paths:
+        raise ContractError(
+            "has no contract",
+            advice="Write one: `penstock contracts example coding-agent` prints a start",
+            file=str(folder),
+        )
+    if len(paths) > settings.contracts_max:
+        raise ContractError(
+            f"has {len(paths)} contracts, more than contracts.contracts_max",
+            advice=f"Take some out, or set contracts_max under [contracts] to {len(paths)}",
+            file=str(folder),
+        )
+    return {str(path): _text_of(path, settings.document_bytes_max) for path in paths}
+
+
+def _text_of(path: Path, bytes_max: int) -> str:
+    with path.open("rb") as file:
+        data = file.read(bytes_max + 1)
+    if len(data) > bytes_max:
+        raise ContractError(
+            f"is larger than {bytes_max} bytes",
+            advice="Write one contract per file, or raise document_bytes_max under [contracts]",
+            file=str(path),
+        )
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ContractError(
+            f"byte {error.start} is not UTF-8",
+            advice="Save the file as UTF-8",
+            file=str(path),
+            line=data.count(b"\n", 0, error.start) + 1,
+        ) from None
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    # Numbers with thousands of digits raise ValueError; very deep nesting raises RecursionError.
+    except (ValueError, RecursionError) as error:
+        raise ContractError(f"this is not TOML: {error}", advice=_LINES) from None

@@ -1,0 +1,172 @@
+"""Writes sets of contracts, and reads them for operators. The only writer of these tables.
+
+A set is all contracts at one time, applied as a whole. A contract's own version grows only when its
+meaning changes: comments, order and spelling do not count.
+"""
+
+from typing import Final
+
+import msgspec
+
+from penstock.contracts.document import SCHEMA, Contract
+from penstock.contracts.reading import read_contract
+from penstock.contracts.set_rows import ContractRow, ContractSetRow, read_in_force, read_rows
+from penstock.contracts.settings import ContractsSettings
+from penstock.errors import Conflict, NotFound
+from penstock.store import Store, Transaction
+
+# Serialises writers.
+_LOCK: Final = "select set_id from contract_revision for update"
+_MOVE: Final = "update contract_revision set set_id = %s"
+_ADD_SET: Final = """
+    insert into contract_sets (actor, message, from_set, schema) values (%s, %s, %s, %s)
+    returning id
+"""
+_ADD: Final = "insert into contracts (set_id, name, version, document) values (%s, %s, %s, %s)"
+_NEWEST: Final = """
+    select distinct on (name) name, version, document from contracts
+    where name = any(%s) order by name, version desc, set_id desc
+"""
+_VERSION: Final = """
+    select name, version, document from contracts where name = %s and version = %s
+    order by set_id desc limit 1
+"""
+_SETS: Final = """
+    select s.id, s.applied_at, s.actor, s.message, s.from_set,
+        (select count(*) from contracts c where c.set_id = s.id)
+    from contract_sets s order by s.id desc limit %s
+"""
+_OLD: Final = """
+    select id from contract_sets
+    where id <> %s and id not in (select id from contract_sets order by id desc limit %s)
+    order by id limit 100
+"""
+_FORGET: Final = (
+    "delete from contracts where set_id = any(%s)",
+    "delete from contract_sets where id = any(%s)",
+)
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """A set that was applied, with the contracts whose version is new."""
+
+    number: int
+    changed: list[str]
+    contracts: list[ContractRow]
+
+
+class ContractBook:
+    """Applies sets, goes back to old ones, and shows them."""
+
+    def __init__(self, store: Store, settings: ContractsSettings) -> None:
+        self._store = store
+        self._settings = settings
+
+    async def apply(
+        self,
+        documents: dict[str, str],
+        *,
+        actor: str,
+        message: str,
+        base: int | None = None,
+        from_set: int | None = None,
+    ) -> Applied:
+        """Make these texts, by the contracts' names, the set in force.
+
+        `base` is the set that the caller saw; Conflict if another is in force by now.
+        """
+        async with self._store.transaction() as tx:
+            await _lock(tx, base)
+            versions, changed = await _versions(tx, documents)
+            row = await tx.fetch_one(_ADD_SET, (actor, message, from_set, SCHEMA))
+            assert row is not None, "insert returns its row"
+            number = int(row[0])
+            for name in sorted(documents):
+                await tx.execute(_ADD, (number, name, versions[name], documents[name]))
+            await tx.execute(_MOVE, (number,))
+            await self._forget_old(tx, number)
+            rows = await read_rows(tx, number)
+        return Applied(number, changed, rows)
+
+    async def withdraw(self, *, base: int | None = None) -> Applied:
+        """Let no contract be in force. The sets stay, to go back to."""
+        async with self._store.transaction() as tx:
+            before = await _lock(tx, base)
+            await tx.execute(_MOVE, (0,))
+            gone = [row.name for row in await read_rows(tx, before)]
+        return Applied(0, gone, [])
+
+    async def in_force(self) -> tuple[int, list[ContractRow]]:
+        """Return the number of the set in force, and its contracts; 0 is none."""
+        async with self._store.transaction() as tx:
+            number = await read_in_force(tx)
+            return number, await read_rows(tx, number)
+
+    async def rows_of(self, number: int) -> list[ContractRow]:
+        async with self._store.statement() as statement:
+            rows = await read_rows(statement, number)
+        if not rows:
+            raise NotFound(f"There is no set {number}. `penstock contracts list` shows them.")
+        return rows
+
+    async def version(self, name: str, version: int) -> ContractRow:
+        """Return one version of a contract, whichever sets had it."""
+        async with self._store.statement() as statement:
+            row = await statement.fetch_one(_VERSION, (name, version))
+        if row is None:
+            raise NotFound(f"There is no contract {name}@{version}.")
+        return ContractRow(*row)
+
+    async def named(self, name: str) -> ContractRow:
+        """Return a contract of the set in force."""
+        _, rows = await self.in_force()
+        for row in rows:
+            if row.name == name:
+                return row
+        raise NotFound(f"No contract {name} is in force. `penstock contracts list` shows them.")
+
+    async def sets(self, limit: int = 100) -> list[ContractSetRow]:
+        """Return the sets, newest first."""
+        async with self._store.statement() as statement:
+            rows = await statement.fetch(_SETS, (limit,))
+        return [ContractSetRow(*row) for row in rows]
+
+    async def _forget_old(self, tx: Transaction, number: int) -> None:
+        old = [row[0] for row in await tx.fetch(_OLD, (number, self._settings.sets_max))]
+        if old:
+            for statement in _FORGET:
+                await tx.execute(statement, (old,))
+
+
+async def _lock(tx: Transaction, base: int | None) -> int:
+    row = await tx.fetch_one(_LOCK)
+    assert row is not None, "contract_revision has lost its row"
+    number = int(row[0])
+    if base is not None and base != number:
+        raise Conflict(
+            f"Set {number} is in force by now, and you saw {base or 'none'}: look at"
+            " `penstock contracts diff`, and apply again."
+        )
+    return number
+
+
+async def _versions(tx: Transaction, documents: dict[str, str]) -> tuple[dict[str, int], list[str]]:
+    """Return each contract's version in a new set, and the names of those whose version is new."""
+    newest = {row[0]: row for row in await tx.fetch(_NEWEST, (sorted(documents),))}
+    versions, changed = {}, []
+    for name, text in sorted(documents.items()):
+        before = newest.get(name)
+        if before is not None and _meaning(before[2]) == read_contract(text):
+            versions[name] = before[1]
+        else:
+            versions[name] = 1 if before is None else before[1] + 1
+            changed.append(name)
+    return versions, changed
+
+
+def _meaning(document: str) -> Contract | None:
+    try:
+        return read_contract(document)
+    except ValueError:
+        # It was written for another release.
+        return None

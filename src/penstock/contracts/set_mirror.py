@@ -1,0 +1,92 @@
+"""A gateway's copy of the set of contracts in force, compiled with its own catalogue.
+
+A set that cannot be compiled here is not taken: the one before stays, `problem` says why, and the
+set is tried again only when another one was applied.
+"""
+
+import asyncio
+import logging
+
+from penstock.catalogue import Catalogue
+from penstock.contracts.compiling import ContractSet, compile_set
+from penstock.contracts.contract_error import ContractError
+from penstock.contracts.current import CurrentContracts
+from penstock.contracts.set_rows import read_in_force, read_rows
+from penstock.contracts.settings import ContractsSettings
+from penstock.errors import StoreUnavailable
+from penstock.store import Store
+
+logger = logging.getLogger(__name__)
+
+
+class ContractMirror:
+    """Keeps `current` up to date: `load` once, then `run`."""
+
+    def __init__(self, store: Store, catalogue: Catalogue, settings: ContractsSettings) -> None:
+        self.current = CurrentContracts()
+        # Why the set in force is not taken here; "" if it is.
+        self.problem = ""
+        self._store = store
+        self._catalogue = catalogue
+        self._refresh_seconds = settings.refresh_seconds
+        self._seen = 0
+
+    @property
+    def number(self) -> int:
+        """The set by which this worker decides; 0 is none."""
+        in_force = self.current.in_force
+        return 0 if in_force is None else in_force.number
+
+    async def load(self) -> None:
+        """Take the set in force; ContractError if it cannot be used here.
+
+        A worker that began without contracts would let requests do what they forbid.
+        """
+        await self._refresh()
+        if self.problem:
+            raise ContractError(
+                self.problem, advice="Apply a set that fits this gateway, or mend its catalogue"
+            )
+
+    async def run(self) -> None:
+        """Follow changes until cancelled; while Postgres is away, the set stays as it is."""
+        while True:
+            await asyncio.sleep(self._refresh_seconds)
+            try:
+                await self._refresh()
+            except StoreUnavailable:
+                logger.debug("contracts not refreshed", extra={"action": "contracts_unread"})
+            except Exception:
+                # Catch everything at the loop's top: what was decided by goes on.
+                logger.exception("contracts not refreshed", extra={"action": "contracts_unread"})
+
+    async def _refresh(self) -> None:
+        async with self._store.statement() as statement:
+            number = await read_in_force(statement)
+        # Not `>`: a database that was restored may be at an earlier set.
+        if number == self._seen:
+            return
+        async with self._store.statement() as statement:
+            rows = await read_rows(statement, number)
+        # Hundreds of contracts take longer than requests should wait.
+        compiled, problem = await asyncio.to_thread(
+            _compiled, number, [(row.version, row.document) for row in rows], self._catalogue
+        )
+        self.problem = problem
+        if problem:
+            logger.error(
+                "contracts refused", extra={"action": "contracts_refused", "problem": problem}
+            )
+        else:
+            self.current.in_force = compiled
+            logger.info("contracts applied", extra={"action": "contracts_applied", "set": number})
+        self._seen = number
+
+
+def _compiled(
+    number: int, rows: list[tuple[int, str]], catalogue: Catalogue
+) -> tuple[ContractSet | None, str]:
+    try:
+        return compile_set(number, rows, catalogue), ""
+    except ContractError as error:
+        return None, f"contracts set {number}: {error}"
