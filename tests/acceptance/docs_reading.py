@@ -1,4 +1,4 @@
-"""Blocks that are read instead of run: settings, catalogue entries, JSON, and commands by hand."""
+"""Blocks that are read instead of run: settings, entries, contracts, JSON, commands by hand."""
 
 import re
 import shlex
@@ -15,10 +15,13 @@ import typer.main
 from tests.acceptance.docs_blocks import READ, SHELLS, Block, BlockError, shell_lines
 from typer.exceptions import TyperException
 
+from penstock.catalogue import CatalogueSettings, load_catalogue
 from penstock.catalogue.entry import read_entry
 from penstock.catalogue.models import BUILTIN_FOLDER
 from penstock.cli.commands import app
 from penstock.config import load, toml
+from penstock.contracts.cases import parse_cases
+from penstock.contracts.compiling import check_texts
 from penstock.records.deployment import DeploymentSpec
 
 _AND_SO_ON = "…"
@@ -149,9 +152,15 @@ def _kind(value: object) -> str:
 
 
 def _read_toml(block: Block) -> None:
-    deployments = tomllib.loads(block.text).get("deployment")
-    if deployments is not None:
-        msgspec.convert(deployments, dict[str, DeploymentSpec])
+    document = tomllib.loads(block.text)
+    if "deployment" in document:
+        msgspec.convert(document["deployment"], dict[str, DeploymentSpec])
+        return
+    if "schema" in document:
+        check_texts({block.name: block.text}, load_catalogue(CatalogueSettings()))
+        return
+    if "case" in document:
+        parse_cases(block.text)
         return
     if "parse" in block.marks:
         tomllib.loads(block.text)

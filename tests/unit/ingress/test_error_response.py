@@ -10,11 +10,7 @@ from penstock.errors import Error
 from penstock.ingress.error_response import WORKERS_AI, body, event, headers, status_and_number
 
 EVERY = sorted(
-    (
-        kind
-        for _, kind in inspect.getmembers(errors, inspect.isclass)
-        if issubclass(kind, Error)
-    ),
+    (kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Error)),
     key=lambda kind: kind.__name__,
 )
 
