@@ -35,7 +35,12 @@ class TurnRooms(msgspec.Struct, frozen=True):
         tools = config.tools
         servers = McpServers(tools, Caller(tools.mcp_call_limits), clock)
         has_code = bool(tools.sandbox_hosts)
-        offers = ToolOffers(containers if has_code else None, servers, McpPolicy(tools))
+        offers = ToolOffers(
+            containers if has_code else None,
+            servers,
+            McpPolicy(tools),
+            config.turns.foreground_max,
+        )
         calls = CodeCalls(containers, tools, clock)
         code = TurnCode(containers, calls, files, tools.output_bytes_max) if has_code else None
         settings = ToolCallSettings(

@@ -221,6 +221,16 @@ class ResponseBook:
         names = (prepared.input.name, prepared.response.name)
         await self._values.delete([name for name in names if name])
 
+    async def discard_end(self, account: AccountId, ending: ResponseEnding) -> None:
+        """Delete what was uploaded for an end, unless an earlier try has stored the same."""
+        name = ending.kept.name
+        if not name:
+            return
+        async with self._store.statement() as statement:
+            row = await statement.fetch_one(SQL["objects"], (day_of(ending.id), ending.id, account))
+        if row is None or name not in row:
+            await self._values.delete([name])
+
     async def find(
         self, account: AccountId, id: ResponseId, *, at_any_age: bool = False
     ) -> StoredResponse:

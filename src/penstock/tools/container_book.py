@@ -226,7 +226,10 @@ class ContainerBook:
         return True
 
     async def _end(self, ids: list[ContainerId], state: str) -> int:
-        facts = (state, ids, state, self._settings.container_files_kept_seconds)
+        # Files of a deleted one are due at once: control deletes what this process leaves.
+        is_deleted = state == "deleted"
+        kept_seconds = 0.0 if is_deleted else self._settings.container_files_kept_seconds
+        facts = (state, ids, state, kept_seconds)
         async with self._store.transaction() as tx:
             return len(await tx.fetch(SQL["end"], facts))
 

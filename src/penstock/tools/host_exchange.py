@@ -21,6 +21,8 @@ _PIECE_BYTES: Final = 64 * 1024
 # A host that does not acknowledge for so long is gone: a probe after one second, and the end of the
 # connection if a second later there is no answer to it.
 _SILENT_MILLISECONDS: Final = 1500
+# A larger body may wait until a host with too much to do reads it. For TCP that is silence, too.
+_SHORT_BYTES: Final = 16 * 1024
 _CONNECT_SECONDS: Final = 2.0
 FAILURES: Final = (
     *(OSError, ValueError, EOFError),
@@ -130,7 +132,7 @@ async def exchange(
     except OSError as failure:
         raise NoConnection(str(failure) or "no connection in time") from failure
     try:
-        _watch(writer.get_extra_info("socket"))
+        _watch(writer.get_extra_info("socket"), is_short=len(request.body) <= _SHORT_BYTES)
         async with asyncio.timeout_at(deadline):
             writer.write(_head(target, token, request) + request.body)
             status, headers = await _read_head(reader)
@@ -165,12 +167,17 @@ async def _read_head(reader: asyncio.StreamReader) -> tuple[int, dict[bytes, byt
     raise ValueError("the answer has too many headers")
 
 
-def _watch(connection: socket.socket) -> None:
-    """Let the kernel notice within two seconds that the host is gone without a word."""
+def _watch(connection: socket.socket, *, is_short: bool) -> None:
+    """Let the kernel notice within two seconds that the host is gone without a word.
+
+    While a long request is being sent, its deadline alone ends the wait.
+    """
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENT_MILLISECONDS)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 1)
+    if is_short:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENT_MILLISECONDS)
 
 
 def _check_line(line: bytearray, bytes_max: int) -> None:

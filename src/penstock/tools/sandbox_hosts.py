@@ -1,6 +1,7 @@
 """Knows the sandbox hosts, and chooses one for a new container."""
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -8,6 +9,7 @@ import msgspec
 
 from penstock.clock import Clock
 from penstock.errors import (
+    Error,
     Forbidden,
     InvalidRequest,
     SandboxLost,
@@ -77,7 +79,7 @@ class SandboxHosts:
         if url not in self._hosts:
             return None
         await self._ask([url])
-        return self._known[url][1]
+        return self._status_of(url)
 
     async def place(self, id: ContainerId, wanted: WantedContainer, *, is_shared: bool) -> Placed:
         """Start a container on the best host that takes it.
@@ -96,7 +98,7 @@ class SandboxHosts:
                 life_seconds=wanted.life_seconds,
             )
             try:
-                started = await self._hosts[offer.url].start(id, asked)
+                started = await self._start(offer.url, id, asked)
             except HOST_FAILURES:
                 self._known.pop(offer.url, None)
                 continue
@@ -110,8 +112,28 @@ class SandboxHosts:
         """Return the hosts that answer."""
         await self._ask(list(self._hosts))
         return [
-            Offer(url, status) for url in self._hosts if (status := self._known[url][1]) is not None
+            Offer(url, status)
+            for url in self._hosts
+            if (status := self._status_of(url)) is not None
         ]
+
+    async def _start(self, url: str, id: ContainerId, asked: NewContainer) -> StartedContainer:
+        """Start a container; one that may have started and that nobody waits for is ended."""
+        host = self._hosts[url]
+        try:
+            return await host.start(id, asked)
+        except SandboxUnavailable:
+            raise
+        except BaseException:
+            # Cancelled, or without an answer: the host may hold it until it is idle.
+            with contextlib.suppress(*HOST_FAILURES):
+                await host.end(id)
+            raise
+
+    def _status_of(self, url: str) -> SandboxStatus | None:
+        """Return what is known; None also if a start that failed has just dropped it."""
+        known = self._known.get(url)
+        return None if known is None else known[1]
 
     async def _ask(self, urls: Sequence[str]) -> None:
         """Ask those of these hosts, all at once, of which too little is known."""
@@ -125,7 +147,8 @@ class SandboxHosts:
     async def _ask_one(self, url: str) -> None:
         try:
             status: SandboxStatus | None = await self._hosts[url].status()
-        except HOST_FAILURES:
+        except Error:
+            # Also a refusal that no sandbox host would give.
             status = None
         self._known[url] = (self._monotonic(), status)
 

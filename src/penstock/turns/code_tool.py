@@ -11,6 +11,7 @@ from penstock.errors import (
     ContainerBusy,
     ContainerExpired,
     Error,
+    SandboxUnavailable,
     StoreUnavailable,
 )
 from penstock.tools import (
@@ -38,7 +39,7 @@ from penstock.wire.resources.sandbox import (
 
 # What an item shows of the output; the model is told less.
 _SHOWN_BYTES_MAX: Final = 2**20
-_NOT_RUN: Final = (ContainerBusy, StoreUnavailable)
+_NOT_RUN: Final = (ContainerBusy, SandboxUnavailable, StoreUnavailable)
 # What the model is told.
 _STATE_LOST: Final = "(The earlier container has ended: its variables and files are gone.)\n"
 _NO_SANDBOX: Final = "The code was not run: {}"
@@ -98,7 +99,13 @@ class TurnCode:
             if tools.has_own_container:
                 return CodeOutcome(_NO_SANDBOX.format(expired.message), is_failed=True)
         found = await self.container_for(tools)
-        return found if isinstance(found, CodeOutcome) else await self._run(tools, call_id, code)
+        if isinstance(found, CodeOutcome):
+            return found
+        try:
+            return await self._run(tools, call_id, code)
+        except ContainerExpired as expired:
+            tools.container, tools.is_state_lost = None, True
+            return CodeOutcome(_NO_SANDBOX.format(expired.message), is_failed=True)
 
     async def _run(self, tools: TurnTools, call_id: str, code: str) -> CodeOutcome:
         if tools.container is None:
@@ -106,7 +113,6 @@ class TurnCode:
         printed = _Printed(tools.container)
         if tools.is_state_lost:
             printed.text.append(_STATE_LOST)
-            tools.is_state_lost = False
         try:
             running = self._calls.run_code(tools.container, call_id, code)
             async with aclosing(running) as lines:
@@ -118,14 +124,26 @@ class TurnCode:
         except (BudgetSpent, ContainerExpired):
             raise
         except _NOT_RUN as error:
-            # The container is as it was.
-            return CodeOutcome(_NO_SANDBOX.format(error.message), is_failed=True)
+            # The container is as it was, unless its host is gone.
+            if isinstance(error, SandboxUnavailable) and not await self._is_there(
+                printed.container
+            ):
+                tools.container, tools.is_state_lost = None, True
+            told, id = _NO_SANDBOX.format(error.message), shown_container(printed.container.id)
+            return CodeOutcome(told, container=id, is_failed=True)
         except Error as error:
             printed.text.append(_LOST.format(error.message.rstrip(".")))
             printed.is_lost = printed.is_failed = True
+        tools.is_state_lost = False
         if printed.is_lost:
-            tools.container, tools.is_state_lost = None, False
+            tools.container = None
         return printed.outcome(self._told_bytes_max)
+
+    async def _is_there(self, container: AccountContainer) -> bool:
+        try:
+            return await self._book.usable(container.account, container.id) is not None
+        except StoreUnavailable:
+            return True
 
     async def _start(self, tools: TurnTools) -> AccountContainer:
         asked = None if tools.code is None else tools.code.container
@@ -174,7 +192,7 @@ class _Printed:
                 self.text.append(line.text)
             case CopiedFiles():
                 self.files += [self._cited(file) for file in line.files]
-                self.text += [f"[{path} is too large to be kept]\n" for path in line.left_out]
+                self.text += [f"[{path} could not be kept]\n" for path in line.left_out]
             case ContainerLost():
                 self.is_lost = self.is_failed = True
                 self.text.append(_LOST.format(line.reason))

@@ -39,7 +39,7 @@ from penstock.sessions.conversation_book import NewItems, not_found
 from penstock.sessions.conversation_ids import ConversationId, read_conversation_id
 from penstock.sessions.response_book import PreparedResponse
 from penstock.sessions.response_ids import read_response_id, shown, with_ids
-from penstock.store import Store
+from penstock.store import Store, Transaction
 from penstock.turns.references import resolved
 from penstock.turns.tool_offers import ToolOffers, TurnTools
 from penstock.wire.apis.response_items import Item
@@ -319,8 +319,13 @@ class StoredTurns:
         account = prepared.new.account
         async with self._store.transaction() as tx:
             await self._books.responses.insert(tx, prepared)
-            if not await self._books.tenures.append(tx, tenure, account, groups):
-                raise ConversationLocked
+            await self._append(tx, tenure, account, groups)
+
+    async def _append(
+        self, tx: Transaction, tenure: Tenure, account: AccountId, groups: list[NewItems]
+    ) -> None:
+        if not await self._books.tenures.append(tx, tenure, account, groups):
+            raise ConversationLocked
 
     async def _end_begun(self, turn: StoredTurn, new: NewResponse) -> None:
         """End a response that has its row: with its conversation's items, or nothing."""
@@ -332,17 +337,26 @@ class StoredTurns:
                 await books.conversations.prepare(new.account, tenure.conversation, items)
                 for items in (new.input, new.response["output"])
             ]
-        async with self._store.transaction() as tx:
-            await books.turns.end(tx, new.id)
-            is_stored = await books.responses.end(tx, ending)
-            if tenure is not None and groups:
-                if not await books.tenures.append(tx, tenure, new.account, groups):
-                    raise ConversationLocked
-            elif tenure is not None:
-                await books.tenures.release_in(tx, tenure)
-                books.tenures.drop(tenure)
+        is_stored = False
+        try:
+            async with self._store.transaction() as tx:
+                await books.turns.end(tx, new.id)
+                is_stored = await books.responses.end(tx, ending)
+                if tenure is not None and groups:
+                    await self._append(tx, tenure, new.account, groups)
+                elif tenure is not None:
+                    await books.tenures.release_in(tx, tenure)
+                    books.tenures.drop(tenure)
+        except ConversationLocked:
+            if is_stored:
+                # It would have been: so no earlier try has stored these items.
+                await books.conversations.discard(groups)
+            await books.responses.discard_end(new.account, ending)
+            raise
         if not is_stored:
+            # It was deleted, or control ended it.
             new.response["store"] = False
+            await books.responses.discard_end(new.account, ending)
 
     async def _release(self, tenure: Tenure | None) -> None:
         if tenure is not None:

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Raw
 
-from penstock.errors import InvalidRequest, MissingCapability
+from penstock.errors import InvalidRequest, MissingCapability, OutOfCapacity
 from penstock.intake.opened_request import OpenedRequest
 from penstock.records.account import AccountId
 from penstock.tools import AccountContainer, ContainerBook
@@ -123,11 +123,18 @@ class ToolOffers:
     """One per worker. Without containers there is no code interpreter."""
 
     def __init__(
-        self, containers: ContainerBook | None, servers: McpServers, policy: McpPolicy
+        self,
+        containers: ContainerBook | None,
+        servers: McpServers,
+        policy: McpPolicy,
+        lists_at_once_max: int,
     ) -> None:
         self._containers = containers
         self._servers = servers
         self._policy = policy
+        # Requests whose servers are asked for their tools: that is before any limit is looked at.
+        self._listing = 0
+        self._lists_at_once_max = lists_at_once_max
 
     async def offer(
         self, opened: OpenedRequest, tools: ServerTools, groups: Sequence[Sequence[Item]]
@@ -186,9 +193,15 @@ class ToolOffers:
             for item in group
             if item.get("type") == _LISTED and not item.get("error")
         }
-        listed = await asyncio.gather(
-            *(self._list(choice, known.get(choice.server.label)) for choice in choices)
-        )
+        if self._listing >= self._lists_at_once_max:
+            raise OutOfCapacity
+        self._listing += 1
+        try:
+            listed = await asyncio.gather(
+                *(self._list(choice, known.get(choice.server.label)) for choice in choices)
+            )
+        finally:
+            self._listing -= 1
         turn.lists = [report for _, report in listed if report is not None]
         pairs = [(choice, tools) for choice, (tools, _) in zip(choices, listed, strict=True)]
         turn.mcp = offer_tools(pairs, {*turn.functions, *callers_functions(opened.fields)})

@@ -159,6 +159,23 @@ def test_a_file_that_is_too_large_is_refused(cell: Cell, client: openai.OpenAI) 
     client.containers.delete(made.id)
 
 
+def test_a_container_whose_files_do_not_fit_is_ended(
+    client: openai.OpenAI, host: ImitatedSandbox
+) -> None:
+    files = [
+        client.files.create(
+            file=(f"{name}.jsonl", b'{"x": "%b"}\n' % (b"x" * 60_000)), purpose="batch"
+        )
+        for name in "ab"
+    ]
+    held = len(host.containers)
+    with pytest.raises(openai.APIStatusError) as refused:
+        client.containers.create(name="box", file_ids=[file.id for file in files])
+    assert refused.value.status_code == 413
+    assert len(host.containers) == held
+    assert list(client.containers.list(name="box")) == []
+
+
 def test_what_is_another_account_s_is_not_there(cell: Cell, client: openai.OpenAI) -> None:
     made = [client.containers.create(name="box") for _ in range(4)]
     files = [client.containers.files.create(each.id, file=("f", MARKER)) for each in made]

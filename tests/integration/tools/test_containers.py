@@ -25,6 +25,7 @@ from penstock.errors import (
     QuotaSpent,
     SandboxLost,
     SandboxUnavailable,
+    StoreUnavailable,
 )
 from penstock.policy import AccountBook
 from penstock.records.account import AccountId
@@ -314,6 +315,25 @@ async def test_deleting_and_forgetting_leave_no_file(
     assert await rooms.value("select count(*) from container_files") == 0
     assert await rooms.value("select count(*) from containers where name <> ''") == 0
     assert not [path for path in (tmp_path / "objects").rglob("*") if path.is_file()]
+
+
+async def test_files_of_a_deleted_container_go_though_its_gateway_dies(
+    rooms: ContainerRooms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    container = await rooms.create()
+    file = await rooms.book.put_file(container, "a.txt", b"given " + MARKER)
+
+    async def dies(_: ContainerId) -> None:
+        raise StoreUnavailable
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rooms.book.files, "delete_all_of", dies)
+        with pytest.raises(StoreUnavailable):
+            await rooms.book.delete(rooms.account, container.id)
+    assert await rooms.upkeep.drop_old() == 1
+    assert await rooms.value("select count(*) from container_files") == 0
+    with pytest.raises(NotFound):
+        await rooms.objects.get(file.object)
 
 
 async def test_old_files_and_rows_go_when_their_time_is_over(

@@ -30,19 +30,20 @@ from penstock.wire.resources.sandbox import Output
 
 
 @contextmanager
-def running_code(cell: Cell, host: ImitatedSandbox) -> Iterator[str]:
+def running_code(cell: Cell, host: ImitatedSandbox, *programs: str) -> Iterator[str]:
     """A stream whose code runs on the host; its response's id. The client leaves at the end."""
+    programs = programs or ("slow()",)
     calls = len(host.calls)
     with cell.client.stream(
         "POST",
         cell.gateway.url + V1,
-        content=json.dumps({**ask_code("slow()"), "stream": True}),
+        content=json.dumps({**ask_code(*programs), "stream": True}),
         headers=cell.authorization(),
     ) as answer:
         lines = answer.iter_lines()
         created = next(line for line in lines if line.startswith("data: "))
         next(line for line in lines if "interpreting" in line)
-        eventually(lambda: len(host.calls) > calls)
+        eventually(lambda: len(host.calls) == calls + len(programs))
         yield json.loads(created.removeprefix("data: "))["response"]["id"]
 
 
@@ -86,6 +87,19 @@ def test_a_client_that_leaves_interrupts_its_code(cell: Cell, host: ImitatedSand
     stored = cell.get(f"{V1}/{id}").json()
     assert [item["status"] for item in stored["output"]] == ["incomplete"]
     assert count_rows(cell, "turns") == 0
+
+
+def test_a_response_that_is_deleted_meanwhile_leaves_no_object(
+    cell: Cell, host: ImitatedSandbox
+) -> None:
+    with running_code(cell, host, "flood()", "slow()") as id:
+        url = f"{cell.gateway.url}{V1}/{id}"
+        assert cell.client.delete(url, headers=cell.authorization()).status_code == 200
+    eventually(lambda: count_rows(cell, "turns") == 0)
+    time.sleep(0.2)
+    key = id.partition("_")[2]
+    names = [str(path).replace("-", "") for path in cell.journal.parent.rglob("*ending*")]
+    assert [name for name in names if key in name] == []
 
 
 def test_a_client_that_leaves_before_the_row_is_written_locks_nothing(cell: Cell) -> None:

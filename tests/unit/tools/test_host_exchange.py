@@ -100,6 +100,28 @@ async def test_a_host_that_hangs_is_left_at_the_deadline(answer: bytes) -> None:
     assert asyncio.get_running_loop().time() - began < 1
 
 
+async def test_a_long_body_waits_for_a_host_that_does_not_read_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("penstock.tools.host_exchange._SILENT_MILLISECONDS", 200)
+    body = b"x" * 32 * 2**20
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # As a host does whose places for files are taken: the client's kernel sees no room.
+        await asyncio.sleep(1.5)
+        await reader.readuntil(b"\r\n\r\n")
+        assert len(await reader.readexactly(len(body))) == len(body)
+        writer.write(OK + b"Content-Length: 2\r\n\r\n{}")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    target = Target("127.0.0.1", port, is_tls=False, authority=f"127.0.0.1:{port}", path="/")
+    request = HostRequest(method="PUT", path="/", body=body, seconds=20.0)
+    async with server, exchange(target, "", None, request) as found:
+        assert await found.whole(10) == b"{}"
+
+
 async def test_a_host_that_is_not_there_got_nothing() -> None:
     target = Target("127.0.0.1", 1, is_tls=False, authority="127.0.0.1:1", path="/")
     with pytest.raises(NoConnection):

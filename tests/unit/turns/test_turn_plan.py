@@ -1,5 +1,6 @@
 """A turn asks the model, runs what it calls, and always ends."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from penstock.turns.plan import (
     after,
     next_action,
 )
+from penstock.turns.settings import TurnsSettings
 from penstock.wire.apis.server_tools import ServerFunction, ServerTool, python_function
 from penstock.wire.apis.turn_composer import AskedCall, ChatAnswer
 
@@ -125,3 +127,9 @@ def test_no_more_approved_calls_run_than_a_turn_may_run() -> None:
     following = after(state, action)
     assert following is not None
     assert next_action(following, FUNCTIONS, limits) == AskModel("asked")
+
+
+def test_a_turn_has_a_question_before_the_one_without_tools() -> None:
+    assert msgspec.convert({"calls_max": 2}, TurnsSettings).calls_max == 2
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"calls_max": 1}, TurnsSettings)

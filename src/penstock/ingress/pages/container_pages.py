@@ -1,5 +1,6 @@
 """`/v1/containers`: containers in which code runs. Each account sees its own only."""
 
+from contextlib import suppress
 from typing import Final
 
 from starlette.requests import Request
@@ -7,7 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from penstock.admission import ConcurrencySlots
-from penstock.errors import InvalidRequest, StateUnavailable
+from penstock.errors import InvalidRequest, StateUnavailable, StoreUnavailable
 from penstock.ingress.pages.container_file_pages import ContainerFilePages, asked_container
 from penstock.ingress.pages.file_pages import account_of
 from penstock.ingress.pages.item_lists import page_asked
@@ -78,8 +79,14 @@ class ContainerPages:
         given = [await self._files.find_given(account.id, id) for id in asked.file_ids or ()]
         with self._starts.take(account.id):
             container = await self._book.create(account.id, wish)
-            for file in given:
-                await self._files.put_given(container, file)
+            try:
+                for file in given:
+                    await self._files.put_given(container, file)
+            except BaseException:
+                # Its caller gets no id of it, and would be charged until it is idle.
+                with suppress(StoreUnavailable):
+                    await self._book.end_and_forget(container)
+                raise
         return json_response(_shown(container))
 
     async def list_containers(self, request: Request) -> Response:
