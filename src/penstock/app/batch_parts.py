@@ -3,6 +3,7 @@
 import msgspec
 
 from penstock.clock import Clock
+from penstock.contracts.counts import ContractCounts
 from penstock.ingress.jobs.batch_intake import BatchIntake, IntakeRooms, Keys
 from penstock.ingress.jobs.batch_reading import ReadingRooms
 from penstock.ingress.pages.batch_pages import BatchPages, BatchRooms
@@ -23,6 +24,7 @@ class BatchNeeds(msgspec.Struct, frozen=True):
     desk: JobDesk
     reader: RequestReader
     keys: Keys
+    contracts: ContractCounts
 
 
 class BatchParts:
@@ -36,7 +38,7 @@ class BatchParts:
             files_seconds=settings.files_keep_days * DAY_SECONDS,
         )
         writer = BatchWriter(store, needs.objects, desk, clock, keeping)
-        reading = ReadingRooms(store, files, reader, desk)
+        reading = ReadingRooms(store, files, reader, desk, needs.contracts)
         self.files = FilePages(reader, files, settings)
         self.batches = BatchPages(reader, BatchRooms(store, files, desk), settings, clock)
         self.intake = BatchIntake(IntakeRooms(reading, needs.keys, writer), settings, clock)

@@ -143,7 +143,7 @@ class GatewayRooms:
         desk = JobDesk(rooms, config.admission, clock, responses)
         self.figures = CellFigures(self.store, rooms.queue, clock)
         self.flex = FlexParts(rooms, desk, reader, self.catalogue, config.ingress, clock)
-        needs = BatchNeeds(self.store, self.objects, desk, reader, self.keys)
+        needs = BatchNeeds(self.store, self.objects, desk, reader, self.keys, self.contract_counts)
         self.batches = BatchParts(needs, config.ingress, clock)
         self.feed = Feed(self.store, config.events)
         media_hosts = frozenset(intake.media_hosts)

@@ -1,5 +1,6 @@
 """Operations on contracts: list sets, show them, apply one, go back to an earlier one."""
 
+import asyncio
 from typing import Annotated
 
 import msgspec
@@ -71,7 +72,7 @@ class GoneBack(SetNamed, frozen=True, kw_only=True):
 
 
 async def _list(rooms: OperatorRooms, _: Nothing) -> ContractSetsAnswer:
-    number, _rows = await rooms.contracts.in_force()
+    number = await rooms.contracts.number()
     workers = [
         ContractWorker(
             each.worker.holder,
@@ -98,7 +99,8 @@ async def _show(rooms: OperatorRooms, asked: VersionAsked) -> ContractRow:
 
 
 async def _apply(rooms: OperatorRooms, asked: ContractsApplied) -> Applied:
-    documents = _checked(rooms, asked.documents)
+    rooms.contracts.check_sizes(asked.documents)
+    documents = await _checked(rooms, asked.documents)
     return await rooms.contracts.apply(
         documents, actor=rooms.actor, message=asked.message, base=asked.base
     )
@@ -109,7 +111,7 @@ async def _go_back(rooms: OperatorRooms, asked: GoneBack) -> Applied:
         return await rooms.contracts.withdraw(base=asked.base)
     rows = await rooms.contracts.rows_of(asked.number)
     return await rooms.contracts.apply(
-        _checked(rooms, [row.document for row in rows]),
+        await _checked(rooms, [row.document for row in rows]),
         actor=rooms.actor,
         message=asked.message or f"back to set {asked.number}",
         base=asked.base,
@@ -117,11 +119,12 @@ async def _go_back(rooms: OperatorRooms, asked: GoneBack) -> Applied:
     )
 
 
-def _checked(rooms: OperatorRooms, documents: list[str]) -> dict[str, str]:
+async def _checked(rooms: OperatorRooms, documents: list[str]) -> dict[str, str]:
     """Return the texts by the contracts' names; refuse any that gateways could not use."""
     texts = {f"document {place}": text for place, text in enumerate(documents, 1)}
     try:
-        found = check_texts(texts, rooms.catalogue())
+        # Hundreds of contracts take longer than other operations should wait.
+        found = await asyncio.to_thread(check_texts, texts, rooms.catalogue())
     except ContractError as wrong:
         raise InvalidRequest(str(wrong), param="documents") from None
     return dict(zip(found, documents, strict=True))

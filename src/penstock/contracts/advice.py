@@ -104,9 +104,7 @@ def explain(complaint: str, document: dict[str, Any]) -> ContractError:
         name = problem.split("`")[1]
         return _wrong(join(path, name), join(plain, name), "is missing")
     if plain == "schema" and document.get("schema") != 1:
-        return _wrong(
-            path, plain, f"{document['schema']!r} is a form that this program cannot read"
-        )
+        return _wrong(path, plain, "is a form that this program cannot read")
     if problem.startswith("Invalid enum value"):
         return _unknown_value(path, plain, problem)
     return _wrong(path, plain, _lower_first(problem))

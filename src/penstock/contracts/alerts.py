@@ -61,9 +61,13 @@ def alert_rules(contracts: Iterable[Contract]) -> str:
 def _alerts(contract: Contract, objectives: Objectives) -> Iterator[Alert]:
     for signal in _signals(contract, objectives):
         for rate, long, short, severity in _WINDOWS:
+            burn = _burn(rate, objectives.window_days)
+            if burn * signal.budget >= 1:
+                # Of a wide budget, not even all requests use up so much.
+                continue
             yield Alert(
                 alert=f"Penstock{signal.name}",
-                expr=_expression(signal, _burn(rate, objectives.window_days), long, short),
+                expr=_expression(signal, burn, long, short),
                 labels={"severity": severity, "workflow": contract.name, "window": long},
                 annotations={"summary": f"{contract.name}: {signal.says}"},
             )

@@ -75,7 +75,8 @@ def read_cases(folder: Path) -> list[Case]:
 def parse_cases(text: str, file: str = "") -> list[Case]:
     try:
         return msgspec.convert(tomllib.loads(text), _CaseFile).case
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as bad:
+    # What is not TOML, has another shape, or is nested too deep.
+    except (ValueError, RecursionError) as bad:
         advice = 'Write [[case]] tables with `name`, what is asked, and `expect = { task = "…" }`'
         raise ContractError(str(bad), advice=advice, file=file) from None
 

@@ -223,8 +223,14 @@ def _check_accounts(contract: Contract) -> None:
 
 
 def _check_objectives(contract: Contract) -> None:
-    """Refuse a first token's bound between the edges of the metric: no alert could see it."""
+    """Refuse objectives that no alert could see, as one between the edges of the metric."""
     objectives = contract.objectives
+    if objectives is not None and contract.name == DEFAULT_NAME:
+        raise ContractError(
+            "metrics count by the name that requests give, and these have others or none",
+            advice="Take it out, and write objectives for workflows that requests name",
+            key="objectives",
+        )
     if objectives is None or objectives.first_token_ms is None:
         return
     edges = [int(edge * 1000) for edge in FIRST_TOKEN_BUCKETS]

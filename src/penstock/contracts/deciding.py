@@ -3,7 +3,8 @@
 The same request and the same contract give the same decision, on every gateway and at every retry.
 """
 
-from fnmatch import fnmatchcase
+import re
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -181,12 +182,31 @@ def _matches_labels(when: When, asked: Asked) -> bool:
 
 
 def _matches_tools(when: When, facts: RequestFacts) -> bool:
-    if when.tool is not None and not any(fnmatchcase(name, when.tool) for name in facts.tool_names):
+    if when.tool is not None and not _offers(facts, when.tool):
         return False
     is_exact = when.tools is None or len(facts.tool_names) == when.tools
     if when.tools_min is None and when.tools_max is None:
         return is_exact
     return is_exact and _within(len(facts.tool_names), when.tools_min, when.tools_max)
+
+
+def _offers(facts: RequestFacts, tool: str) -> bool:
+    return bool(facts.tool_names) and _among_lines(tool).search(facts.tool_lines) is not None
+
+
+@lru_cache(maxsize=1024)
+def _among_lines(tool: str) -> re.Pattern[str]:
+    """Return what finds a name among lines; `*` stands for any characters.
+
+    A body may have tens of thousands of names, and a match for each would stall a worker. Groups
+    that are never tried again keep the search linear in the length of a name.
+    """
+    first, *rest = map(re.escape, tool.split("*"))
+    if not rest:
+        return re.compile(f"\\n{first}\\n")
+    *middle, last = rest
+    between = "".join(f"(?>.*?{part})" for part in middle if part)
+    return re.compile(f"\\n{first}{between}.*{last}\\n")
 
 
 def _matches_body(when: When, facts: RequestFacts) -> bool:

@@ -12,7 +12,7 @@ from penstock.contracts.document import SCHEMA, Contract
 from penstock.contracts.reading import read_contract
 from penstock.contracts.set_rows import ContractRow, ContractSetRow, read_in_force, read_rows
 from penstock.contracts.settings import ContractsSettings
-from penstock.errors import Conflict, NotFound
+from penstock.errors import Conflict, InvalidRequest, NotFound
 from penstock.store import Store, Transaction
 
 # Serialises writers.
@@ -23,9 +23,14 @@ _ADD_SET: Final = """
     returning id
 """
 _ADD: Final = "insert into contracts (set_id, name, version, document) values (%s, %s, %s, %s)"
+# One row of each name by the index: all sets together have hundreds of thousands. Rows of the same
+# version mean the same.
 _NEWEST: Final = """
-    select distinct on (name) name, version, document from contracts
-    where name = any(%s) order by name, version desc, set_id desc
+    select newest.name, newest.version, newest.document
+    from unnest(%s::text[]) as wanted (name) cross join lateral (
+        select name, version, document from contracts c
+        where c.name = wanted.name order by c.version desc limit 1
+    ) newest
 """
 _VERSION: Final = """
     select name, version, document from contracts where name = %s and version = %s
@@ -62,6 +67,23 @@ class ContractBook:
         self._store = store
         self._settings = settings
 
+    def check_sizes(self, documents: list[str]) -> None:
+        """Refuse more or longer contracts than the settings allow, before any is read."""
+        settings = self._settings
+        if len(documents) > settings.contracts_max:
+            raise InvalidRequest(
+                f"{len(documents)} contracts are more than contracts.contracts_max,"
+                f" {settings.contracts_max}.",
+                param="documents",
+            )
+        longest = max((len(each.encode()) for each in documents), default=0)
+        if longest > settings.document_bytes_max:
+            raise InvalidRequest(
+                f"A contract of {longest} bytes is longer than contracts.document_bytes_max,"
+                f" {settings.document_bytes_max}.",
+                param="documents",
+            )
+
     async def apply(
         self,
         documents: dict[str, str],
@@ -95,6 +117,11 @@ class ContractBook:
             await tx.execute(_MOVE, (0,))
             gone = [row.name for row in await read_rows(tx, before)]
         return Applied(0, gone, [])
+
+    async def number(self) -> int:
+        """Return the number of the set in force; 0 is none."""
+        async with self._store.statement() as statement:
+            return await read_in_force(statement)
 
     async def in_force(self) -> tuple[int, list[ContractRow]]:
         """Return the number of the set in force, and its contracts; 0 is none."""
@@ -156,7 +183,7 @@ async def _versions(tx: Transaction, documents: dict[str, str]) -> tuple[dict[st
     versions, changed = {}, []
     for name, text in sorted(documents.items()):
         before = newest.get(name)
-        if before is not None and _meaning(before[2]) == read_contract(text):
+        if before is not None and (before[2] == text or _meaning(before[2]) == read_contract(text)):
             versions[name] = before[1]
         else:
             versions[name] = 1 if before is None else before[1] + 1

@@ -6,15 +6,19 @@ set is tried again only when another one was applied.
 
 import asyncio
 import logging
+from typing import TYPE_CHECKING
 
 from penstock.catalogue import Catalogue
 from penstock.contracts.compiling import ContractSet, compile_set
 from penstock.contracts.contract_error import ContractError
 from penstock.contracts.current import CurrentContracts
-from penstock.contracts.set_rows import read_in_force, read_rows
+from penstock.contracts.set_rows import read_mark, read_rows
 from penstock.contracts.settings import ContractsSettings
 from penstock.errors import StoreUnavailable
 from penstock.store import Store
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +33,8 @@ class ContractMirror:
         self._store = store
         self._catalogue = catalogue
         self._refresh_seconds = settings.refresh_seconds
-        self._seen = 0
+        # None until the set in force is looked at as a whole.
+        self._seen: tuple[int, datetime | None] | None = (0, None)
 
     @property
     def number(self) -> int:
@@ -62,12 +67,18 @@ class ContractMirror:
 
     async def _refresh(self) -> None:
         async with self._store.statement() as statement:
-            number = await read_in_force(statement)
+            mark = await read_mark(statement)
         # Not `>`: a database that was restored may be at an earlier set.
-        if number == self._seen:
+        if mark == self._seen:
             return
+        number, _ = mark
         async with self._store.statement() as statement:
             rows = await read_rows(statement, number)
+        if number and not rows:
+            # Others were applied meanwhile, and this one is deleted: look again, and never take
+            # that for a cell without contracts.
+            self.problem, self._seen = f"contracts set {number}: it is deleted", None
+            return
         # Hundreds of contracts take longer than requests should wait.
         compiled, problem = await asyncio.to_thread(
             _compiled, number, [(row.version, row.document) for row in rows], self._catalogue
@@ -80,7 +91,7 @@ class ContractMirror:
         else:
             self.current.in_force = compiled
             logger.info("contracts applied", extra={"action": "contracts_applied", "set": number})
-        self._seen = number
+        self._seen = mark
 
 
 def _compiled(
@@ -90,3 +101,7 @@ def _compiled(
         return compile_set(number, rows, catalogue), ""
     except ContractError as error:
         return None, f"contracts set {number}: {error}"
+    except Exception as error:
+        # A set that was never checked: without a problem, it would be tried for ever, and unseen.
+        logger.exception("contracts not compiled", extra={"action": "contracts_refused"})
+        return None, f"contracts set {number}: {error!r}"

@@ -8,6 +8,10 @@ import msgspec
 from penstock.store import Transaction
 
 _IN_FORCE: Final = "select set_id from contract_revision"
+_MARK: Final = """
+    select r.set_id, s.applied_at from contract_revision r
+    left join contract_sets s on s.id = r.set_id
+"""
 _ROWS: Final = "select name, version, document from contracts where set_id = %s order by name"
 
 
@@ -35,6 +39,16 @@ async def read_in_force(statement: Transaction) -> int:
     row = await statement.fetch_one(_IN_FORCE)
     assert row is not None, "contract_revision has lost its row"
     return int(row[0])
+
+
+async def read_mark(statement: Transaction) -> tuple[int, datetime | None]:
+    """Return the number of the set in force, and when it was applied.
+
+    A database that was restored gives numbers a second time: together they tell sets apart.
+    """
+    row = await statement.fetch_one(_MARK)
+    assert row is not None, "contract_revision has lost its row"
+    return int(row[0]), row[1]
 
 
 async def read_rows(statement: Transaction, number: int) -> list[ContractRow]:

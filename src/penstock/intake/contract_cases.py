@@ -13,6 +13,7 @@ from penstock.contracts.document import AUTO_MODEL
 from penstock.errors import Error
 from penstock.intake.apis import READERS, api_of
 from penstock.intake.caller_headers import CallerHeaders
+from penstock.intake.capabilities import require_capabilities
 from penstock.intake.contracted import asked_of, cap_prompt, cap_response, check_prompt
 from penstock.intake.estimate import estimate
 from penstock.intake.grant_cache import CachedGrant
@@ -74,6 +75,8 @@ def _decide(
     opened = OpenedRequest(route, granted, fields, api_of(route, model, fields), 0)
     cap_response(opened, decision)
     prompt = _read(opened, model)
+    if prompt.needs:
+        require_capabilities(model, prompt, opened.api)
     cap_prompt(prompt, model, decision)
     check_prompt(estimate(prompt, model, bytes_per_token).prompt_tokens, decision)
     return decision

@@ -8,8 +8,10 @@ from typing import Final
 
 from msgspec import Raw
 
-from penstock.contracts.deciding import Asked, ContractDecision, Effect, workflow_of
-from penstock.errors import PromptOverContract
+from penstock.catalogue import Catalogue
+from penstock.contracts.compiling import ContractSet
+from penstock.contracts.deciding import Asked, ContractDecision, Effect, decide, workflow_of
+from penstock.errors import ModelNotAllowed, PromptOverContract, WorkflowNotAllowed
 from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.opened_request import OpenedRequest
 from penstock.intake.routes import RequestRoute
@@ -19,11 +21,13 @@ from penstock.records.request import Api
 from penstock.wire.apis import prompt_fields
 from penstock.wire.apis.prompt_request import TOKENS, PromptRequest
 from penstock.wire.apis.request_facts import RequestFacts
-from penstock.wire.json_body import Field, Fields
+from penstock.wire.json_body import Field, Fields, is_given
 
 _RUN: Final = "run"
 _RESPONSE_TOKENS: Final = Field("max_output_tokens", TOKENS, None)
 _CHOICES: Final = "n"
+# With it, a request on `/ai/run` asks for the answers to queued ones.
+_POLL: Final = "request_id"
 
 
 def asked_of(
@@ -41,6 +45,25 @@ def asked_of(
     )
 
 
+def decision_of(
+    contracts: ContractSet | None, asked: Asked, fields: Fields, catalogue: Catalogue
+) -> tuple[ContractDecision | None, Model]:
+    """Return what the contract of a request decided, if it has one, and the model that runs.
+
+    A poll runs nothing: what was queued kept its own contract, and none refuses to hand it over.
+    """
+    is_poll = asked.api == _RUN and is_given(fields, _POLL)
+    decision = None
+    if contracts is not None:
+        try:
+            decision = decide(contracts, asked, catalogue)
+        except (ModelNotAllowed, WorkflowNotAllowed):
+            if not is_poll:
+                raise
+    model = catalogue.find(asked.model) if decision is None else decision.model
+    return None if is_poll else decision, model
+
+
 def cap_response(opened: OpenedRequest, decision: ContractDecision) -> None:
     """Bound a Responses request as a whole: it may take several questions to the model."""
     most = decision.contract.output_tokens_max
@@ -52,6 +75,20 @@ def cap_response(opened: OpenedRequest, decision: ContractDecision) -> None:
         opened.fields[_RESPONSE_TOKENS.name] = Raw(b"%d" % most)
         decision.is_length_open = given is None
         _note(decision, Effect("output", str(most)))
+
+
+def cap_turn(opened: OpenedRequest, decision: ContractDecision) -> None:
+    """Bound a response with tools that run here, also where each answer in it is short enough.
+
+    Where its caller bounds nothing, each question to the model would have the default length.
+    """
+    most = decision.contract.output_tokens_max
+    if most is None or _RESPONSE_TOKENS.read(opened.fields) is not None:
+        return
+    _note(decision, Effect("output", str(most)))
+    if decision.is_enforced:
+        opened.fields[_RESPONSE_TOKENS.name] = Raw(b"%d" % most)
+        decision.is_length_open = True
 
 
 def cap_prompt(prompt: PromptRequest, model: Model, decision: ContractDecision) -> None:

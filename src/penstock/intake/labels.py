@@ -13,6 +13,8 @@ from penstock.records.account import WORKFLOW
 
 _METADATA_BYTES_MAX: Final = 8192
 _RETRY_MAX: Final = 1000
+# A header may have any bytes.
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _Metadata(msgspec.Struct):
@@ -53,7 +55,7 @@ def task_label(header: bytes, aig_metadata: bytes, body_metadata: bytes) -> str:
         if raw and len(raw) <= _METADATA_BYTES_MAX:
             try:
                 task = _task_decoder.decode(raw).task
-            except (msgspec.DecodeError, RecursionError):
+            except _UNREADABLE:
                 continue
             if task:
                 return task
@@ -72,5 +74,5 @@ def _in_metadata(raw: bytes) -> str:
         return ""
     try:
         return _metadata_decoder.decode(raw).workflow
-    except (msgspec.DecodeError, RecursionError):
+    except _UNREADABLE:
         return ""

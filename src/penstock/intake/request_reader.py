@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from penstock.catalogue import Catalogue
 from penstock.clock import timestamp_of
 from penstock.contracts.current import CurrentContracts
-from penstock.contracts.deciding import decide
 from penstock.errors import InvalidRequest, MissingCapability, Unauthenticated
 from penstock.intake.apis import READERS, api_of
 from penstock.intake.caller_headers import TRUE, CallerHeaders, label
 from penstock.intake.capabilities import require_capabilities
-from penstock.intake.contracted import asked_of, cap_prompt, cap_response, check_prompt
+from penstock.intake.contracted import (
+    asked_of,
+    cap_prompt,
+    cap_response,
+    cap_turn,
+    check_prompt,
+    decision_of,
+)
 from penstock.intake.estimate import Estimate, estimate, within_cap
 from penstock.intake.grant_cache import CachedGrant, GrantCache
 from penstock.intake.large_reading import INLINE_BYTES_MAX, ReadingThread
@@ -24,7 +30,7 @@ from penstock.intake.nested_input import unwrapped
 from penstock.intake.opened_request import Delivery, OpenedRequest, delivery_of
 from penstock.intake.policies import IntakePolicies
 from penstock.intake.rewriting import rewrite
-from penstock.intake.routes import RequestRoute
+from penstock.intake.routes import RequestRoute, Wanted
 from penstock.intake.settings import IntakeSettings
 from penstock.intake.storage_policy import StoragePolicy
 from penstock.metering import PriceBook
@@ -141,12 +147,15 @@ class RequestReader:
         headers.refuse_encoding()
         parsed = self._split(route, key, body)
         opened = self._identify(route, headers, key, parsed, len(body))
-        return rewrite(
+        rewritten = rewrite(
             opened,
             self._media_hosts,
             self._policies.storage,
             has_server_tools=self._has_server_tools,
         )
+        if rewritten.tools is not None and rewritten.contract is not None:
+            cap_turn(rewritten, rewritten.contract)
+        return rewritten
 
     def read_prompt(
         self,
@@ -210,18 +219,18 @@ class RequestReader:
         """Find the model, the grant and the API of a request, and how it is to be delivered."""
         fields = parsed.fields
         contracts = self._contracts.in_force
-        decision = None
+        decision = inner = None
         if contracts is None and not key.workflow:
             model = self._find_model(route, fields)
         else:
             inner = unwrapped(route, fields) if route.is_run else fields
             name = self._model_name(route, fields)
             asked = asked_of(route, headers, key, inner, name)
-            if contracts is not None:
-                decision = decide(contracts, asked, self._catalogue)
-            model = self._catalogue.find(name) if decision is None else decision.model
+            decision, model = decision_of(contracts, asked, inner, self._catalogue)
         granted = self._grants.find(key, model, route.account)
-        if route.is_run:
+        if inner is not None:
+            fields = inner
+        elif route.is_run:
             fields = unwrapped(route, fields)
         api = api_of(route, model, fields)
         delivery = delivery_of(route, headers, fields)
@@ -266,7 +275,8 @@ class RequestReader:
         contract = opened.contract
         return RequestLabels(
             session=session,
-            workflow=headers.workflow(prompt.workflow) or opened.grant.workflow,
+            # A bound key first: an item of a list may have metadata that nobody compared with it.
+            workflow=opened.grant.workflow or headers.workflow(prompt.workflow),
             prompt_family=self._family(prompt, opened.api, parsed),
             caller_request_id=headers.caller_request_id(),
             client_retry=headers.client_retry(),
@@ -287,7 +297,8 @@ class RequestReader:
         asked_at = timestamp_of(request_id)
         price = self._prices.price(opened.model.id, tier, asked_at)
         wanted = self._estimate(prompt, opened, price, headers.cost_cap())
-        if opened.contract is not None:
+        # Counting burns nothing, and agents count to know when to shorten a conversation.
+        if opened.contract is not None and opened.route.wanted is not Wanted.COUNT:
             check_prompt(wanted.prompt_tokens, opened.contract)
         return RequestTerms(
             asked_at=asked_at,

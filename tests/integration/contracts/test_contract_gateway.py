@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.integration.cells.batch_cell import line, sdk, start_batch
 from tests.integration.cells.gateway_answers import (
     check_envelope,
     check_openai,
@@ -195,6 +196,16 @@ def test_an_observing_contract_changes_nothing_and_counts(
     assert _sent(engine)["max_tokens"] == 900
     eventually(
         lambda: cell.gateway.metric("penstock_contract_effects_total", *labels) == before + 1
+    )
+
+
+def test_lines_of_a_batch_are_decided_and_counted(cell: Cell) -> None:
+    labels = ('contract="watch"', 'kind="output"', 'mode="observe"')
+    before = cell.gateway.metric("penstock_contract_effects_total", *labels)
+    body = {**chat_body(CHAT, max_tokens=900), "metadata": {"workflow": "watch"}}
+    start_batch(sdk(cell), line("a", body=body), line("b", body=body))
+    eventually(
+        lambda: cell.gateway.metric("penstock_contract_effects_total", *labels) == before + 2
     )
 
 

@@ -7,7 +7,7 @@ from tests.integration.contracts.contract_cell import apply_texts, contract
 
 from penstock.contracts.set_book import ContractBook
 from penstock.contracts.settings import ContractsSettings
-from penstock.errors import Conflict, NotFound
+from penstock.errors import Conflict, InvalidRequest, NotFound
 from penstock.store import Store
 
 
@@ -82,3 +82,12 @@ async def test_old_sets_go_but_never_the_one_in_force(store: Store, book: Contra
     assert [each.number for each in await book.sets()] == numbers[:-4:-1]
     number, rows = await book.in_force()
     assert (number, rows[0].version) == (numbers[-1], 6)
+
+
+def test_more_or_longer_contracts_than_the_settings_allow_are_refused(store: Store) -> None:
+    few = ContractBook(store, ContractsSettings(contracts_max=1, document_bytes_max=1024))
+    few.check_sizes([contract("a")])
+    with pytest.raises(InvalidRequest, match="contracts_max"):
+        few.check_sizes([contract("a"), contract("b")])
+    with pytest.raises(InvalidRequest, match="document_bytes_max"):
+        few.check_sizes([f"# {'é' * 600}\n{contract('a')}"])

@@ -1,5 +1,6 @@
 """A reader of requests under contracts, with a memory of its own, as a gateway worker has one."""
 
+from msgspec.structs import replace
 from tests.unit.contracts.contract_samples import CATALOGUE, contract_set
 
 from penstock.contracts.current import CurrentContracts
@@ -13,11 +14,11 @@ from penstock.store import Store, StoreSettings
 from penstock.testing.manual_clock import ManualClock
 
 
-def contract_reader(*contracts: str) -> RequestReader:
+def contract_reader(*contracts: str, has_server_tools: bool = False) -> RequestReader:
     """Return a new reader; each of `contracts` is the text of one."""
     mirror = KeyMirror(Store(StoreSettings(dsn="host=127.0.0.1")), ManualClock(), PolicySettings())
     mirror._cell_secret = b"a cell's secret"
     current = CurrentContracts(contract_set(*contracts) if contracts else None)
     policies = IntakePolicies(StoragePolicy(), current)
-    intake = IngressSettings().intake
+    intake = replace(IngressSettings().intake, server_tools=has_server_tools)
     return RequestReader(CATALOGUE, mirror, PriceBook(CATALOGUE.models), intake, policies=policies)

@@ -25,7 +25,14 @@ from tests.unit.contracts.contract_samples import (
 
 from penstock.contracts.compiling import CompiledModels, ContractSet
 from penstock.contracts.counts import ContractCounts
-from penstock.contracts.deciding import Asked, ContractDecision, Effect, decide, workflow_of
+from penstock.contracts.deciding import (
+    Asked,
+    ContractDecision,
+    Effect,
+    decide,
+    matches,
+    workflow_of,
+)
 from penstock.contracts.document import AskedModel, ClassRule, When
 from penstock.errors import ModelNotAllowed, UnknownModel, WorkflowNotAllowed
 from penstock.records.account import Account, AccountId, Key, KeyId, Role
@@ -118,6 +125,28 @@ def test_the_callers_class_comes_before_rules() -> None:
 )
 def test_the_first_rule_that_matches_gives_the_class(body: dict[str, Any], task: str) -> None:
     assert decided(terms(rest=RULES), asked("big", **body)).task == task
+
+
+@pytest.mark.parametrize(
+    ("tool", "names", "holds"),
+    [
+        ("fetch*", ["bash", "fetch_page"], True),
+        ("fetch", ["prefetch", "fetch_page"], False),
+        ("*fetch*page", ["bash", "a_fetch_b_page"], True),
+        ("*page*fetch", ["fetch_page"], False),
+        ("a*a", ["a"], False),
+        ("*", [""], True),
+        ("*", [], False),
+        # Only `*` stands for others.
+        ("fetch[ab]", ["fetcha"], False),
+        ("fetch?", ["fetcha"], False),
+        ("a.c", ["abc"], False),
+        ("bash", ["x\nbash"], False),
+    ],
+)
+def test_a_pattern_finds_the_name_of_a_tool(tool: str, names: list[str], holds: bool) -> None:
+    tools = [function(name) if name else {} for name in names]
+    assert matches(When(tool=tool), asked(tools=tools)) is holds
 
 
 def test_an_unknown_class_counts_as_default_and_is_counted() -> None:

@@ -150,6 +150,7 @@ WITHOUT_EFFECT = [
     (rule("tools = 2, tools_min = 1"), "models.rule[0].when", "Write when = {"),
     (rule("tools_min = 0"), "models.rule[0].when", "Write when = {"),
     (rule("model = 'bigg'"), "models.rule[0].when.model", 'Write model = "big"'),
+    ("schema = 1\nname = 'default'\nobjectives.success = 0.9", "objectives", "that requests name"),
     (f"{TOP}output.tokens_max = 100_000\n{MODELS}", "output.tokens_max", "tokens_max = 50000"),
     (f"{TOP}prompt.tokens_max = 200_000\n{MODELS}", "prompt.tokens_max", "tokens_max = 50000"),
     (f"{TOP}accounts = ['beta']\n[models]\ndefault = 'private'", "models.default", "leave the"),
@@ -221,6 +222,11 @@ def test_what_is_not_toml_is_refused(text: str) -> None:
     error = refusal(text)
     assert "not TOML" in error.problem
     assert "key = value" in error.advice
+
+
+def test_a_schema_that_is_nested_deep_is_refused() -> None:
+    error = refusal(f"name = 'w'\nschema{'.a' * 2000} = 1")
+    assert (error.key, error.problem) == ("schema", "is a form that this program cannot read")
 
 
 def test_a_name_in_two_files_is_refused_with_both() -> None:

@@ -19,6 +19,7 @@ from penstock.app.job_rooms import session_books
 from penstock.catalogue import Catalogue
 from penstock.clock import TimerWheel
 from penstock.config import Config
+from penstock.contracts.counts import ContractCounts
 from penstock.engine.settings import EngineSettings
 from penstock.events import EndpointBook, EventsSettings, Feed, WebhookSettings
 from penstock.ingress.jobs.background_endpoint import BackgroundEndpoint, BackgroundRooms
@@ -82,7 +83,8 @@ def pages() -> Starlette:
     values = KeptValues(objects, ServingSettings())
     rooms = DeskRooms(store, Queue(QueueSettings()), Batches(), values)
     desk = JobDesk(rooms, AdmissionSettings(), clock)
-    batches = BatchParts(BatchNeeds(store, objects, desk, reader, mirror), IngressSettings(), clock)
+    needs = BatchNeeds(store, objects, desk, reader, mirror, ContractCounts())
+    batches = BatchParts(needs, IngressSettings(), clock)
     webhooks = WebhookSettings()
     book = EndpointBook(store, webhooks)
     containers = container_book(store, objects, Config(), clock)

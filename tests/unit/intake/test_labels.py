@@ -5,7 +5,7 @@ import json
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.intake.labels import retry_number, workflow_label
+from penstock.intake.labels import retry_number, task_label, workflow_label
 
 
 def aig(workflow: object) -> bytes:
@@ -34,12 +34,21 @@ def test_wrong_label_in_our_own_header_is_refused(header: bytes) -> None:
         b"", b"not json", b"[]", b"null", b"5", b'"w"', b"{}", b'{"workflow":5}',
         b'{"workflow":null}', aig("a b"), aig("x" * 65), aig(""), aig("é"), aig("a\n"),
         aig(["w"]), b'{"workflow":"\\ud800"}', b"\xff", b"{" * 5000, b'{"a":' * 4000,
-        b'{"workflow":"w","x":"%s"}' % (b"x" * 9000),
+        b'{"workflow":"w","x":"%s"}' % (b"x" * 9000), b'{"workflow":"\xff"}',
     ],
 )  # fmt: skip
 def test_metadata_that_means_something_else_leaves_the_label_to_the_body(metadata: bytes) -> None:
     assert workflow_label(b"", metadata, "body") == "body"
     assert workflow_label(b"", metadata, "") == ""
+
+
+@pytest.mark.parametrize(
+    "metadata", [b"", b"not json", b"[]", b'{"task":5}', b'{"task":"\xff"}', b"\xff", b"[" * 5000]
+)
+def test_unreadable_metadata_names_no_task(metadata: bytes) -> None:
+    assert task_label(b"", metadata, b'{"task":"a"}') == "a"
+    assert task_label(b"", b"", metadata) == ""
+    assert task_label(b"b", metadata, metadata) == "b"
 
 
 @pytest.mark.parametrize("name", ["a", "x" * 64, "A.b_c:d/e-9", "other"])

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from penstock.clock import new_id
+from penstock.contracts.counts import ContractCounts
 from penstock.errors import (
     BodyTooLarge,
     Error,
@@ -17,6 +18,7 @@ from penstock.errors import (
 )
 from penstock.ingress.settings import IngressSettings
 from penstock.intake.caller_headers import CallerHeaders
+from penstock.intake.opened_request import OpenedRequest
 from penstock.intake.request_reader import RequestReader
 from penstock.intake.routes import RequestRoute, Surface
 from penstock.jobs.submission import JobDesk, new_job
@@ -56,6 +58,8 @@ class ReadingRooms(msgspec.Struct, frozen=True):
     files: Files
     reader: RequestReader
     desk: JobDesk
+    # What contracts changed of the lines.
+    contracts: ContractCounts
 
 
 class _Chunk:
@@ -128,19 +132,20 @@ class BatchReading:
         self, chunk: _Chunk, number: int, text: bytes | None, *, is_repeated: bool
     ) -> None:
         try:
-            model, job = await self._rooms.reader.read_by_size(
+            asked, job = await self._rooms.reader.read_by_size(
                 len(text or b""),
                 lambda reader: self._job(reader, number, text, is_repeated=is_repeated),
             )
         except Error as refused:
             chunk.refused.append(refused_line(number, _custom_id(text), refused))
             return
-        chunk.jobs.setdefault(model, []).append(job)
+        self._rooms.contracts.add(asked.contract)
+        chunk.jobs.setdefault(asked.model.id, []).append(job)
         chunk.bytes += len(job.payload)
 
     def _job(
         self, reader: RequestReader, number: int, text: bytes | None, *, is_repeated: bool
-    ) -> tuple[ModelId, NewJob]:
+    ) -> tuple[OpenedRequest, NewJob]:
         if text is None:
             raise BodyTooLarge(f"Line {number + 1} is too long.")
         line = _read_line(number, text, self._batch.endpoint)
@@ -157,7 +162,7 @@ class BatchReading:
         request = reader.read_prompt(RequestId(new_id()), _NO_HEADERS, asked, Tier.BATCH)
         if request.prompt.is_stream:
             raise InvalidRequest("`stream` is not available in a batch.", param="stream")
-        return asked.model.id, new_job(request, reference=line.custom_id, item=number)
+        return asked, new_job(request, reference=line.custom_id, item=number)
 
     async def _submit(self, chunk: _Chunk, lines_read: int) -> bool:
         """Submit a chunk's jobs; return whether the batch was cancelled meanwhile."""

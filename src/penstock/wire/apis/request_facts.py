@@ -52,6 +52,11 @@ class RequestFacts:
         return found
 
     @cached_property
+    def tool_lines(self) -> str:
+        """The names of the tools, each with a line break before and behind it."""
+        return "\n".join(["", *(name.replace("\n", " ") for name in self.tool_names), ""])
+
+    @cached_property
     def is_structured(self) -> bool:
         """Whether the answer must follow a schema, or at least be JSON."""
         wanted = self._value("response_format")

@@ -1,0 +1,33 @@
+"""Alerts of objectives: none that could never fire."""
+
+import msgspec
+import pytest
+from tests.unit.contracts.contract_samples import TOP
+
+from penstock.contracts.alerts import alert_rules
+from penstock.contracts.cases import parse_cases
+from penstock.contracts.contract_error import ContractError
+from penstock.contracts.reading import read_contract
+
+
+@pytest.mark.parametrize(
+    ("objectives", "windows"),
+    [
+        ("{ success = 0.995 }", ["1h", "6h", "1d", "3d"]),
+        # 14.4 times a tenth is more than all requests.
+        ("{ success = 0.9 }", ["6h", "1d", "3d"]),
+        ("{ first_token_ms = { p50 = 500 } }", ["3d"]),
+    ],
+)
+def test_a_rule_that_no_share_of_bad_requests_reaches_is_left_out(
+    objectives: str, windows: list[str]
+) -> None:
+    text = alert_rules([read_contract(f"{TOP}objectives = {objectives}")])
+    rules = msgspec.json.decode(text)["groups"][0]["rules"]
+    assert [rule["labels"]["window"] for rule in rules] == windows
+
+
+@pytest.mark.parametrize("text", [f"a = {'[' * 5000}", "case = 1", f"a = {'1' * 5000}"])
+def test_a_file_of_cases_that_cannot_be_read_says_so(text: str) -> None:
+    with pytest.raises(ContractError, match=r"cases\.toml: "):
+        parse_cases(text, "cases.toml")
