@@ -15,6 +15,8 @@ time:
 
 import argparse
 import asyncio
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -41,6 +43,13 @@ _ROWS_SECONDS = 30.0
 _REQUESTS_MIN = 5000
 _FIRST_ANSWER_SECONDS_MAX = 60.0
 _TESTS = ROOT / "tests" / "acceptance"
+# What the image and its containers need. Looked for first: they come after minutes of other work.
+_PROGRAMS = ("buildah", "mmdebstrap", "podman", "runc", "ip", "iptables", "netavark")
+_PATHS = f"{os.defpath}:/usr/sbin:/sbin:/usr/lib/podman"
+_INSTALL = (
+    "apt-get install --no-install-recommends buildah mmdebstrap podman runc iproute2 netavark"
+    " aardvark-dns iptables"
+)
 
 
 class Found(msgspec.Struct, kw_only=True):
@@ -141,6 +150,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Upgrade a cell under load.")
     parser.add_argument("--base", required=True, help="the commit or tag to upgrade from")
     base = parser.parse_args().base
+    missing = [name for name in _PROGRAMS if shutil.which(name, path=_PATHS) is None]
+    if missing:
+        sys.exit(f"{', '.join(missing)} is not installed: {_INSTALL}")
     with tempfile.TemporaryDirectory(prefix="penstock-release-") as place:
         # Where this runs as root, Postgres is another user, who has to come through.
         folder = Path(place)
