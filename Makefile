@@ -116,10 +116,11 @@ bench-profile: setup
 	$(BIN)/python benchmarks/room_profile.py
 
 # Instructions per request, chunk and agent's turn, held to 1.25 times the recorded counts: 2 minutes
-# whatever else the machine does. FUNCTIONS=1 prints each function's cost. Needs valgrind.
+# whatever else the machine does. FUNCTIONS=1 prints each function's cost, WITH_TOOLS=1 counts with hosted tools
+# configured. Needs valgrind.
 bench-count: setup
 	$(BIN)/python benchmarks/instruction_count.py $(if $(ONLY),--only $(ONLY)) \
-		$(if $(FUNCTIONS),--functions) --gate benchmarks/recorded_counts.json
+		$(if $(FUNCTIONS),--functions) $(if $(WITH_TOOLS),--with-tools) --gate benchmarks/recorded_counts.json
 
 # A simulated fleet on published traces, our rule and others', up to 25 minutes; FULL=1 for every row and the plots.
 bench-routing: setup

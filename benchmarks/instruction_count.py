@@ -9,7 +9,8 @@ The fewer requests a slow machine makes, the more of them are first turns: so 30
 count, and the others have room.
 
 Prints last one line of JSON: instructions by scenario. `--gate FILE` fails where a count is above
-1.25 times the one in FILE. `--functions` prints what each compiled function costs.
+1.25 times the one in FILE. `--functions` prints what each compiled function costs. `--with-tools`
+counts a gateway on which hosted tools are configured.
 """
 
 import argparse
@@ -46,6 +47,13 @@ _COUNTED: Final = {
 _VALGRIND: Final = ("valgrind", "--tool=callgrind", "--trace-children=yes", "--instr-atstart=no")
 
 
+# A sandbox host that no request of these scenarios asks for.
+_TOOLS: Final = {
+    "PENSTOCK_TOOLS_SANDBOX_HOSTS": '["http://127.0.0.1:9"]',
+    "PENSTOCK_TOOLS_SANDBOX_TOKEN_FILE": "/dev/null",
+}
+
+
 class Counted(msgspec.Struct, frozen=True):
     """One scenario: its profile, and how many requests or events the profile is of."""
 
@@ -57,13 +65,16 @@ class Counted(msgspec.Struct, frozen=True):
         return round(self.profile.total / self.units)
 
 
-def count(scenarios: list[Scenario], folder: Path, seconds: float) -> dict[str, Counted]:
+def count(
+    scenarios: list[Scenario], folder: Path, seconds: float, *, has_tools: bool = False
+) -> dict[str, Counted]:
     """Load one gateway with one scenario after the other, each measured once it is warm."""
     build(folder)
     upstream, ports = start_upstream(folder / "upstream")
     out = folder / "callgrind"
     try:
-        gateway = start_penstock(ports, under=[*_VALGRIND, f"--callgrind-out-file={out}"])
+        under = [*_VALGRIND, f"--callgrind-out-file={out}"]
+        gateway = start_penstock(ports, under=under, more_settings=_TOOLS if has_tools else {})
         try:
             units = [_measure(scenario, gateway, folder, seconds) for scenario in scenarios]
         finally:
@@ -142,6 +153,7 @@ def main() -> None:
     parser.add_argument("--only", default=every, help=f"of {every}")
     parser.add_argument("--seconds", type=float, default=12.0)
     parser.add_argument("--functions", action="store_true", help="print each function's cost")
+    parser.add_argument("--with-tools", action="store_true", help="with a sandbox host")
     parser.add_argument("--gate", type=Path, help="JSON with recorded counts to be held")
     options = parser.parse_args()
     if strange := set(options.only.split(",")) - set(_COUNTED):
@@ -149,7 +161,7 @@ def main() -> None:
     require({*LOAD, *COMPILED, "valgrind"})
     wanted = [_COUNTED[name] for name in options.only.split(",")]
     with tempfile.TemporaryDirectory(prefix="penstock-count-") as folder:
-        found = count(wanted, Path(folder), options.seconds)
+        found = count(wanted, Path(folder), options.seconds, has_tools=options.with_tools)
     for name, counted in found.items():
         print(f"{name}: {counted.instructions:,} instructions each, of {counted.units}")
         if options.functions:

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from candidates import (
@@ -57,10 +57,11 @@ def start_penstock(
     is_metered: bool = True,
     is_compiled: bool = True,
     under: Sequence[str] = (),
+    more_settings: Mapping[str, str] = {},
 ) -> Candidate:
     """One gateway worker on the candidates' core, with these upstream ports as its replicas.
 
-    `under` is a command that runs it, such as a profiler.
+    `under` is a command that runs it, such as a profiler; `more_settings` are further variables.
     """
     program = ["-m", "penstock", "gateway"] if is_metered else [str(_UNMETERED)]
     package = {"PYTHONPATH": str(compiled_folder())} if is_compiled else {}
@@ -95,7 +96,7 @@ def start_penstock(
             "PENSTOCK_SIGNALS_FOLDER": str(folder / "signals"),
             "PENSTOCK_ROUTING_KV_TOKENS": str(KV_TOKENS),
         }
-        environment = {**os.environ, **package, **settings}  # noqa: TID251 - a child's settings
+        environment = {**os.environ, **package, **settings, **more_settings}  # noqa: TID251 - a child's settings
         process = start_pinned([*under, sys.executable, *program], CANDIDATE_CORE, environment)
         name = "penstock" if is_compiled else "penstock, interpreted"
         name += "" if is_metered else ", null meter"

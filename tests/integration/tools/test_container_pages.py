@@ -15,6 +15,9 @@ from tests.integration.cells.imitated_sandbox import ImitatedSandbox, sandbox_se
 from tests.integration.cells.kept_bytes import find_in_database, find_in_folder
 
 from penstock.clock import new_id
+from penstock.policy import AccountBook, KeyBook
+from penstock.records.account import Role, Storage
+from penstock.store import Store
 
 PATH = "/v1/containers"
 MARKER = b"only-the-caller-knows-this"
@@ -244,9 +247,14 @@ def test_without_a_sandbox_there_is_none(cells: CellFactory, tmp_path: Path) -> 
 
 
 def test_an_account_that_keeps_nothing_gets_no_container(cell: Cell) -> None:
-    id, _, secret = cell.add_account("never")
-    execute(cell, "update accounts set storage = 'never' where id = %s", id)
-    execute(cell, "update accounts set revision = (select revision + 1 from policy_revision)")
-    execute(cell, "update policy_revision set revision = revision + 1")
+    async def add(store: Store) -> str:
+        """The key comes last: a gateway that knows it has the account as it is."""
+        accounts = AccountBook(store)
+        account = await accounts.create("never")
+        await accounts.set_storage(account.id, Storage.NEVER)
+        _, secret = await KeyBook(store).create(Role.RUNTIME, account.id, "never")
+        return secret
+
+    secret = cell.run(add)
     answer = cell.post(PATH, {"name": "box"}, headers={"authorization": f"Bearer {secret}"})
     check_openai(answer, 400, "stored_state_unavailable")
