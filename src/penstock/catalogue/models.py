@@ -7,6 +7,7 @@ that fails.
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from penstock.catalogue.bounded_text import read_bounded_text
 from penstock.catalogue.close_names import closest
 from penstock.catalogue.entry import read_entry
 from penstock.catalogue.entry_error import CatalogueError
@@ -106,35 +107,22 @@ def _read_folder(folder: Path, settings: CatalogueSettings) -> dict[ModelId, tup
 
 def _read_file(path: Path, bytes_max: int) -> Model:
     try:
-        with path.open("rb") as file:
-            data = file.read(bytes_max + 1)
+        text = read_bounded_text(
+            path,
+            bytes_max,
+            CatalogueError,
+            if_larger="Write one model per file, or raise entry_bytes_max under [catalogue]",
+        )
     except OSError as error:
         raise CatalogueError(
             f"cannot be read: {error.strerror}",
             advice="Make it a file that this process may read",
             file=str(path),
         ) from None
-    if len(data) > bytes_max:
-        raise CatalogueError(
-            f"is larger than {bytes_max} bytes",
-            advice="Write one model per file, or raise entry_bytes_max under [catalogue]",
-            file=str(path),
-        )
     try:
-        return read_entry(_decode(data))
+        return read_entry(text)
     except CatalogueError as error:
         raise error.in_file(str(path)) from None
-
-
-def _decode(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise CatalogueError(
-            f"byte {error.start} is not UTF-8",
-            advice="Save the file as UTF-8",
-            line=data.count(b"\n", 0, error.start) + 1,
-        ) from None
 
 
 def _index(models: tuple[Model, ...], files: Mapping[ModelId, str]) -> dict[str, Model]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.catalogue.bounded_text import read_bounded_text
 from penstock.contracts.advice import explain
 from penstock.contracts.contract_error import ContractError
 from penstock.contracts.document import Contract
@@ -55,23 +56,12 @@ def read_folder(folder: Path, settings: ContractsSettings) -> dict[str, str]:
 
 
 def _text_of(path: Path, bytes_max: int) -> str:
-    with path.open("rb") as file:
-        data = file.read(bytes_max + 1)
-    if len(data) > bytes_max:
-        raise ContractError(
-            f"is larger than {bytes_max} bytes",
-            advice="Write one contract per file, or raise document_bytes_max under [contracts]",
-            file=str(path),
-        )
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise ContractError(
-            f"byte {error.start} is not UTF-8",
-            advice="Save the file as UTF-8",
-            file=str(path),
-            line=data.count(b"\n", 0, error.start) + 1,
-        ) from None
+    return read_bounded_text(
+        path,
+        bytes_max,
+        ContractError,
+        if_larger="Write one contract per file, or raise document_bytes_max under [contracts]",
+    )
 
 
 def _parsed(text: str) -> dict[str, Any]:

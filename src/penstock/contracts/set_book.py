@@ -32,6 +32,10 @@ _NEWEST: Final = """
         where c.name = wanted.name order by c.version desc limit 1
     ) newest
 """
+_NAMED: Final = """
+    select name, version, document from contracts
+    where set_id = (select set_id from contract_revision) and name = %s
+"""
 _VERSION: Final = """
     select name, version, document from contracts where name = %s and version = %s
     order by set_id desc limit 1
@@ -146,11 +150,11 @@ class ContractBook:
 
     async def named(self, name: str) -> ContractRow:
         """Return a contract of the set in force."""
-        _, rows = await self.in_force()
-        for row in rows:
-            if row.name == name:
-                return row
-        raise NotFound(f"No contract {name} is in force. `penstock contracts list` shows them.")
+        async with self._store.statement() as statement:
+            row = await statement.fetch_one(_NAMED, (name,))
+        if row is None:
+            raise NotFound(f"No contract {name} is in force. `penstock contracts list` shows them.")
+        return ContractRow(*row)
 
     async def sets(self, limit: int = 100) -> list[ContractSetRow]:
         """Return the sets, newest first."""

@@ -1,13 +1,9 @@
 """Applies contracts, and waits until every gateway worker decides by them."""
 
 import asyncio
-from pathlib import Path
 from typing import Final
 
-import typer
-
 from penstock.cli.administration import Administration
-from penstock.cli.contracts.folder import folder_texts
 from penstock.cli.exit_codes import CommandFailed
 from penstock.console.contract_operations import (
     APPLY_CONTRACTS,
@@ -26,18 +22,16 @@ _POLL_SECONDS: Final = 0.5
 
 
 async def apply_contracts(
-    context: typer.Context,
     desk: Administration,
-    folder: Path | None,
+    documents: list[str] | None,
     number: int | None,
     message: str,
     *,
     is_waiting: bool,
 ) -> Applied:
-    """Apply a folder, or an earlier set, on top of the set that is in force now."""
+    """Apply documents, or an earlier set, on top of the set that is in force now."""
     base = (await desk.run(LIST_CONTRACT_SETS, Nothing())).in_force
-    if folder is not None:
-        documents = list(folder_texts(context, folder).values())
+    if documents is not None:
         asked = ContractsApplied(documents=documents, message=message, base=base)
         applied = await desk.run(APPLY_CONTRACTS, asked)
     else:

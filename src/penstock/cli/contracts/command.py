@@ -7,7 +7,7 @@ import typer
 
 from penstock.cli.administration import Administration, administer, run_operation
 from penstock.cli.contracts.applying import apply_contracts
-from penstock.cli.contracts.folder import check_folder, compiled_folder
+from penstock.cli.contracts.folder import check_folder, checked_documents, compiled_folder
 from penstock.cli.contracts.printing import (
     print_applied,
     print_changes,
@@ -134,11 +134,10 @@ def apply(  # noqa: PLR0913 - each is an option of the command line
     """Make a folder's contracts, all of them together, the set in force."""
     if (folder is None) is (number is None):
         raise CommandFailed("Pass a folder, or --set N.", ExitCode.USAGE)
-    if folder is not None:
-        check_folder(context, folder, state)
+    documents = None if folder is None else checked_documents(context, folder, state)
 
     async def run(desk: Administration) -> Applied:
-        return await apply_contracts(context, desk, folder, number, message, is_waiting=wait)
+        return await apply_contracts(desk, documents, number, message, is_waiting=wait)
 
     applied = administer(context, state, run)
     if json:

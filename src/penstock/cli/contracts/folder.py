@@ -23,6 +23,13 @@ def check_folder(context: typer.Context, folder: Path, state: Path) -> dict[str,
     return check_texts(folder_texts(context, folder), catalogue)
 
 
+def checked_documents(context: typer.Context, folder: Path, state: Path) -> list[str]:
+    """Return the texts of a folder's contracts as they were checked."""
+    texts = folder_texts(context, folder)
+    check_texts(texts, known_models(invocation(context).load().config, state))
+    return list(texts.values())
+
+
 def compiled_folder(
     context: typer.Context, folder: Path, state: Path
 ) -> tuple[ContractSet, Catalogue]:
