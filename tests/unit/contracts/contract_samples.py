@@ -42,12 +42,12 @@ ACME = Account(AccountId("acme"), "Acme")
 KEY = Key(KeyId("k1"), Role.RUNTIME, ACME, "ci-runner")
 
 
-def compiled(text: str, version: int = 7) -> CompiledContract:
-    return compile_contract(read_contract(text), version, CATALOGUE)
+def compiled(text: str, version: int = 7, catalogue: Catalogue = CATALOGUE) -> CompiledContract:
+    return compile_contract(read_contract(text), version, catalogue)
 
 
-def contract_set(*texts: str) -> ContractSet:
-    return ContractSet(1, [compiled(text) for text in texts])
+def contract_set(*texts: str, catalogue: Catalogue = CATALOGUE) -> ContractSet:
+    return ContractSet(1, [compiled(text, catalogue=catalogue) for text in texts])
 
 
 def facts(**fields: object) -> RequestFacts:

@@ -4,14 +4,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.contracts.contract_readers import contract_reader
 from tests.unit.intake.read_samples import ACME, ALL, HELLO, KEY, model
 
 from penstock.catalogue import Catalogue
 from penstock.clock import new_id
-from penstock.contracts.compiling import ContractSet, compile_contract
-from penstock.contracts.current import CurrentContracts
 from penstock.contracts.deciding import ContractDecision, Effect
-from penstock.contracts.reading import read_contract
 from penstock.errors import (
     CostCapped,
     Error,
@@ -21,20 +19,13 @@ from penstock.errors import (
     UnknownModel,
     WorkflowNotAllowed,
 )
-from penstock.ingress.settings import IngressSettings
 from penstock.intake.caller_headers import CallerHeaders
-from penstock.intake.policies import IntakePolicies
 from penstock.intake.request_reader import RequestReader
 from penstock.intake.routes import find_route
-from penstock.intake.storage_policy import StoragePolicy
-from penstock.metering import PriceBook
-from penstock.policy import KeyMirror, PolicySettings
 from penstock.records.account import Key, KeyId, Role
 from penstock.records.model import Family
 from penstock.records.price import Prices
 from penstock.records.request import Api, InferenceRequest, RequestId
-from penstock.store import Store, StoreSettings
-from penstock.testing.manual_clock import ManualClock
 
 CHAT = b"/v1/chat/completions"
 COMPLETIONS = b"/v1/completions"
@@ -64,14 +55,7 @@ CATALOGUE = Catalogue(MODELS)
 
 
 def reader(*contracts: str) -> RequestReader:
-    mirror = KeyMirror(Store(StoreSettings(dsn="host=127.0.0.1")), ManualClock(), PolicySettings())
-    mirror._cell_secret = b"a cell's secret"
-    compiled = [compile_contract(read_contract(TOP + text), 7, CATALOGUE) for text in contracts]
-    current = CurrentContracts(ContractSet(1, compiled) if compiled else None)
-    policies = IntakePolicies(StoragePolicy(), current)
-    return RequestReader(
-        CATALOGUE, mirror, PriceBook(MODELS), IngressSettings().intake, policies=policies
-    )
+    return contract_reader(*(TOP + text for text in contracts), catalogue=CATALOGUE)
 
 
 class Read:
