@@ -29,6 +29,7 @@ import msgspec
 import psycopg
 from psycopg.conninfo import make_conninfo
 from tests.integration.cells.gateway_cell import CHAT, Cell, CellFactory
+from tests.integration.cells.runtime_dsn import prepare_runtime_role
 
 from agent_tools import ToolFigures, measure_tools
 from penstock.clock import SystemClock, new_id
@@ -243,7 +244,9 @@ def main() -> None:
             dsn = server.start()
             with psycopg.connect(dsn, autocommit=True) as connection:
                 connection.execute("create database bench_agents")
-            asyncio.run(migrate(make_conninfo(dsn, dbname="bench_agents")))
+            template = make_conninfo(dsn, dbname="bench_agents")
+            asyncio.run(migrate(template))
+            asyncio.run(prepare_runtime_role(template))
             folders = iter(range(1000))
 
             def new_folder(name: str) -> Path:

@@ -52,10 +52,13 @@ class Candidate(msgspec.Struct):
             self.after_stop()
 
 
-def start_upstream(program: Path) -> tuple[subprocess.Popen[bytes], list[int]]:
+def start_upstream(
+    program: Path, *, has_short_texts: bool = False
+) -> tuple[subprocess.Popen[bytes], list[int]]:
     """The upstream on four ports in a row, and those ports."""
     base = free_ports_in_a_row(UPSTREAM_PORTS)
-    process = start_pinned([str(program), str(base), str(UPSTREAM_PORTS)], LOAD_CORE)
+    command = [str(program), str(base), str(UPSTREAM_PORTS)]
+    process = start_pinned([*command, *(["short"] if has_short_texts else [])], LOAD_CORE)
     ports = [base + index for index in range(UPSTREAM_PORTS)]
     for port in ports:
         _wait_listening(port, process)

@@ -14,6 +14,7 @@ from typing import Final
 # By program: the command that installs it on Debian.
 _INSTALL: Final = {
     "gcc": "apt-get install gcc libc6-dev",
+    "git": "apt-get install git",
     "nginx": "apt-get install nginx-light",
     "taskset": "apt-get install util-linux",
     "valgrind": "apt-get install valgrind",

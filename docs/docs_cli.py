@@ -32,13 +32,17 @@ def command_page() -> str:
 
 
 def commands(command: Any = None, path: str = "penstock") -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - click's tree, which typer vendors
-    """Every command that does something, by its path; groups that only hold others are left out."""
+    """Every command that does something, by its path, without groups that only hold others.
+
+    Earlier names of commands, which are hidden, are left out too.
+    """
     command = command or whole_tree()
     children = getattr(command, "commands", {})
     if path == "penstock" or not children or command.invoke_without_command:
         yield path, command
     for name, child in children.items():
-        yield from commands(child, f"{path} {name}")
+        if not child.hidden:
+            yield from commands(child, f"{path} {name}")
 
 
 def _guide(path: str) -> str:

@@ -18,7 +18,8 @@ in this case.
 
 **May I try again?** `x-should-retry` says so, and `retry-after` when; the openai and cloudflare
 SDKs obey both. The codes are cut by that question: what is *refused* or *unavailable* has not run
-and costs nothing; what is *interrupted* had begun, and is recorded.
+and costs nothing; what is *interrupted* had begun, and is recorded; what is *withheld* was made,
+is charged, and does not go out.
 
 **In a stream** an error before the first byte is a plain HTTP error. Later the status has been
 sent, and the same error comes as the last event, in the shape of that API.
@@ -36,6 +37,11 @@ _BRANCHES: tuple[tuple[type[errors.Error], str, str], ...] = (
         errors.Interrupted,
         "Interrupted: it had begun",
         "Our side too. Its usage is recorded; repeat it only where that is harmless.",
+    ),
+    (
+        errors.Withheld,
+        "Withheld: the contract kept the answer back",
+        "It ran, is counted and charged, and another try would most likely end alike.",
     ),
 )
 

@@ -50,6 +50,7 @@ _HEADERS = """
 | `x-request-id` | Our id of the request, on every answer; also in the log, at the engine, and in error events. |
 | `cf-ai-req-id` | The same, under `/client/v4`. |
 | `x-caller-request-id` | The `x-request-id` that you sent. |
+| `x-penstock-trace` | The id of the request's trace, where [traces](../traces.md) are on: that of the caller's `traceparent`, if it sent one. |
 | `x-penstock-replica` | The replica that answers. Absent, as are the next three, where the head of a stream had to go out before an engine had begun to answer. |
 | `x-penstock-cache-expected` | Prompt tokens that were expected in that replica's cache; `usage` says how many there were. |
 | `x-penstock-session-moved` | The session was not served where it was last: `load` (too much to do there), `drain` (that replica is being taken out) or `lost` (it failed, or is gone). |

@@ -24,6 +24,7 @@ GUESTS = {
     "SECURITY.md": "security.md",
     "deploy/README.md": "places-to-run.md",
     "deploy/cpu-engine/README.md": "cpu-engine.md",
+    "deploy/grafana/README.md": "dashboards.md",
     "examples/README.md": "examples.md",
     "examples/ai-run/README.md": "ai-run.md",
 }

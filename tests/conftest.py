@@ -24,7 +24,7 @@ LONG_FILES = (
     "test_deploy_image.py", "test_docs_site.py", "test_hardening_h4_cut_streams.py",
     "test_gateway_silent_replicas.py", "test_puller.py", "test_usage_million.py",
     "test_routing_scale.py", "test_hostile_requests.py", "test_bench_command.py",
-    "test_demo_command.py", "test_cli_up.py",
+    "test_demo_command.py", "test_cli_up.py", "test_alerts_in_faults.py",
 )  # fmt: skip
 _SEED = 20261110
 

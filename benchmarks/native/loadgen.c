@@ -5,13 +5,13 @@
  *
  *   loadgen -p PORT -c CONNECTIONS -d SECONDS [-n REQUESTS_MAX] [-b BODY_BYTES] [-l MESSAGE_BYTES]
  *           [-T] [-t MAX_TOKENS] [-i SEED_MICROSECONDS] [-s] [-k KEY] [-m MODEL] [-u PATH]
- *           [-x SESSIONS] [-h HEADER] [-N] [-B]
+ *           [-x SESSIONS] [-h HEADER] [-H LINE] [-N] [-B]
  *
  * Each of SESSIONS rotating sessions, named in HEADER, has its own conversation, of which all but
  * the last message is the same in every request; no two bodies are equal. With -N each request is
  * of a new session with a new conversation. -s asks for a stream, with usage; -T sends an agent's
- * tools. -t and -i mean to the upstream what upstream.c says. -B only prints REQUESTS_MAX bodies,
- * a line each. At most SAMPLES_MAX samples are kept.
+ * tools. -t and -i mean to the upstream what upstream.c says. -H adds a header line to each request.
+ * -B only prints REQUESTS_MAX bodies, a line each. At most SAMPLES_MAX samples are kept.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -49,6 +49,7 @@ struct options {
     const char *model;
     const char *path;
     const char *session_header;
+    const char *header_line;
     long sessions;
     bool is_new;
     bool prints_bodies;
@@ -122,6 +123,8 @@ static void make_request(struct connection *connection)
     if (options.sessions)
         buffer_format(head, "%s: session-%llu\r\n", options.session_header,
                       connection->body.session);
+    if (options.header_line)
+        buffer_format(head, "%s\r\n", options.header_line);
     buffer_format(head, "Content-Length: %zu\r\n\r\n", body_length());
     connection->request_sent = 0;
     connection->request_number++;
@@ -347,7 +350,7 @@ static void print_report(double elapsed)
 static void read_options(int argc, char **argv)
 {
     int option;
-    while ((option = getopt(argc, argv, "p:c:d:n:b:l:t:i:sTNBk:m:u:x:h:")) > 0) {
+    while ((option = getopt(argc, argv, "p:c:d:n:b:l:t:i:sTNBk:m:u:x:h:H:")) > 0) {
         switch (option) {
         case 'p': options.port = atoi(optarg); break;
         case 'c': options.connections = atoi(optarg); break;
@@ -366,6 +369,7 @@ static void read_options(int argc, char **argv)
         case 'u': options.path = optarg; break;
         case 'x': options.sessions = atol(optarg); break;
         case 'h': options.session_header = optarg; break;
+        case 'H': options.header_line = optarg; break;
         default: exit(2);
         }
     }

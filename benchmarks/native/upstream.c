@@ -1,7 +1,7 @@
 /*
  * An upstream that costs almost nothing: a single-threaded epoll server which answers like vLLM.
  *
- *   upstream BASE_PORT PORTS
+ *   upstream BASE_PORT PORTS [short]
  *
  * It listens on 127.0.0.1, on PORTS ports from BASE_PORT, as so many replicas would. What it does
  * is asked for in the body, so that any proxy passes it on:
@@ -11,7 +11,8 @@
  *   "stream_options": {…}     include_usage and continuous_usage_stats, as vLLM has them
  * Usage tells of cached tokens where the same replica has had the conversation before.
  * A streamed token's text is "T<nanoseconds> ", the monotonic time at which it was written, from
- * which the load generator tells how long it was under way.
+ * which the load generator tells how long it was under way. With `short` only the last three digits
+ * are sent: then a text is as long as a token is in English.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -55,6 +56,7 @@ struct connection {
 };
 
 static int epoll_fd;
+static bool has_short_texts;
 static struct connection **timed;
 static int timed_count, timed_capacity;
 
@@ -150,6 +152,11 @@ static void finish_answer(struct connection *connection)
     timer_remove(connection);
 }
 
+static long long text_number(long long written_ns)
+{
+    return has_short_texts ? written_ns % 1000 : written_ns;
+}
+
 static void start_stream(struct connection *connection)
 {
     connection->state = STREAMING;
@@ -157,11 +164,11 @@ static void start_stream(struct connection *connection)
     long long now = now_ns();
     if (connection->interval_ns == 0) {
         while (connection->answer.tokens_left > 0)
-            write_token(&connection->answer, &connection->out, now);
+            write_token(&connection->answer, &connection->out, text_number(now));
         finish_answer(connection);
         return;
     }
-    write_token(&connection->answer, &connection->out, now);
+    write_token(&connection->answer, &connection->out, text_number(now));
     /* Streams that began together must not stay in step, or one wake-up would serve them all. */
     long long jitter = (rand() % 1000) * connection->interval_ns / 1000;
     connection->due_ns = now + connection->interval_ns + jitter;
@@ -319,7 +326,7 @@ static bool step(struct connection *connection, long long now)
 {
     struct answer *answer = &connection->answer;
     if (connection->state == STREAMING && answer->tokens_left > 0)
-        write_token(answer, &connection->out, now);
+        write_token(answer, &connection->out, text_number(now));
     connection->due_ns += connection->interval_ns;
     if (connection->due_ns < now)
         connection->due_ns = now;
@@ -377,10 +384,11 @@ static int listen_on(int port)
 
 int main(int argc, char **argv)
 {
-    if (argc != 3) {
-        fprintf(stderr, "usage: upstream BASE_PORT PORTS\n");
+    if (argc != 3 && argc != 4) {
+        fprintf(stderr, "usage: upstream BASE_PORT PORTS [short]\n");
         return 2;
     }
+    has_short_texts = argc == 4;
     signal(SIGPIPE, SIG_IGN);
     epoll_fd = epoll_create1(0);
     for (int index = 0; index < atoi(argv[2]); index++)

@@ -52,7 +52,13 @@ _CLIENT_VARIABLES: Final = (
 _NO_SETTINGS: Final = frozenset({FILE_VARIABLE, CACHE_VARIABLE, *_CLIENT_VARIABLES})
 SEARCHED: Final = (Path("penstock.toml"), Path("/etc/penstock/penstock.toml"))
 SECRET: Final = frozenset(
-    {"store.dsn", "store.objects_access_key", "store.objects_secret_key", "engine.api_keys"}
+    {
+        "store.dsn",
+        "store.objects_access_key",
+        "store.objects_secret_key",
+        "engine.api_keys",
+        "contracts.heads_secret",
+    }
 )
 
 # Tables that hold a secret beside what may be shown.

@@ -45,7 +45,7 @@ class ClientCell:
     def requests(self) -> list[dict[str, Any]]:
         """What the scripted engines received since `forget`, in order for each engine.
 
-        Headers have small letters; the body is read as JSON.
+        Headers have small letters; the body is read as JSON, and `text` is the body as it came.
         """
         found = []
         for engine in self._engines:
@@ -53,7 +53,9 @@ class ClientCell:
             fresh = state.requests - self._forgotten[engine.port]
             assert fresh <= _REQUESTS_KEPT, "more than the engine remembers"
             entries = state.requests_log[len(state.requests_log) - fresh :]
-            found += [{**entry, "body": _read(entry["body"])} for entry in entries]
+            found += [
+                {**entry, "body": _read(entry["body"]), "text": entry["body"]} for entry in entries
+            ]
         return found
 
     def forget(self) -> None:

@@ -1,6 +1,7 @@
 """A headless Chromium that tests drive by its DevTools protocol, over two pipes.
 
-It notes every request that a page makes and every error on its console. Ended by pid.
+It notes every request that a page makes and every error on its console. Clicks and keys are real
+input events, so what covers an element or holds the focus counts. Ended by pid.
 """
 
 import base64
@@ -26,6 +27,18 @@ _OPTIONS = (
     "--remote-debugging-pipe",
 )
 _ANSWER_SECONDS = 30.0
+_LOOK_SECONDS = 0.05
+# Keys that are no letters, with their codes in Chromium.
+_KEY_CODES = {"Enter": 13, "Escape": 27, "Tab": 9, "Backspace": 8, " ": 32, "ArrowDown": 40}
+_KEY_TEXTS = {"Enter": "\r", "Tab": "", "Escape": "", "Backspace": "", "ArrowDown": ""}
+_SHIFT = 8
+_PLACE = """(() => {
+    const found = document.querySelector(%s);
+    if (!found) return null;
+    found.scrollIntoView({block: 'center', inline: 'center', behavior: 'instant'});
+    const box = found.getClientRects()[0];
+    return box ? [box.left + box.width / 2, box.top + box.height / 2] : null;
+})()"""
 
 
 class Browser:
@@ -42,7 +55,7 @@ class Browser:
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
         attached = self._call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = attached["sessionId"]
-        for domain in ("Page", "Network", "Log", "Runtime"):
+        for domain in ("Page", "Network", "Log", "Runtime", "Audits"):
             self._call(f"{domain}.enable")
 
     def resize(self, width: int, height: int, *, is_phone: bool) -> None:
@@ -72,9 +85,53 @@ class Browser:
         assert "exceptionDetails" not in told, told["exceptionDetails"]
         return told["result"].get("value")
 
-    def picture(self, file: Path) -> None:
-        """The part of the page that is seen, as a PNG."""
-        shot = self._call("Page.captureScreenshot", format="png")
+    def click(self, selector: str) -> None:
+        """Press and release the mouse in the middle of the first element of a selector."""
+        place = self.wait_for(_PLACE % json.dumps(selector), f"no {selector} to click")
+        mouse = {"x": place[0], "y": place[1], "button": "left", "clickCount": 1}
+        for kind in ("mousePressed", "mouseReleased"):
+            self._call("Input.dispatchMouseEvent", type=kind, **mouse)
+
+    def press(self, *keys: str) -> None:
+        """Press keys one after the other, as `Enter`, `Shift+Tab` or a character."""
+        for name in keys:
+            key = name.removeprefix("Shift+") or name
+            code = _KEY_CODES.get(key, ord(key.upper()) if len(key) == 1 else 0)
+            event: dict[str, Any] = {"key": key, "windowsVirtualKeyCode": code}
+            if key != name:
+                event["modifiers"] = _SHIFT
+            text = _KEY_TEXTS.get(key, key)
+            down = {"type": "keyDown", "text": text} if text else {"type": "rawKeyDown"}
+            self._call("Input.dispatchKeyEvent", **event, **down)
+            self._call("Input.dispatchKeyEvent", type="keyUp", **event)
+
+    def type(self, text: str) -> None:
+        """Put a text where the focus is, as a paste does."""
+        self._call("Input.insertText", text=text)
+
+    def wait_for(self, script: str, failure: str, seconds: float = 10.0) -> Any:
+        """The first true value of a script; a page that is just being loaded is asked again."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            answer = self._ask(
+                "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
+            )
+            value = answer.get("result", {}).get("result", {}).get("value")
+            if value:
+                return value
+            time.sleep(_LOOK_SECONDS)
+        raise AssertionError(f"{failure} on {self.evaluate('location.href')}")
+
+    def allow(self, origin: str, *permissions: str) -> None:
+        """Grant what a person would be asked for, such as `clipboardReadWrite`."""
+        self._call("Browser.grantPermissions", origin=origin, permissions=list(permissions))
+
+    def delete_cookies(self) -> None:
+        self._call("Network.clearBrowserCookies")
+
+    def picture(self, file: Path, *, is_whole: bool = False) -> None:
+        """The part of the page that is seen, or all of it, as a PNG."""
+        shot = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=is_whole)
         file.write_bytes(base64.b64decode(shot["data"]))
 
     def close(self) -> None:
@@ -88,6 +145,13 @@ class Browser:
         os.close(self._read)
 
     def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        answer = self._ask(method, **parameters)
+        assert "error" not in answer, answer
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def _ask(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Chromium's whole answer, which may be an error."""
         self._count += 1
         message: dict[str, Any] = {"id": self._count, "method": method, "params": parameters}
         if self._session:
@@ -96,9 +160,7 @@ class Browser:
         while True:
             told = self._next()
             if told.get("id") == self._count:
-                assert "error" not in told, told
-                result: dict[str, Any] = told["result"]
-                return result
+                return told
             self._note(told)
 
     def _load(self, url: str) -> None:
@@ -134,6 +196,8 @@ class Browser:
                 self.errors.append(about["exceptionDetails"]["text"])
             case "Runtime.consoleAPICalled" if about["type"] == "error":
                 self.errors.append(str(about["args"]))
+            case "Audits.issueAdded" if "ContentSecurity" in about["issue"]["code"]:
+                self.errors.append(str(about["issue"]))
 
 
 def _started(profile: Path) -> tuple[subprocess.Popen[bytes], int, int]:

@@ -11,7 +11,7 @@ import pytest
 from tests.acceptance.cli_run import PENSTOCK, Up, run_json, until
 from tests.acceptance.terminal_picture import Terminal
 
-from penstock.cli.output import last_part
+from penstock.console.formats import last_part
 
 COLUMNS = 80
 END_SECONDS = 30.0

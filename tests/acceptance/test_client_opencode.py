@@ -13,6 +13,15 @@ from typing import Any
 import pytest
 from tests.acceptance.cli_run import until
 from tests.acceptance.client_cell import GPT_OSS, KIMI, KIMI_NEXT, ClientCell
+from tests.acceptance.client_contracts import (
+    ERROR,
+    NOTE,
+    STRIP,
+    check_equal_tools,
+    check_words,
+    offered,
+    turns,
+)
 from tests.acceptance.client_run import CLIENTS, client_environment, clients_folder
 
 pytestmark = pytest.mark.timeout(300)
@@ -28,12 +37,12 @@ MODELS = pytest.mark.parametrize("model", [OURS, WORKERS_AI], ids=["compatible",
 class OpenCode:
     """One user's OpenCode, told of a cell by its configuration file alone."""
 
-    def __init__(self, cell: ClientCell, folder: Path, key: str) -> None:
+    def __init__(self, cell: ClientCell, folder: Path, key: str, workflow: str = "") -> None:
         installed = clients_folder("node", CLIENTS / "node" / "package-lock.json")
         self._program = installed / "node_modules" / "opencode-linux-x64" / "bin" / "opencode"
         self.work = folder / "work"
         self.work.mkdir()
-        (self.work / "opencode.json").write_text(json.dumps(configuration(cell, key)))
+        (self.work / "opencode.json").write_text(json.dumps(configuration(cell, key, workflow)))
         # HOME alone does not move its folders.
         folders = {f"XDG_{kind}_HOME": str(folder) for kind in ("DATA", "CONFIG", "CACHE", "STATE")}
         offline = ("MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "AUTOUPDATE")
@@ -62,25 +71,30 @@ class OpenCode:
         return events
 
 
-def configuration(cell: ClientCell, key: str) -> dict[str, Any]:
+def configuration(cell: ClientCell, key: str, workflow: str) -> dict[str, Any]:
     workers_ai = f"{cell.url}/client/v4/accounts/{cell.account}/ai/v1"
+    headers = {"x-penstock-workflow": workflow} if workflow else {}
     return {
         "autoupdate": False,
         "share": "disabled",
         "provider": {
-            "penstock": provider("@ai-sdk/openai-compatible", KIMI, cell, key),
-            "penstock-responses": provider("@ai-sdk/openai", GPT_OSS, cell, key),
-            "cloudflare-workers-ai": {"options": {"baseURL": workers_ai, "apiKey": key}},
+            "penstock": provider("@ai-sdk/openai-compatible", KIMI, cell, key, headers),
+            "penstock-responses": provider("@ai-sdk/openai", GPT_OSS, cell, key, headers),
+            "cloudflare-workers-ai": {
+                "options": {"baseURL": workers_ai, "apiKey": key, "headers": headers}
+            },
         },
     }
 
 
-def provider(package: str, model: str, cell: ClientCell, key: str) -> dict[str, Any]:
+def provider(
+    package: str, model: str, cell: ClientCell, key: str, headers: dict[str, str]
+) -> dict[str, Any]:
     limit = {"context": 131_072, "output": 4096}
     return {
         "npm": package,
         "name": "Penstock",
-        "options": {"baseURL": f"{cell.url}/v1", "apiKey": key},
+        "options": {"baseURL": f"{cell.url}/v1", "apiKey": key, "headers": headers},
         "models": {model: {"name": model, "tool_call": True, "limit": limit}},
     }
 
@@ -210,3 +224,55 @@ def test_unknown_key_is_shown_as_such(
 ) -> None:
     events = OpenCode(scripted_cell, tmp_path, "psk_nobody").run(model, "Say hello.")
     assert "This API key is unknown or revoked." in json.dumps(errors_of(events))
+
+
+def contracted(cell: ClientCell, folder: Path, workflow: str) -> OpenCode:
+    cell.forget()
+    return OpenCode(cell, folder, cell.key, workflow)
+
+
+SHELL = call("bash", command="echo x > ran.txt", description="Write it down")
+WRITE = call("write", filePath="made.txt", content="2.5 metres")
+
+
+@pytest.mark.parametrize(
+    "model", [OURS, RESPONSES, WORKERS_AI], ids=["compatible", "responses", "workers-ai"]
+)
+def test_forbidden_tool_is_not_run_and_its_error_is_shown(
+    contracted_cell: ClientCell, tmp_path: Path, model: str
+) -> None:
+    opencode = contracted(contracted_cell, tmp_path, ERROR)
+    events = opencode.run(model, SHELL)
+    assert not (opencode.work / "ran.txt").exists()
+    assert not parts(events, "tool_use")
+    check_words(json.dumps(errors_of(events)), ERROR, "bash")
+    # Each answer is charged, so it must not ask again.
+    assert ["bash" in offered(turn) for turn in turns(contracted_cell)] == [True]
+
+
+def test_note_takes_the_place_of_a_forbidden_tool_and_the_agent_goes_on(
+    contracted_cell: ClientCell, tmp_path: Path
+) -> None:
+    opencode = contracted(contracted_cell, tmp_path, NOTE)
+    events = opencode.run(OURS, f"{SHELL} {WRITE}")
+    assert not (opencode.work / "ran.txt").exists()
+    assert (opencode.work / "made.txt").read_text() == "2.5 metres"
+    note, answer = parts(events, "text")
+    check_words(note["text"], NOTE, "bash")
+    assert answer["text"]
+    assert [step["reason"] for step in parts(events, "step_finish")] == ["tool-calls", "stop"]
+    # The model reads it in the next turn.
+    sent = turns(contracted_cell)[1]["body"]["messages"]
+    assert note["text"] in [message["content"] for message in sent]
+
+
+def test_forbidden_tools_are_offered_in_no_turn(
+    contracted_cell: ClientCell, tmp_path: Path
+) -> None:
+    opencode = contracted(contracted_cell, tmp_path, STRIP)
+    events = opencode.run(OURS, WRITE)
+    assert (opencode.work / "made.txt").read_text() == "2.5 metres"
+    first, second = turns(contracted_cell)
+    assert offered(first) == {"write"}
+    check_equal_tools(first, second)
+    assert parts(events, "step_finish")[1]["tokens"]["cache"]["read"] > 0

@@ -13,6 +13,7 @@ from tests.chaos.process_tree import kill_tree
 from tests.chaos.started import Started
 from tests.integration.cells.gateway_cell import CHAT, Cell
 from tests.integration.cells.gateway_process import GatewayProcess, Settings
+from tests.integration.cells.runtime_dsn import prepare_runtime_role, runtime_dsn
 
 from penstock.admission import AdmissionSettings, LimitBook
 from penstock.records.account import AccountId
@@ -43,6 +44,7 @@ class Cluster(Started):
         self._stack.callback(self.postgres.stop)
         self.dsn = self.postgres.start()
         asyncio.run(migrate(self.dsn))
+        asyncio.run(prepare_runtime_role(self.dsn))
         folder = self.folder / "first"
         folder.mkdir()
         self.cell = Cell(self.dsn, folder, self._settings)
@@ -62,7 +64,7 @@ class Cluster(Started):
         folder = self.folder / f"gateway-{self._gateways}"
         folder.mkdir()
         places = {
-            "store.dsn": self.dsn,
+            "store.dsn": runtime_dsn(self.dsn),
             "catalogue.folder": str(self.folder / "first" / "catalogue"),
             "metering.journal_folder": str(journal or folder / "journal"),
         }

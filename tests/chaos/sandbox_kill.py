@@ -23,6 +23,7 @@ from psycopg.conninfo import make_conninfo
 from tests.chaos.sandbox_kill_load import KillLoad, RunningCode, found_by, marks_written
 from tests.integration.cells.gateway_cell import CHAT, CellFactory
 from tests.integration.cells.gateway_process import free_port
+from tests.integration.cells.runtime_dsn import prepare_runtime_role
 from tests.integration.cells.stored_cell import STORING
 from tests.integration.sandbox.host_process import TOKEN, SandboxHost, sandbox_host
 from tests.integration.sandbox.machine_leftovers import (
@@ -233,7 +234,9 @@ def _cells(folder: Path) -> Iterator[CellFactory]:
         dsn = server.start()
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute(f"create database {_TEMPLATE}")
-        asyncio.run(migrate(make_conninfo(dsn, dbname=_TEMPLATE)))
+        template = make_conninfo(dsn, dbname=_TEMPLATE)
+        asyncio.run(migrate(template))
+        asyncio.run(prepare_runtime_role(template))
         yield CellFactory(dsn, _TEMPLATE, new_folder)
     finally:
         server.stop()

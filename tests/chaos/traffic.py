@@ -29,15 +29,31 @@ class Heard(msgspec.Struct, frozen=True):
     message: str = ""
 
 
+class Received(msgspec.Struct, frozen=True):
+    """One answer, its transfer coding taken off."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    # Whether its last byte came. An event stream may still lack its proper end.
+    is_whole: bool
+    is_chunked: bool = False
+
+
 async def ask(port: int, key: str, tag: str, body: dict[str, Any]) -> Heard:
     """Ask once. The tag goes along as the caller's own id of the request."""
     headers = {"connection": "close", "x-request-id": tag, "x-penstock-cost": "1"}
+    return _heard(tag, await receive(port, post_bytes(PATH, body, key, headers=headers)))
+
+
+async def receive(port: int, request: bytes) -> bytes:
+    """Send a request that says `connection: close`; all that was received until the end."""
     data = bytearray()
     try:
         async with asyncio.timeout(_ANSWER_SECONDS_MAX):
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
             try:
-                writer.write(post_bytes(PATH, body, key, headers=headers))
+                writer.write(request)
                 while more := await reader.read(2**16):
                     data += more
             finally:
@@ -45,7 +61,7 @@ async def ask(port: int, key: str, tag: str, body: dict[str, Any]) -> Heard:
     except (OSError, TimeoutError):
         # Cut by a kill: what was received until then was received.
         pass
-    return _heard(tag, bytes(data))
+    return bytes(data)
 
 
 async def may_go_on(heard: Heard, *, pause_seconds: float) -> bool:
@@ -64,15 +80,13 @@ async def may_go_on(heard: Heard, *, pause_seconds: float) -> bool:
 
 
 def _heard(tag: str, data: bytes) -> Heard:
-    head, found, rest = data.partition(b"\r\n\r\n")
-    if not found:
+    answer = read_received(data)
+    if answer is None:
         return Heard(tag)
-    lines = head.decode("latin-1").split("\r\n")
-    status = int(lines[0].split(" ", 2)[1])
-    headers = dict(line.lower().split(": ", 1) for line in lines[1:])
-    if headers.get("transfer-encoding") == "chunked":
+    status, headers, rest = answer.status, answer.headers, answer.body
+    if answer.is_chunked:
         return _heard_stream(tag, status, rest)
-    is_whole = len(rest) == int(headers["content-length"])
+    is_whole = answer.is_whole
     if status != 200:
         after = headers.get("retry-after")
         message = rest.decode("utf-8", "replace")
@@ -85,8 +99,21 @@ def _heard(tag: str, data: bytes) -> Heard:
     return Heard(tag, status, tokens, is_whole, int(cost) if cost else None)
 
 
-def _heard_stream(tag: str, status: int, chunked: bytes) -> Heard:
-    events = b"".join(_chunks(chunked))
+def read_received(data: bytes) -> Received | None:
+    """The answer in these bytes, as far as it came; None if its head did not."""
+    head, found, rest = data.partition(b"\r\n\r\n")
+    if not found:
+        return None
+    lines = head.decode("latin-1").split("\r\n")
+    status = int(lines[0].split(" ", 2)[1])
+    headers = dict(line.lower().split(": ", 1) for line in lines[1:])
+    if headers.get("transfer-encoding") != "chunked":
+        return Received(status, headers, rest, len(rest) == int(headers["content-length"]))
+    body = b"".join(_chunks(rest))
+    return Received(status, headers, body, rest.endswith(b"0\r\n\r\n"), is_chunked=True)
+
+
+def _heard_stream(tag: str, status: int, events: bytes) -> Heard:
     cost = _COST.search(events)
     return Heard(
         tag=tag,

@@ -21,6 +21,7 @@ from tests.integration.cells.gateway_cell import (
     Cell,
     CellFactory,
 )
+from tests.integration.cells.runtime_dsn import prepare_runtime_role
 from typer.testing import CliRunner
 
 from penstock.cli.commands import app
@@ -51,6 +52,7 @@ def migrated_template(postgres_dsn: str) -> str:
     _create_database(postgres_dsn, _TEMPLATE, "template1")
     template = make_conninfo(postgres_dsn, dbname=_TEMPLATE)
     asyncio.run(migrate(template))
+    asyncio.run(prepare_runtime_role(template))
     with psycopg.connect(template) as connection:
         # Tests that are not about stored responses get what the engine answers.
         connection.execute("update cell_defaults set stores_responses = false")

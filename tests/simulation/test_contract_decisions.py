@@ -4,6 +4,7 @@ Each worker has a memory of prompts of its own, and reads the requests in an ord
 Seeded.
 """
 
+import json
 import random
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ _CONTRACT: Final = """
 schema = 1
 name = "work"
 output = { tokens_max = 500, choices_max = 1 }
+tool_output = { bytes_max = 1024, tail_share = 0.3, exempt = ["read*"] }
 [models]
 default = "big"
 class = { label = "small", long = "other" }
@@ -42,6 +44,7 @@ def test_the_same_request_is_decided_alike_by_every_worker() -> None:
     requests = [_request(chosen, number) for number in range(_REQUESTS)]
     seen: list[bytes | None] = [None] * _REQUESTS
     kinds: set[bytes] = set()
+    cut = 0
     for worker in range(_WORKERS):
         order = list(range(_REQUESTS))
         random.Random(worker).shuffle(order)
@@ -53,6 +56,7 @@ def test_the_same_request_is_decided_alike_by_every_worker() -> None:
             read = reader.read(RequestId(new_id()), route, caller, KEY, body)
             labels = read.labels
             kinds.add(f"{labels.task} {read.model.id} {labels.model_asked}".encode())
+            cut += b"left out here: contract work]" in bytes(read.prompt.body["messages"])
             made = msgspec.json.encode(
                 [labels.contract, labels.task, labels.model_asked, read.model.id, read.prompt.body]
             )
@@ -60,6 +64,35 @@ def test_the_same_request_is_decided_alike_by_every_worker() -> None:
             seen[number] = made
     # The contract chose: several classes, and models that callers did not name.
     assert len(kinds) >= 4
+    # Outputs of tools were cut, and not in all requests.
+    assert 0.05 < cut / (_WORKERS * _REQUESTS) < 0.5
+
+
+def _called(chosen: random.Random, turn: int) -> list[dict[str, Any]]:
+    """Return a tool's call and its output, or nothing; equal outputs recur among requests."""
+    kind = chosen.choice(("", "", "text", "json", "short"))
+    if not kind:
+        return []
+    lines = [f"line {number} of {turn}" for number in range(chosen.choice((60, 300)))]
+    output = {"text": "\n".join(lines), "json": json.dumps(lines), "short": lines[0]}[kind]
+    function = {"name": chosen.choice(("look", "look", "read_file")), "arguments": "{}"}
+    call = {"id": "c1", "type": "function", "function": function}
+    return [
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": output},
+    ]
+
+
+def _as_blocks(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message of a chat as one of Messages."""
+    if message["role"] == "tool":
+        result = {"type": "tool_result", "tool_use_id": "c1", "content": message["content"]}
+        return {"role": "user", "content": [result]}
+    if "tool_calls" in message:
+        name = message["tool_calls"][0]["function"]["name"]
+        use = {"type": "tool_use", "id": "c1", "name": name, "input": {}}
+        return {"role": "assistant", "content": [use]}
+    return message
 
 
 def _request(chosen: random.Random, number: int) -> tuple[bytes, list[tuple[bytes, bytes]], bytes]:
@@ -70,6 +103,7 @@ def _request(chosen: random.Random, number: int) -> tuple[bytes, list[tuple[byte
         messages += [{"role": "user", "content": content}]
         if turn + 1 < turns:
             messages += [{"role": "assistant", "content": f"answer {turn}"}]
+            messages += _called(chosen, turn)
     body: dict[str, Any] = {"model": chosen.choice(["auto", "small", "big"])}
     if chosen.random() < 0.5:
         body["tools"] = [_TOOL]
@@ -82,6 +116,7 @@ def _request(chosen: random.Random, number: int) -> tuple[bytes, list[tuple[byte
         headers.append((b"x-penstock-task", chosen.choice([b"label", b"unknown"])))
     target = chosen.choice([b"/v1/chat/completions", b"/v1/messages"])
     if target == b"/v1/messages":
+        messages = [_as_blocks(message) for message in messages]
         body = {name: value for name, value in body.items() if name not in ("tools", "n")}
         body = {"max_tokens": 100, **body, "messages": messages[1:]}
     else:

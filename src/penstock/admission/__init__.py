@@ -15,6 +15,7 @@ from penstock.admission.job_budgets import (
 )
 from penstock.admission.limit_book import LimitBook
 from penstock.admission.limit_states import LimitState
+from penstock.admission.limit_table import contract_of
 from penstock.admission.limits import LimitKind, Limits
 from penstock.admission.lost_leases import (
     LostLeases,
@@ -24,6 +25,7 @@ from penstock.admission.lost_leases import (
     release_lost,
 )
 from penstock.admission.no_limits import NoLimits
+from penstock.admission.owned_limits import OwnedLimits
 from penstock.admission.quantity import quantity
 from penstock.admission.settings import AdmissionSettings
 from penstock.admission.spent_budget import SpentBudget
@@ -42,8 +44,10 @@ __all__ = [
     "LostLeases",
     "Moment",
     "NoLimits",
+    "OwnedLimits",
     "Settlement",
     "SpentBudget",
+    "contract_of",
     "estimate_nanousd",
     "find_money_limits",
     "hold_jobs",

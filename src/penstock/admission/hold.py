@@ -57,6 +57,11 @@ class Hold:
             used = used_of(measure, requests=requests, tokens=tokens, nanousd=nanousd)
             held.balance.settle(held.amount, used)
 
+    def drop(self) -> None:
+        """Release what a request that does not run has reserved; nothing once it is settled."""
+        if not self._is_settled:
+            self.settle(requests=0, tokens=0, nanousd=0)
+
 
 # Shared by all accounts without limits, which are most; settling it changes nothing.
 NO_HOLD = Hold()

@@ -14,7 +14,7 @@ import msgspec
 from penstock.admission.division import Shortage
 from penstock.admission.lease_table import LeaseTable
 from penstock.admission.limit_rows import limit_from
-from penstock.admission.limit_table import EACH, as_stored
+from penstock.admission.limit_table import EACH, as_stored, contract_of, owned_value
 from penstock.admission.refusal import refusal
 from penstock.admission.window_balance import BalanceKey, Reading, WindowBalance
 from penstock.admission.windows import window_of
@@ -24,8 +24,9 @@ from penstock.records.limit import FLEX_HOLDER, Limit, Measure, Scope
 from penstock.store import Transaction
 
 _MONEY_LIMITS: Final = """
-    select id, account, scope, value, measure, period, amount, is_hard from limits
-    where account = %s and measure = 'nanousd' and not is_removed order by id
+    select id, account, scope, value, measure, period, amount, is_hard, contract from limits
+    where (account = %s or account is null and contract = any(%s))
+        and measure = 'nanousd' and not is_removed order by id
 """
 _HOLD: Final = """
     insert into leases as e (limit_id, value, window_start, holder, granted)
@@ -41,14 +42,14 @@ _HOLD: Final = """
 _CHANGE: Final = """
     with wanted as (
         select l.id as limit_id, sum(job.change) as change,
-            case l.scope
-                when 'account' then '' when 'key' then job.key
-                when 'workflow' then job.workflow else job.session
-            end as value,
+            limit_value(
+                l.contract, l.scope, l.value, job.account, job.key, job.workflow, job.session
+            ) as value,
             date_trunc(l.period, to_timestamp(job.asked_at), 'UTC') as window_start
         from unnest(
-            %s::bigint[], %s::text[], %s::text[], %s::text[], %s::float8[], %s::bigint[]
-        ) as job (limit_id, key, workflow, session, asked_at, change)
+            %s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[], %s::float8[],
+            %s::bigint[]
+        ) as job (limit_id, account, key, workflow, session, asked_at, change)
         join limits l on l.id = job.limit_id
         group by 1, 3, 4
     ), mine as materialized (
@@ -78,20 +79,29 @@ class Moment(msgspec.Struct, frozen=True):
     lease_return_seconds: float
 
 
-async def find_money_limits(transaction: Transaction, account: AccountId) -> tuple[Limit, ...]:
-    """Return an account's current limits on money, hard and soft."""
-    return tuple(limit_from(row) for row in await transaction.fetch(_MONEY_LIMITS, (account,)))
+async def find_money_limits(
+    transaction: Transaction, account: AccountId, contracts: Iterable[str] = ()
+) -> tuple[Limit, ...]:
+    """Return the current limits on money, hard and soft, of an account and of these contracts."""
+    rows = await transaction.fetch(_MONEY_LIMITS, (account, sorted(contracts)))
+    return tuple(map(limit_from, rows))
 
 
 def limits_counting(limits: Iterable[Limit], key: KeyId, ticket: Ticket) -> tuple[int, ...]:
     """Return the ids of the limits that count a job. Pure; same rule as `LimitTable.counting`."""
     labels = {Scope.KEY: key, Scope.WORKFLOW: ticket.workflow, Scope.SESSION: ticket.session}
-    return tuple(
-        limit.id
-        for limit in limits
-        if limit.scope is Scope.ACCOUNT
-        or ((label := as_stored(labels[limit.scope])) and limit.value in (EACH, label))
-    )
+    contract = contract_of(ticket.contract)
+
+    def counts(limit: Limit) -> bool:
+        if limit.contract:
+            is_named = limit.scope is Scope.WORKFLOW or bool(as_stored(ticket.session))
+            return limit.contract == contract and is_named
+        if limit.scope is Scope.ACCOUNT:
+            return True
+        label = as_stored(labels[limit.scope])
+        return bool(label) and limit.value in (EACH, label)
+
+    return tuple(limit.id for limit in limits if counts(limit))
 
 
 async def hold_jobs(
@@ -128,7 +138,7 @@ async def release_jobs(transaction: Transaction, jobs: Sequence[Released]) -> No
 
 async def _change(transaction: Transaction, changes: Sequence[tuple[Released, int]]) -> None:
     rows = [
-        (limit, job.key, job.workflow, job.session, job.asked_at, change)
+        (limit, job.account, job.key, job.workflow, job.session, job.asked_at, change)
         for job, change in changes
         for limit in job.limits
     ]
@@ -155,6 +165,8 @@ def _balances(limits: Sequence[Limit], jobs: Sequence[Released]) -> list[tuple[W
 
 def _value(limit: Limit, job: Released) -> str:
     assert limit.measure is Measure.NANOUSD, "only money is held for jobs"
+    if limit.contract:
+        return owned_value(limit, job.account, as_stored(job.session))
     values = {
         Scope.ACCOUNT: "",
         Scope.KEY: job.key,

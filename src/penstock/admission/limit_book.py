@@ -56,7 +56,7 @@ class LimitBook:
         place = (wanted.account, wanted.scope.value, wanted.value, wanted.measure.value)
         period = wanted.period.value
         async with self._store.transaction() as transaction:
-            revision = await _next_revision(transaction)
+            revision = await next_revision(transaction)
             await _check_account_and_key(transaction, wanted)
             row = await transaction.fetch_one(_REPLACE, (*facts, revision, *place, period))
             if row is None:
@@ -77,14 +77,17 @@ class LimitBook:
     async def remove(self, id: int) -> None:
         """Remove a limit. A new limit on the same scope does not take over its counts."""
         async with self._store.transaction() as transaction:
-            revision = await _next_revision(transaction)
+            revision = await next_revision(transaction)
             found = await transaction.execute(
                 "update limits set is_removed = true, revision = %s"
-                " where id = %s and not is_removed",
+                " where id = %s and not is_removed and contract = ''",
                 (revision, id),
             )
-        if not found:
-            raise errors.NotFound(f"There is no limit {id}.")
+            if not found:
+                owner = await transaction.fetch_one(
+                    "select contract from limits where id = %s and not is_removed", (id,)
+                )
+                raise _not_removable(id, "" if owner is None else owner[0])
 
     async def _check_count(self, transaction: Transaction) -> None:
         row = await transaction.fetch_one("select count(*) from limits where not is_removed")
@@ -94,7 +97,15 @@ class LimitBook:
             )
 
 
-async def _next_revision(transaction: Transaction) -> int:
+def _not_removable(id: int, owner: str) -> errors.Error:
+    if not owner:
+        return errors.NotFound(f"There is no limit {id}.")
+    return errors.Conflict(
+        f"Limit {id} belongs to the contract {owner}: change its [budget], and apply it."
+    )
+
+
+async def next_revision(transaction: Transaction) -> int:
     """Take the next revision; writers wait for each other here, as in policy (migrations/0001)."""
     row = await transaction.fetch_one(
         "update limits_revision set revision = revision + 1 returning revision"

@@ -31,6 +31,18 @@ class LimitMirror:
         self._after: Place | None = None
         # A separate table while all limits are read again: a partial one would lack limits.
         self._next = self.table
+        # Set, and replaced, when the table has further changes.
+        self._advanced = asyncio.Event()
+
+    async def caught_up(self) -> None:
+        """Return when all limits that were written before this call hold here.
+
+        Somebody else must call `refresh` meanwhile.
+        """
+        async with self._store.statement() as statement:
+            wanted = await read_revision(statement)
+        while self._revision < wanted:
+            await self._advanced.wait()
 
     async def load(self) -> None:
         """Read all limits, retrying for a while; raise Overloaded if they exceed `limits_max`."""
@@ -79,6 +91,8 @@ class LimitMirror:
         self.is_current = next_page is None
         if self.is_current:
             self.table, self._revision = table, revision
+            self._advanced.set()
+            self._advanced = asyncio.Event()
         return True
 
     async def _refresh_all(self) -> None:

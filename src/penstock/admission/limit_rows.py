@@ -1,6 +1,7 @@
 """Reads the table `limits`: its revision, and the rows that changed since a revision."""
 
 from penstock.admission.limit_table import LimitRow
+from penstock.records.account import AccountId
 from penstock.records.limit import Limit, Measure, Period, Scope
 from penstock.store import Transaction
 from penstock.store.pool import Row
@@ -23,8 +24,8 @@ async def read_page(transaction: Transaction, after: Place) -> tuple[list[LimitR
     A row that changes while pages are read appears in a later page.
     """
     rows = await transaction.fetch(
-        "select revision, is_removed, id, account, scope, value, measure, period, amount, is_hard"
-        " from limits where (revision, id) > (%s, %s) order by revision, id limit %s",
+        "select revision, is_removed, id, account, scope, value, measure, period, amount, is_hard,"
+        " contract from limits where (revision, id) > (%s, %s) order by revision, id limit %s",
         (*after, PAGE_ROWS),
     )
     page = [LimitRow(limit_from(row[2:]), row[1]) for row in rows]
@@ -33,7 +34,6 @@ async def read_page(transaction: Transaction, after: Place) -> tuple[list[LimitR
 
 def limit_from(row: Row) -> Limit:
     """Return the record of a row, whose columns are in the order of the record's fields."""
-    id, account, scope, value, measure, period, amount, is_hard = row
-    return Limit(
-        id, account, Scope(scope), value, Measure(measure), Period(period), amount, is_hard
-    )
+    id, account, scope, value, measure, period, amount, is_hard, contract = row
+    of = Scope(scope), value, Measure(measure), Period(period)
+    return Limit(id, AccountId(account or ""), *of, amount, is_hard, contract)

@@ -8,10 +8,10 @@ from penstock.admission.limit_rows import limit_from
 from penstock.records.limit import Limit
 from penstock.store import Transaction
 
-_FIELDS: Final = 8
+_FIELDS: Final = 9
 _LIST: Final = """
     select l.id, l.account, l.scope, l.value, l.measure, l.period, l.amount, l.is_hard,
-           extract(epoch from w.starts)::bigint, coalesce(p.value, ''),
+           l.contract, extract(epoch from w.starts)::bigint, coalesce(p.value, ''),
            coalesce(p.spent, 0) + w.base, coalesce(p.charged - p.spent, 0)
     from limits l
     cross join lateral (
@@ -60,6 +60,6 @@ async def read_states(
     """Return the states of one account's limits, or of all limits, the oldest first."""
     rows = await transaction.fetch(_LIST, (account, account, limit))
     return tuple(
-        LimitState(limit_from(row[:_FIELDS]), row[8], row[9], int(row[10]), int(row[11]))
+        LimitState(limit_from(row[:_FIELDS]), row[9], row[10], int(row[11]), int(row[12]))
         for row in rows
     )

@@ -20,8 +20,9 @@ _ACCOUNT: Final = Scope.ACCOUNT.value
 _KEY: Final = Scope.KEY.value
 _WORKFLOW: Final = Scope.WORKFLOW.value
 _SESSION: Final = Scope.SESSION.value
-# Account, key, workflow and session; the last two only where the account has limits on them.
-_Caller = tuple[str, str, str, str]
+# Account, key, workflow and session, the last two only where limits on them may count; and the
+# label of the contract, which may own limits.
+_Caller = tuple[str, str, str, str, str]
 
 
 class LimitRow(NamedTuple):
@@ -49,11 +50,12 @@ _Accounts = dict[AccountId, _AccountLimits]
 
 
 class LimitTable:
-    """All limits, by account, scope and value."""
+    """All limits: those of accounts by account, scope and value, the others by their contracts."""
 
     def __init__(self) -> None:
         self._by_id: dict[int, Limit] = {}
         self._by_account: _Accounts = {}
+        self._by_contract: dict[str, tuple[Limit, ...]] = {}
         # The results of `counting` by caller, until any limit changes.
         self._known: dict[_Caller, tuple[CountedLimit, ...]] = {}
 
@@ -69,20 +71,31 @@ class LimitTable:
         All that match count: one for every key and one for this key both apply. A request without a
         workflow or session counts for no limit on workflows or sessions.
         """
-        account = request.account
+        account, contract = request.account, request.labels.contract
         limits = self._by_account.get(account)
-        if limits is None:
+        owned = self._owned_by(contract) if contract else ()
+        if limits is None and not owned:
             return ()
-        workflow = request.labels.workflow if limits.has_workflows else ""
-        session = request.labels.session if limits.has_sessions else ""
-        caller = (account, request.key, workflow, session)
+        workflow = session = ""
+        if limits is not None:
+            workflow = request.labels.workflow if limits.has_workflows else ""
+            session = request.labels.session if limits.has_sessions else ""
+        if owned:
+            session = request.labels.session
+        caller = (account, request.key, workflow, session, contract)
         known = self._known.get(caller)
         if known is None:
             if len(self._known) >= CALLERS_MAX:
                 self._known.clear()
             labels = {_KEY: request.key, _WORKFLOW: workflow, _SESSION: session}
-            known = self._known[caller] = _counting(limits, labels)
+            known = () if limits is None else _counting(limits, labels)
+            known += _owned(owned, account, session)
+            self._known[caller] = known
         return known
+
+    def _owned_by(self, label: str) -> tuple[Limit, ...]:
+        """Return the limits of a contract, whose label has its version too."""
+        return self._by_contract.get(contract_of(label), ()) if self._by_contract else ()
 
     def counting_refused(self, account: AccountId, key: str) -> list[CountedLimit]:
         """Return the limits on requests that count a request of this key that was refused unread.
@@ -105,6 +118,10 @@ class LimitTable:
 
     def _add(self, limit: Limit) -> None:
         self._by_id[limit.id] = limit
+        if limit.contract:
+            owned = self._by_contract.get(limit.contract, ())
+            self._by_contract[limit.contract] = (*owned, limit)
+            return
         limits = self._by_account.get(limit.account)
         if limits is None:
             limits = self._by_account[limit.account] = _AccountLimits()
@@ -113,8 +130,15 @@ class LimitTable:
         limits.note_scopes()
 
     def _drop(self, limit: Limit) -> None:
-        # A limit's amount and hardness may change, its account, scope and value never do.
+        # A limit's amount and hardness may change, its owner, scope and value never do.
         if self._by_id.pop(limit.id, None) is None:
+            return
+        if limit.contract:
+            owned = self._by_contract.pop(limit.contract)
+            if len(owned) > 1:
+                self._by_contract[limit.contract] = tuple(
+                    each for each in owned if each.id != limit.id
+                )
             return
         limits = self._by_account[limit.account]
         by_value = limits.by_scope[limit.scope.value]
@@ -140,6 +164,26 @@ def _counting(limits: _AccountLimits, labels: dict[str, str]) -> tuple[CountedLi
             if value != EACH:
                 found += [CountedLimit(limit, value) for limit in by_value.get(value, ())]
     return tuple(found)
+
+
+def _owned(limits: Iterable[Limit], account: AccountId, session: str) -> tuple[CountedLimit, ...]:
+    """Return the limits of a contract that count a request; those on sessions if it names one."""
+    label = as_stored(session)
+    return tuple(
+        CountedLimit(limit, owned_value(limit, account, label))
+        for limit in limits
+        if limit.scope is Scope.WORKFLOW or label
+    )
+
+
+def contract_of(label: str) -> str:
+    """Return the name in a contract's label, such as `code-review@7`."""
+    return label.rpartition("@")[0]
+
+
+def owned_value(limit: Limit, account: AccountId, session: str) -> str:
+    """Return for what a contract's limit counts: an account, or a session of it."""
+    return f"{account}/{limit.value if limit.scope is Scope.WORKFLOW else session}"
 
 
 def as_stored(label: str) -> str:

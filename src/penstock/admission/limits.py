@@ -120,6 +120,10 @@ class Limits:
         """Read all limits, waiting a while for Postgres if necessary."""
         await self._mirror.load()
 
+    async def caught_up(self) -> None:
+        """Return when all limits that were written before this call hold here, while `run` runs."""
+        await self._mirror.caught_up()
+
     async def run(self) -> None:
         """Answer requests that wait for leases and keep everything up to date, for ever.
 

@@ -31,7 +31,9 @@ def refusal(shortage: Shortage, now: float, lease_return_seconds: float) -> erro
         text += " Wait until then, or have the limit raised."
     else:
         text += " Ask for fewer tokens, wait until then, or have the limit raised."
-    return _kind(limit)(text, retry_after_seconds=seconds)
+    error = _kind(limit)(text, retry_after_seconds=seconds)
+    error.contract, error.is_of_session = limit.contract, limit.scope is Scope.SESSION
+    return error
 
 
 def _kind(limit: Limit) -> type[errors.OverLimit]:
@@ -41,4 +43,9 @@ def _kind(limit: Limit) -> type[errors.OverLimit]:
 
 
 def _whom(limit: Limit, value: str) -> str:
-    return "this account" if limit.scope is Scope.ACCOUNT else f"{limit.scope} `{value}`"
+    if not limit.contract:
+        return "this account" if limit.scope is Scope.ACCOUNT else f"{limit.scope} `{value}`"
+    if limit.scope is Scope.WORKFLOW:
+        return f"this account under the contract `{limit.contract}`"
+    session = value.partition("/")[2]
+    return f"{limit.scope} `{session}` under the contract `{limit.contract}`"

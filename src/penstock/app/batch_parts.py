@@ -13,6 +13,7 @@ from penstock.intake.request_reader import RequestReader
 from penstock.jobs.submission import JobDesk
 from penstock.queue.batch_output import BatchWriter, Keeping
 from penstock.queue.files import Files
+from penstock.records.decision_log import DecisionLog
 from penstock.store import Objects, Store
 
 
@@ -25,6 +26,7 @@ class BatchNeeds(msgspec.Struct, frozen=True):
     reader: RequestReader
     keys: Keys
     contracts: ContractCounts
+    decisions: DecisionLog
 
 
 class BatchParts:
@@ -38,7 +40,7 @@ class BatchParts:
             files_seconds=settings.files_keep_days * DAY_SECONDS,
         )
         writer = BatchWriter(store, needs.objects, desk, clock, keeping)
-        reading = ReadingRooms(store, files, reader, desk, needs.contracts)
+        reading = ReadingRooms(store, files, reader, desk, needs.contracts, needs.decisions)
         self.files = FilePages(reader, files, settings)
         self.batches = BatchPages(reader, BatchRooms(store, files, desk), settings, clock)
         self.intake = BatchIntake(IntakeRooms(reading, needs.keys, writer), settings, clock)

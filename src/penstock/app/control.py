@@ -8,14 +8,18 @@ from penstock.app.container_rooms import container_upkeep
 from penstock.app.job_rooms import desk_rooms, session_books, session_upkeep
 from penstock.clock import Clock
 from penstock.config import Config
+from penstock.contracts.decision_book import DecisionBook
+from penstock.contracts.decision_retention import DecisionRetention
 from penstock.errors import StoreUnavailable
 from penstock.events import EventLoops
+from penstock.events.decision_heads import DecisionHeads
 from penstock.fleet.cell.loop import DeploymentLoop
 from penstock.fleet.reaper import Reaper
 from penstock.ingress.pages.subscription_pages import failure_numbers
 from penstock.jobs.flex_upkeep import FlexUpkeep
 from penstock.jobs.submission import JobDesk
 from penstock.metering import Retention
+from penstock.outbound import Sender
 from penstock.queue.file_retention import FileRetention
 from penstock.queue.files import Files
 from penstock.sessions import LostTurns
@@ -54,6 +58,9 @@ class ControlLoops:
         self._containers = ContainerTending(
             store, container_upkeep(store, self._objects, config, clock)
         )
+        decisions = DecisionBook(store, clock)
+        self._old_decisions = DecisionRetention(decisions, config.contracts, clock)
+        self._heads = DecisionHeads(decisions, Sender(config.webhooks), config.contracts, clock)
         self.is_leading = False
 
     async def run(self) -> None:
@@ -84,6 +91,8 @@ class ControlLoops:
                     group.create_task(self._left_over.run()),
                     group.create_task(self._lost_turns.run()),
                     group.create_task(self._containers.run()),
+                    group.create_task(self._old_decisions.run()),
+                    group.create_task(self._heads.run()),
                 ]
                 is_held = True
                 while is_held:

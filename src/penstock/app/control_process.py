@@ -2,6 +2,8 @@
 
 import asyncio
 
+import msgspec
+
 from penstock.app.control import ControlLoops
 from penstock.app.operator_rooms import operator_rooms
 from penstock.app.this_process import this_worker
@@ -9,6 +11,8 @@ from penstock.catalogue import load_catalogue
 from penstock.clock import Clock, new_id
 from penstock.config import Config
 from penstock.console.operator_listener import listen
+from penstock.console.rooms import OperatorRooms
+from penstock.console.screens.console_pages import ConsolePages
 from penstock.fleet.workers import WorkerTable
 from penstock.store import Store
 
@@ -21,5 +25,32 @@ async def run_control(config: Config, store: Store, clock: Clock) -> None:
         group.create_task(ControlLoops(config, store, clock).run())
         group.create_task(WorkerTable(store).keep(me))
         if config.control.port:
-            rooms = operator_rooms(store, config, clock, lambda: load_catalogue(config.catalogue))
-            group.create_task(listen(rooms, config.control, clock))
+            group.create_task(_serve(config, store, clock))
+
+
+async def _serve(config: Config, store: Store, clock: Clock) -> None:
+    """Serve the operator's API, and the console's pages on connections of their own."""
+
+    def rooms_on(store: Store) -> OperatorRooms:
+        return operator_rooms(store, config, clock, lambda: load_catalogue(config.catalogue))
+
+    control = config.control
+    if not control.console:
+        await listen(rooms_on(store), control, clock, None)
+        return
+    of_pages = Store(
+        msgspec.structs.replace(
+            config.store,
+            pool_size_min=min(config.store.pool_size_min, control.console_connections),
+            pool_size_max=control.console_connections,
+            statement_seconds=control.console_statement_seconds,
+            # A server that hangs keeps no statement's time; then the connection is cut.
+            transaction_seconds=control.console_statement_seconds,
+        )
+    )
+    await of_pages.open()
+    try:
+        console = ConsolePages(rooms_on(of_pages), control, clock)
+        await listen(rooms_on(store), control, clock, console)
+    finally:
+        await of_pages.close()

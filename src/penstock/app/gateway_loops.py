@@ -50,6 +50,8 @@ async def running(rooms: GatewayRooms) -> AsyncIterator[None]:
                 group.create_task(heap.keep_small()),
                 group.create_task(_report(rooms)),
             ]
+            if rooms.tracing is not None:
+                loops.append(group.create_task(rooms.tracing.export.run()))
             yield
             for loop in loops:
                 loop.cancel()
@@ -92,6 +94,8 @@ async def _close(rooms: GatewayRooms) -> None:
     rooms.clients.close()
     rooms.reading.close()
     rooms.request_log.flush()
+    if rooms.tracing is not None:
+        await rooms.tracing.export.finish()
     if rooms.is_loaded:
         await rooms.flex.waits.finish()
         await rooms.drain.finish()

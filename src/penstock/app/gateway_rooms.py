@@ -10,12 +10,17 @@ from penstock.app.container_rooms import container_book
 from penstock.app.flex_parts import FlexParts
 from penstock.app.job_rooms import desk_rooms, session_books
 from penstock.app.this_process import host_name
+from penstock.app.trace_parts import TraceParts
 from penstock.app.turn_rooms import TurnRooms, serves_tools
 from penstock.catalogue import load_catalogue
 from penstock.clock import Clock, TimerWheel, new_id
 from penstock.config import Config
+from penstock.contracts.cut_outputs import CutOutputs
+from penstock.contracts.decision_book import DecisionBook
+from penstock.contracts.decision_log import JournaledDecisions
 from penstock.contracts.set_mirror import ContractMirror
 from penstock.events import EndpointBook, Feed
+from penstock.fleet.hosts import read_silences
 from penstock.fleet.roster import RosterMirror
 from penstock.fleet.waiting_reports import WaitingReports
 from penstock.ingress.inference.inference_endpoint import InferenceEndpoint
@@ -26,6 +31,7 @@ from penstock.ingress.jobs.background_endpoint import BackgroundEndpoint, Backgr
 from penstock.ingress.pages.container_file_pages import ContainerFilePages
 from penstock.ingress.pages.container_pages import ContainerPages
 from penstock.ingress.pages.conversation_pages import ConversationPages
+from penstock.ingress.pages.decision_pages import DecisionPages
 from penstock.ingress.pages.event_pages import EventPages
 from penstock.ingress.pages.front_page import FrontPage
 from penstock.ingress.pages.health import HealthPages
@@ -50,11 +56,13 @@ from penstock.policy import AccountBook, KeyMirror
 from penstock.queue.files import Files
 from penstock.records.signal import PeerState
 from penstock.routing import Router
+from penstock.serving.budget_fallback import BudgetFallback
 from penstock.serving.explanation import Explainer
 from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.probing import Prober
 from penstock.serving.request_path import Meters, RequestPath, Stages
 from penstock.serving.token_counting import TokenCounter
+from penstock.serving.tool_call_limits import tool_call_limits
 from penstock.signals import CellKey, GossipLoops, Reach, open_table, worker_identity
 from penstock.store import Objects, Sealing, Store
 from penstock.telemetry.counters import Metrics
@@ -81,10 +89,12 @@ class GatewayRooms:
         self.storage = StoragePolicy(is_on=self.sealing.is_on)
         self.containers = container_book(self.store, self.objects, config, clock)
         self.keys = KeyMirror(self.store, clock, config.policy)
-        self.contracts = ContractMirror(self.store, self.catalogue, config.contracts)
         self.wheel = TimerWheel(clock)
         self._build_routing()
         self._build_metering()
+        self.contracts = ContractMirror(
+            self.store, self.catalogue, config.contracts, self.limits.caught_up
+        )
         self._build_serving(meters or Metering(self.journal, clock))
         self.is_loaded = False
 
@@ -112,11 +122,22 @@ class GatewayRooms:
         self.limits = Limits(self.store, self.clock, config.admission, holder)
         self.journal = Journal(Path(config.metering.journal_folder), holder, config.metering)
         refusals = Refusals(self.store, config.metering.refusals_max)
-        ledger = Ledger(self.store, config.metering.workflows_max)
+        self.decision_book = DecisionBook(self.store, self.clock)
+        self.decisions = JournaledDecisions(self.journal, self.clock)
+        ledger = Ledger(self.store, config.metering.workflows_max, self.decision_book)
         self.drain = Drain(self.journal, ledger, refusals, config.metering, self._release)
         self.metrics = Metrics(telemetry.label_pairs_max, telemetry.labels_per_account_max)
         self.request_log = RequestLog(self.log_writer.put, is_on=telemetry.log_requests)
-        self._accounting = RequestAccounting(self.metrics, self.request_log, refusals, self.clock)
+        # None if no request is traced.
+        self.tracing = TraceParts.build(config, self.clock, "gateway", holder)
+        self._accounting = RequestAccounting(
+            self.metrics,
+            self.request_log,
+            refusals,
+            self.clock,
+            self.decisions,
+            None if self.tracing is None else self.tracing.traces,
+        )
         self.contract_counts = self._accounting.contracts
 
     def _build_serving(self, meters: Meters) -> None:
@@ -128,22 +149,33 @@ class GatewayRooms:
             router=self.router,
             clients=self.clients,
             meters=meters,
+            decisions=self.decisions,
+            tool_calls=tool_call_limits(config.contracts, config.ingress.keepalive_seconds),
         )
         path = RequestPath(stages, config.serving, clock)
         prices = PriceBook(self.catalogue.models)
         self.reading = ReadingThread()
         intake = replace(config.ingress.intake, server_tools=serves_tools(config))
-        policies = IntakePolicies(self.storage, self.contracts.current)
+        outputs = CutOutputs(config.contracts)
+        policies = IntakePolicies(self.storage, self.contracts.current, outputs)
         reader = RequestReader(
             self.catalogue, self.keys, prices, intake, thread=self.reading, policies=policies
         )
         rooms = desk_rooms(self.store, self.objects, config)
         self.sessions = session_books(self.store, rooms.values, config, clock)
         responses = BackgroundResponses(self.sessions, clock)
-        desk = JobDesk(rooms, config.admission, clock, responses)
-        self.figures = CellFigures(self.store, rooms.queue, clock)
+        desk = JobDesk(rooms, config.admission, clock, responses, self.decisions)
+        self.figures = CellFigures(self.store, rooms.queue, read_silences, clock)
         self.flex = FlexParts(rooms, desk, reader, self.catalogue, config.ingress, clock)
-        needs = BatchNeeds(self.store, self.objects, desk, reader, self.keys, self.contract_counts)
+        needs = BatchNeeds(
+            store=self.store,
+            objects=self.objects,
+            desk=desk,
+            reader=reader,
+            keys=self.keys,
+            contracts=self.contract_counts,
+            decisions=self.decisions,
+        )
         self.batches = BatchParts(needs, config.ingress, clock)
         self.feed = Feed(self.store, config.events)
         media_hosts = frozenset(intake.media_hosts)
@@ -164,8 +196,9 @@ class GatewayRooms:
             clock,
         )
         self.foreground = tools.foreground(reader, path, config)
-        stored = StoredWay(reader, self.turns, path, self.foreground)
-        ways = Ways(path, stored, self.flex.flex, self.flex.queue, self.background)
+        fallback = BudgetFallback(reader, path, clock, config.contracts)
+        stored = StoredWay(reader, self.turns, path, fallback, self.foreground)
+        ways = Ways(path, fallback, stored, self.flex.flex, self.flex.queue, self.background)
         self.endpoint = InferenceEndpoint(
             reader, ways, self._accounting, config.ingress, self.wheel, clock
         )
@@ -182,6 +215,7 @@ class GatewayRooms:
                 self.catalogue, roster.wanted_models, lambda model: bool(roster.ready(model))
             ),
             models=ModelPages(reader, self.catalogue, self.roster.wanted_models, self.clock),
+            decisions=DecisionPages(reader, self.decision_book, self.clock),
             usage=UsagePages(reader, UsageReports(self.store, config.metering), self.clock),
             health=HealthPages(
                 {"keys_loaded": lambda: self.is_loaded, "replica_ready": self._has_replica},

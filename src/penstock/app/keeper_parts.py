@@ -7,6 +7,7 @@ from typing import Final
 from penstock.app.job_rooms import background_responses, desk_rooms, job_desk
 from penstock.app.station import Station, StationRooms, StationSettings
 from penstock.app.this_process import host_name, this_worker
+from penstock.app.trace_parts import TraceParts
 from penstock.catalogue import load_catalogue
 from penstock.clock import Clock, new_id
 from penstock.config import Config
@@ -59,11 +60,13 @@ def station(config: Config, store: Store, objects: Objects, kept: Keeper, clock:
         background_responses(jobs, config, clock),
         desk,
         catalogue,
+        TraceParts.build(config, clock, "keeper", new_id()),
         check_objects,
     )
     settings = StationSettings(
         puller=config.puller,
         admission=config.admission,
+        contracts=config.contracts,
         engine=config.engine,
         metering=config.metering,
         policy=config.policy,

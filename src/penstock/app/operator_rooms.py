@@ -3,13 +3,14 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from penstock.admission import LimitBook
+from penstock.admission import LimitBook, OwnedLimits
 from penstock.app.container_rooms import container_upkeep
 from penstock.app.job_rooms import desk_rooms, job_desk, session_upkeep
 from penstock.catalogue import Catalogue
 from penstock.clock import Clock
 from penstock.config import Config
 from penstock.console.rooms import OperatorRooms
+from penstock.contracts.decision_book import DecisionBook
 from penstock.contracts.set_book import ContractBook
 from penstock.fleet.cell.deployments import Deployments
 from penstock.fleet.hosts import HostReports
@@ -58,7 +59,8 @@ def operator_rooms(
         accounts=accounts,
         keys=KeyBook(store),
         limits=LimitBook(store, config.admission),
-        contracts=ContractBook(store, config.contracts),
+        contracts=ContractBook(store, config.contracts, OwnedLimits()),
+        decisions=DecisionBook(store, clock),
         queue=rooms.queue,
         batches=rooms.batches,
         jobs=JobLookup(store, rooms.queue),

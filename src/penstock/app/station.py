@@ -11,8 +11,13 @@ from pathlib import Path
 import msgspec
 
 from penstock import admission, metering, policy, routing
+from penstock.app.trace_parts import TraceParts
 from penstock.catalogue import Catalogue
 from penstock.clock import Clock, TimerWheel, new_id
+from penstock.contracts.decision_book import DecisionBook
+from penstock.contracts.decision_log import JournaledDecisions
+from penstock.contracts.settings import ContractsSettings
+from penstock.contracts.version_terms import VersionTerms
 from penstock.engine.settings import EngineSettings
 from penstock.errors import InvalidRequest, NoReplica, StoreUnavailable
 from penstock.jobs.submission import JobDesk
@@ -21,7 +26,7 @@ from penstock.puller.complete import CompletionRooms
 from penstock.puller.counts import PullerCounts
 from penstock.puller.job_book import JobBook
 from penstock.puller.loop import Engines, Puller
-from penstock.puller.runner import Runner
+from penstock.puller.runner import JobRooms, Runner
 from penstock.puller.settings import PullerSettings
 from penstock.queue import Queue
 from penstock.records.model import ModelId
@@ -30,6 +35,7 @@ from penstock.records.signal import EngineClaim
 from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.request_path import RequestPath, Stages
 from penstock.serving.settings import ServingSettings
+from penstock.serving.tool_call_limits import tool_call_limits
 from penstock.store import Store
 from penstock.store.kept_values import KeptValues
 from penstock.turns import BackgroundResponses
@@ -44,6 +50,7 @@ class StationSettings(msgspec.Struct, frozen=True):
 
     puller: PullerSettings
     admission: admission.AdmissionSettings
+    contracts: ContractsSettings
     engine: EngineSettings
     metering: metering.MeteringSettings
     policy: policy.PolicySettings
@@ -60,6 +67,8 @@ class StationRooms(msgspec.Struct, frozen=True):
     responses: BackgroundResponses
     desk: JobDesk
     catalogue: Catalogue
+    # None if no job is traced.
+    tracing: TraceParts | None
     # Raises InvalidRequest if this host cannot read the objects that gateways store.
     check_objects: Callable[[], Awaitable[None]]
 
@@ -86,6 +95,11 @@ class Station:
         self.puller: Puller | None = None
         # Totals over all pullers so far.
         self.counts = PullerCounts()
+
+    @property
+    def traces_dropped(self) -> int:
+        tracing = self._rooms.tracing
+        return 0 if tracing is None else tracing.traces.dropped
 
     def take_name(self, keeper: str) -> None:
         self._keeper = keeper
@@ -138,14 +152,23 @@ class Station:
         folder = Path(settings.metering.journal_folder)
         await asyncio.to_thread(_claim, folder, keys.cell_mark())
         journal = metering.Journal(folder, new_id(), settings.metering)
-        ledger = metering.Ledger(rooms.store, settings.metering.workflows_max)
+        ledger = metering.Ledger(
+            rooms.store,
+            settings.metering.workflows_max,
+            DecisionBook(rooms.store, self._clock),
+        )
         refusals = metering.Refusals(rooms.store, settings.metering.refusals_max)
         drain = metering.Drain(journal, ledger, refusals, settings.metering, self._release)
         wheel = TimerWheel(self._clock)
         clients = FleetClients(settings.engine, wheel, self._clock)
-        path = self._path(clients, wheel, metering.Metering(journal, self._clock))
+        path = self._path(clients, wheel, journal)
         priority = settings.puller.engine_priority
-        runner = Runner(path, rooms.desk, keys, rooms.catalogue, priority)
+        terms = VersionTerms(rooms.store)
+        tracing = rooms.tracing
+        traces = None if tracing is None else tracing.traces
+        runner = Runner(
+            JobRooms(path, rooms.desk, keys, rooms.catalogue, terms, traces), priority, self._clock
+        )
         completion = CompletionRooms(
             rooms.store, rooms.queue, ledger, rooms.values, rooms.responses
         )
@@ -163,6 +186,8 @@ class Station:
                     group.create_task(drain.run()),
                     group.create_task(self._follow(clients)),
                 ]
+                if tracing is not None:
+                    loops.append(group.create_task(tracing.export.run()))
                 await self.puller.run()
                 for loop in loops:
                     loop.cancel()
@@ -171,9 +196,11 @@ class Station:
             wheel.stop()
             clients.close()
             await drain.finish()
+            if tracing is not None:
+                await tracing.export.finish()
 
     def _path(
-        self, clients: FleetClients, wheel: TimerWheel, meters: metering.Metering
+        self, clients: FleetClients, wheel: TimerWheel, journal: metering.Journal
     ) -> RequestPath:
         settings = self._settings
         stages = Stages(
@@ -182,7 +209,9 @@ class Station:
             gate=admission.Gate(_AlwaysFree(), settings.admission, wheel),
             router=self.router,
             clients=clients,
-            meters=meters,
+            meters=metering.Metering(journal, self._clock),
+            decisions=JournaledDecisions(journal, self._clock),
+            tool_calls=tool_call_limits(settings.contracts),
         )
         # The queue retries jobs, not the path, because another replica needs another claim.
         serving = msgspec.structs.replace(settings.serving, retries_max=0)

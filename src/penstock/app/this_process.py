@@ -19,10 +19,11 @@ def this_worker(config: Config, kind: str, holder: str, address: str = "") -> Wo
     facts: dict[str, str | int] = {"pid": os.getpid()}
     if address:
         facts["address"] = address
-    return Worker(holder, kind, host_name(config), _version(), facts)
+    return Worker(holder, kind, host_name(config), installed_version(), facts)
 
 
-def _version() -> str:
+def installed_version() -> str:
+    """Return the version of the installed package."""
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:

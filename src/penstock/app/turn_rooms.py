@@ -42,7 +42,7 @@ class TurnRooms(msgspec.Struct, frozen=True):
             config.turns.foreground_max,
         )
         calls = CodeCalls(containers, tools, clock)
-        code = TurnCode(containers, calls, files, tools.output_bytes_max) if has_code else None
+        code = TurnCode(containers, calls, files) if has_code else None
         settings = ToolCallSettings(
             tools.call_seconds_max, config.turns.parallel_max, tools.output_bytes_max
         )

@@ -22,6 +22,7 @@ from penstock.cli.up.known_models import known_models
 from penstock.cli.up.state import UpState
 from penstock.clock import SystemClock
 from penstock.config import ClientDefaults, Config, client_defaults
+from penstock.console.acts import run_logged
 from penstock.console.operation import Answered, Asked, Operation, request_for
 from penstock.console.rooms import OperatorRooms
 from penstock.wire.resources.errors import OpenAIErrorAnswer
@@ -62,7 +63,7 @@ class LocalAdministration:
         self._rooms = rooms
 
     async def run(self, operation: Operation[Asked, Answered], asked: Asked) -> Answered:
-        return await operation.run(self._rooms, asked)
+        return await run_logged(operation, self._rooms, asked)
 
 
 def run_operation(

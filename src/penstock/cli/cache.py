@@ -6,9 +6,9 @@ import typer
 from rich.text import Text
 
 from penstock.cli.administration import run_operation
-from penstock.cli.figures import NOTHING
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption
 from penstock.cli.output import console, print_json
+from penstock.console.formats import NOTHING
 from penstock.console.usage_operations import SHOW_REQUEST, RequestNamed
 from penstock.metering.reports.cache_findings import cache_answer
 from penstock.wire.resources.cache_findings import CacheAnswer

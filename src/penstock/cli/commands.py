@@ -29,16 +29,19 @@ _COMMANDS = (
     ("replicas", "replicas:app", "See, drain and restart replicas."),
     ("hosts", "hosts:app", "See hosts, and keep replicas off them."),
     ("usage", "usage.command:app", "Show what was used and what it cost."),
+    ("requests", "requests:requests", "List the slow, dear, failed or latest requests."),
+    ("explain", "explain:explain", "Explain one request: why it was slow, dear or refused."),
+    ("top", "top.command:top", "Watch replicas, workflows, sessions and requests."),
     ("jobs", "jobs:app", "List, show, cancel and watch queued work."),
     ("responses", "responses:app", "List, show and delete stored responses."),
     ("containers", "containers:app", "List and stop containers, and see their cost."),
     ("tools", "tools:app", "List the MCP servers that are offered, and their tools."),
     ("flex", "flex:app", "Pause, resume and limit flex work, and see how it does."),
-    ("cache", "cache:app", "See why a prompt was cached or not."),
     ("route", "route:app", "See how requests are routed."),
     ("account", "account:app", "Create, list, change and block accounts."),
     ("key", "key:app", "Create, list and revoke keys."),
     ("contracts", "contracts.command:app", "Check, apply and show contracts of workflows."),
+    ("decisions", "decisions.command:app", "Show what contracts decided and operators did."),
     ("limit", "limit:app", "Set, list and remove limits and budgets."),
     ("config", "config_show:app", "Look at the configuration."),
     ("migrate", "migrate:migrate", "Bring the database's tables up to date."),
@@ -47,6 +50,8 @@ _COMMANDS = (
     ("control", "control:control", "Tend the queue, and tell of events."),
     ("sandbox", "sandbox:app", "Run code that models write, in containers on this host."),
 )
+# Earlier names, which work for one more release and are in no list.
+_FORMER = (("cache", "cache:app", "See why a prompt was cached or not."),)
 
 
 class _Commands(LazyGroup):
@@ -56,6 +61,8 @@ class _Commands(LazyGroup):
         super().__init__(**settings)
         for name, place, line in _COMMANDS:
             self.add_command(LazyCommand(name, f"penstock.cli.{place}", line))
+        for name, place, line in _FORMER:
+            self.add_command(LazyCommand(name, f"penstock.cli.{place}", line, hidden=True))
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's own signature
         try:

@@ -12,7 +12,7 @@ from rich.text import Text
 from penstock.cli.administration import Administration, administer, run_operation
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption
-from penstock.cli.output import console, last_part, print_json, print_table
+from penstock.cli.output import console, print_json, print_table
 from penstock.cli.table import Column, Columns
 from penstock.console.deployment_operations import (
     APPLY_DEPLOYMENTS,
@@ -31,6 +31,7 @@ from penstock.console.deployment_operations import (
     RollbackAsked,
     ScaleAsked,
 )
+from penstock.console.formats import last_part
 from penstock.console.operation import Nothing
 from penstock.fleet.cell.deployments import ShownDeployment
 from penstock.fleet.cell.planning import PlannedChange

@@ -73,9 +73,17 @@ EXAMPLES: Final[Mapping[str, tuple[Example, ...]]] = {
         ("penstock usage --group-by workflow", "The last 24 hours, by workflow."),
         ("penstock usage --since 2026-11-01 --by day --csv", "A row for each day, as CSV."),
     ),
-    "usage request": (
-        (f"penstock usage request {_JOB}", "Why this request cost what it did."),
-        (f"penstock usage request {_JOB} --json", "The same, for a script."),
+    "usage diff": (
+        ("penstock usage diff --since 7d", "Why the last seven days cost more than those before."),
+        ("penstock usage diff --against week --alarm-usd 50", "For cron: 6 if $50 dearer."),
+    ),
+    "usage stability": (
+        ("penstock usage stability", "Which workflows' sessions are steady, over 24 hours."),
+        ("penstock usage stability --since 7d --json", "A week, for a script."),
+    ),
+    "usage sessions": (
+        ("penstock usage sessions", "The dearest sessions of yesterday and today."),
+        ("penstock usage sessions --order slope --since 7d", "Whose prompts grow fastest."),
     ),
     "usage export": (
         ("penstock usage export --out usage.csv", "The last 24 hours in FOCUS columns."),
@@ -149,9 +157,19 @@ EXAMPLES: Final[Mapping[str, tuple[Example, ...]]] = {
         ("penstock flex show", "Each model's queue, as it was measured last."),
         ("penstock flex show --json", "The same, for a script."),
     ),
-    "cache why": (
-        (f"penstock cache why {_JOB}", "What broke its cache, and what to do."),
-        (f"penstock cache why {_JOB} --json", "The same, for a script."),
+    "requests": (
+        ("penstock requests --slow --since 1h", "Who waited longest for a first token."),
+        ("penstock requests --failed --since 1d", "What failed, and why."),
+        ("penstock requests --follow --workflow nightly", "Requests as they end."),
+    ),
+    "explain": (
+        (f"penstock explain {_JOB}", "Why it was slow, dear, or refused."),
+        (f"penstock explain {_JOB} --json", "The same, for a script."),
+    ),
+    "top": (
+        ("penstock top", "Replicas, workflows, sessions and requests; 1 to 4 change the tab."),
+        ("penstock top --once --tab workflows", "One look at one tab."),
+        ("penstock top --json", "One look at everything, for a script."),
     ),
     "route explain": (
         ("penstock route explain request.json", "Where this chat request would go now."),
@@ -336,9 +354,25 @@ EXAMPLES: Final[Mapping[str, tuple[Example, ...]]] = {
         ("penstock contracts show coding-agent", "The contract in force, as it was written."),
         ("penstock contracts show coding-agent@3", "Its third version."),
     ),
+    "contracts effects": (
+        ("penstock contracts effects --since 7d", "What each contract changed and refused."),
+        ("penstock contracts effects --workflow nightly --json", "One workflow's, for a script."),
+    ),
     "contracts alerts": (
         ("penstock contracts alerts contracts", "Rules for Prometheus."),
         ("penstock contracts alerts /etc/penstock/contracts", "Of another folder."),
+    ),
+    "decisions": (
+        ("penstock decisions --verdict deny --since 7d", "What was refused in a week."),
+        ("penstock decisions --kind operator --json", "What operators did, for a script."),
+    ),
+    "decisions verify": (
+        ("penstock decisions verify", "Names rows that were changed or removed."),
+        ("penstock decisions verify --heads heads.jsonl", "Also against heads held outside."),
+    ),
+    "decisions heads": (
+        ("penstock decisions heads", "The last row of each chain."),
+        ("penstock decisions heads --json", "For a file that is held outside."),
     ),
     "sandbox image": (
         ("penstock sandbox image /var/lib/penstock/sandbox-image", "With the usual packages."),

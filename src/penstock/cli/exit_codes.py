@@ -17,6 +17,7 @@ class ExitCode(IntEnum):
     NO_POSTGRES = 3
     NOT_FOUND = 4
     TAKEN = 5
+    OVER_ALARM = 6
 
 
 class CommandFailed(Exception):

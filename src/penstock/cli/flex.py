@@ -8,9 +8,10 @@ import typer
 from penstock.cli.administration import run_operation
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption
-from penstock.cli.output import console, last_part, print_json, print_table
+from penstock.cli.output import console, print_json, print_table
 from penstock.cli.table import Column
 from penstock.console.flex_operations import CHANGE_FLEX, SHOW_FLEX, FlexChange, ShownControl
+from penstock.console.formats import last_part
 from penstock.console.operation import Nothing
 from penstock.queue import FlexStats
 

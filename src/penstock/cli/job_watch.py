@@ -10,9 +10,8 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from penstock.cli.figures import NOTHING, bar, short
-from penstock.cli.output import last_part
 from penstock.cli.table import Column, Columns, lay_out
+from penstock.console.formats import NOTHING, bar, last_part, short
 from penstock.queue import Batch, FlexStats
 from penstock.records.model import ModelId
 

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from penstock.cli.administration import Administration, administer, run_operation
 from penstock.cli.exit_codes import CommandFailed
-from penstock.cli.figures import NOTHING, dollars
 from penstock.cli.job_facts import batch_facts, job_facts, job_state, print_facts
 from penstock.cli.job_watch import (
     Backlog,
@@ -23,9 +22,10 @@ from penstock.cli.job_watch import (
     watch_table,
 )
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption
-from penstock.cli.output import console, error_console, last_part, print_json, print_table
+from penstock.cli.output import console, error_console, print_json, print_table
 from penstock.cli.table import Column, Columns
 from penstock.clock import SystemClock
+from penstock.console.formats import NOTHING, dollars, last_part
 from penstock.console.job_operations import (
     CANCEL_JOB,
     LIST_JOBS,

@@ -2,28 +2,21 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
-from typing import IO, Annotated, cast
+import os
+import sys
+from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from penstock.app import keeper_parts
-from penstock.app.station import Station
-from penstock.cli.keeper_metrics import serve_metrics
+from penstock.cli.keeper_process import STOP_REPLICAS, keep
 from penstock.cli.options import JsonOption, ParentOption, invocation
 from penstock.cli.output import error_console, print_json
-from penstock.cli.parent_watch import watch_parent
 from penstock.cli.postgres import require_dsn
 from penstock.cli.progress import ProgressLine
-from penstock.cli.stop_signals import StopSignals
 from penstock.clock import SystemClock
-from penstock.config import Config
-from penstock.fleet.progress import OnProgress, ReplicaProgress
-from penstock.fleet.reconcile import Keeper
-from penstock.store import Objects, Sealing, Store
+from penstock.config import export
+from penstock.fleet.progress import ReplicaProgress
 from penstock.telemetry import log
-from penstock.telemetry.log_writer import LogWriter, WrittenText
 
 
 def keeper(
@@ -36,112 +29,23 @@ def keeper(
     json: JsonOption = False,
 ) -> None:
     """Keep the replicas of this host. They outlive it, unless --stop-replicas is given."""
-    config = invocation(context).load().config
+    invoked = invocation(context)
+    config = invoked.load().config
     require_dsn(config)
+    console = error_console()
+    if not json and not console.is_terminal:
+        export({}, invoked.file)
+        options = [STOP_REPLICAS] if stop_replicas else []
+        # -P: the keeper must not import modules of the working folder.
+        program = [sys.executable, "-P", "-m", "penstock.cli.keeper_process", str(parent_pid)]
+        os.execv(sys.executable, [*program, *options])  # noqa: S606 - ourselves, by our own name
     writer = log.set_up_service(config.telemetry)
-    with ProgressLine(_console(writer), SystemClock()) as line:
+    with ProgressLine(console, SystemClock()) as line:
         on_progress = _print_progress if json else line.take
-        keeping = _keep(
+        keeping = keep(
             config, on_progress, writer, stop_replicas=stop_replicas, parent_pid=parent_pid
         )
         asyncio.run(keeping)
-
-
-def _console(writer: LogWriter) -> Console:
-    """Return standard error; if it is no terminal, through the log writer, which never blocks."""
-    console = error_console()
-    if not console.is_terminal:
-        console.file = cast("IO[str]", WrittenText(writer))
-    return console
-
-
-async def _keep(
-    config: Config,
-    on_progress: OnProgress,
-    writer: LogWriter,
-    *,
-    stop_replicas: bool,
-    parent_pid: int,
-) -> None:
-    signals = StopSignals()
-    clock = SystemClock()
-    store = Store(config.store)
-    sealing = Sealing(store, config.store, clock)
-    objects = Objects(config.store, sealing)
-    kept = keeper_parts.keeper(config, store, clock, sealing)
-    station = (
-        keeper_parts.station(config, store, objects, kept, clock) if config.puller.enabled else None
-    )
-    announce = keeper_parts.announcing(config, store, clock, station)
-    await store.open()
-    await objects.open()
-    try:
-        async with asyncio.TaskGroup() as group:
-            drains = config.fleet.drain_at_stop
-            keeping = kept.run(
-                stop_replicas=stop_replicas or drains, announce=announce, on_progress=on_progress
-            )
-            running = group.create_task(keeping)
-            pulling = group.create_task(_pull(station))
-            showing = group.create_task(
-                serve_metrics(config.fleet, kept, station, clock, lambda: writer.lines_dropped)
-            )
-            reporting = group.create_task(keeper_parts.report(config, store))
-            leaving = group.create_task(_leave(signals.asked, station, pulling, kept))
-
-            def abandon() -> None:
-                pulling.cancel()
-                running.cancel()
-
-            # Without its parent, or in a hurry, the keeper leaves its replicas: the next keeper on
-            # this folder adopts them, or their supervisors end them after `orphan_seconds`. After a
-            # keeper that ends with its engines there is no next one.
-            hurrying = (
-                _drain(signals, pulling, kept) if drains else _stop_when(signals.hurried, abandon)
-            )
-            abandoning = group.create_task(hurrying)
-            if parent_pid:
-                loop = asyncio.get_running_loop()
-                watch_parent(parent_pid, lambda: loop.call_soon_threadsafe(abandon))
-            await asyncio.wait([running])
-            for task in (pulling, showing, reporting, leaving, abandoning):
-                task.cancel()
-    finally:
-        await objects.close()
-        await store.close()
-
-
-async def _pull(station: Station | None) -> None:
-    if station is not None:
-        await station.run()
-
-
-async def _leave(
-    asked: asyncio.Event, station: Station | None, pulling: asyncio.Task[None], kept: Keeper
-) -> None:
-    """Stop flex work, then the keeper: jobs that run need their replicas for a while."""
-    await asked.wait()
-    if station is not None:
-        station.stop()
-        if station.puller is None:
-            # Without a puller no job runs, and the station may be waiting for Postgres.
-            pulling.cancel()
-    await asyncio.wait([pulling])
-    kept.stop()
-
-
-async def _drain(signals: StopSignals, pulling: asyncio.Task[None], kept: Keeper) -> None:
-    """Drain at the first signal, beside flex work that ends; at the second, wait no longer."""
-    await signals.asked.wait()
-    await kept.drain()
-    await signals.hurried.wait()
-    pulling.cancel()
-    await kept.drain(is_hurried=True)
-
-
-async def _stop_when(event: asyncio.Event, act: Callable[[], object]) -> None:
-    await event.wait()
-    act()
 
 
 def _print_progress(news: ReplicaProgress) -> None:

@@ -76,7 +76,8 @@ def take_snapshot(claims: list[EngineClaim], station: Station | None) -> KeeperS
         "cached": counts.cached_tokens,
         "output": counts.output_tokens,
     }
-    return KeeperSnapshot(rows, jobs, counts.failures, tokens)
+    dropped = station.traces_dropped
+    return KeeperSnapshot(rows, jobs, counts.failures, tokens, traces_dropped=dropped)
 
 
 def _row(claim: EngineClaim, station: Station | None) -> EngineRow:

@@ -7,10 +7,10 @@ import typer
 
 from penstock.cli.administration import run_operation
 from penstock.cli.exit_codes import CommandFailed, ExitCode
-from penstock.cli.figures import NOTHING
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption
 from penstock.cli.output import console, error_console, print_json, print_table
 from penstock.cli.table import Column, Columns
+from penstock.console.formats import NOTHING
 from penstock.console.key_operations import (
     CREATE_KEY,
     LIST_KEYS,

@@ -19,8 +19,8 @@ class LazyCommand(PlainCommand):
     paragraph of the command's own help, so that the list needs no import.
     """
 
-    def __init__(self, name: str, place: str, help: str) -> None:
-        super().__init__(name, help=help)
+    def __init__(self, name: str, place: str, help: str, *, hidden: bool = False) -> None:
+        super().__init__(name, help=help, hidden=hidden)
         self._place = place
 
     def load(self) -> Any:  # noqa: ANN401 - click's command, which typer vendors
@@ -34,7 +34,7 @@ class LazyCommand(PlainCommand):
         for command in found.registered_commands:
             command.cls = PlainCommand
         group = get_group(found)
-        group.name = self.name
+        group.name, group.hidden = self.name, self.hidden
         return group
 
 

@@ -115,7 +115,10 @@ def list_(
     state: StateOption = DEFAULT_STATE,
     json: JsonOption = False,
 ) -> None:
-    """List the limits and how they stand in the present window."""
+    """List the limits and how they stand in the present window.
+
+    Those of contracts hold for each account by itself, and are listed without --account.
+    """
     found = run_operation(context, state, LIST_LIMITS, LimitsAsked(account=account))
     if json:
         print_json(found.limits)
@@ -210,7 +213,9 @@ def _row(state: ShownLimitState, names: Mapping[str, str]) -> tuple[str, ...]:
         quantity(each, limit.measure).split()[0] for each in (state.spent, state.leased, state.free)
     )
     kind = "hard" if limit.is_hard else "warns"
-    account = names.get(limit.account, limit.account)
+    account = names.get(limit.account, limit.account) or "each"
+    if limit.contract and limit.scope is Scope.SESSION:
+        whom += f" of {limit.contract}"
     return (str(limit.id), account, whom, limited, limit.period, spent, free, kind, leased)
 
 

@@ -57,11 +57,6 @@ def print_table(columns: Columns, rows: Iterable[Sequence[Cell]]) -> None:
         error_console().print(f"[dim]no room for: {', '.join(left_out)}[/]", soft_wrap=True)
 
 
-def last_part(model: str) -> str:
-    """Return a model's id without its publisher, which narrow tables have no room for."""
-    return model.rpartition("/")[2]
-
-
 def _sized(made: Console) -> Console:
     if not made.is_terminal:
         made.width = _PIPE_COLUMNS

@@ -6,11 +6,10 @@ from typing import Annotated
 import typer
 
 from penstock.cli.administration import Administration, administer, run_operation
-from penstock.cli.figures import NOTHING, milliseconds, percent
 from penstock.cli.job_facts import print_facts
 from penstock.cli.job_watch import age
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption
-from penstock.cli.output import last_part, print_json, print_table
+from penstock.cli.output import print_json, print_table
 from penstock.cli.table import Column, Columns
 from penstock.clock import SystemClock
 from penstock.console.fleet_operations import (
@@ -24,13 +23,14 @@ from penstock.console.fleet_operations import (
     ReplicasAsked,
     ReplicaUse,
 )
+from penstock.console.formats import NOTHING, last_part, milliseconds, percent
 from penstock.fleet.replica_rows import ReplicaRow
 from penstock.records.host import gpus_in_words
 
 app = typer.Typer(help="See, drain and restart replicas.", no_args_is_help=True)
 
 _FOLLOW_SECONDS = 1.0
-_COLUMNS: Columns = (
+REPLICA_COLUMNS: Columns = (
     *("replica", "state", "model"),
     Column("host", is_optional=True),
     *(Column(title, is_right=True) for title in ("age", "running", "waiting")),
@@ -61,7 +61,9 @@ def list_(
         print_json(found)
         return
     now = SystemClock().now()
-    print_table(_COLUMNS, [_cells(row, found.use.get(row.id), now) for row in found.replicas])
+    print_table(
+        REPLICA_COLUMNS, [replica_cells(row, found.use.get(row.id), now) for row in found.replicas]
+    )
 
 
 @app.command()
@@ -118,7 +120,7 @@ def logs(
     administer(context, state, run)
 
 
-def _cells(row: ReplicaRow, use: ReplicaUse | None, now: float) -> tuple[str, ...]:
+def replica_cells(row: ReplicaRow, use: ReplicaUse | None, now: float) -> tuple[str, ...]:
     load = row.load
     return (
         row.id,

@@ -22,6 +22,11 @@ def new_id() -> str:
     )
 
 
+def new_span_id() -> str:
+    """Return a new id of a span: 16 hexadecimal digits, not all of them zero."""
+    return (_random.getrandbits(64) or 1).to_bytes(8).hex()
+
+
 def first_id_at(seconds: float) -> uuid.UUID:
     """Return the least id of a time since 1970: ids that were made from then on are not less."""
     return uuid.UUID(int=int(seconds * 1000) << 80)

@@ -26,6 +26,8 @@ class ShownLimit(msgspec.Struct, frozen=True):
     period: Period
     amount: int
     is_hard: bool
+    # The contract that owns it: then it holds for each account by itself, and `account` is "".
+    contract: str = ""
 
 
 class ShownLimitState(msgspec.Struct, frozen=True):
@@ -168,6 +170,7 @@ def _limit(limit: Limit) -> ShownLimit:
         limit.period,
         limit.amount,
         limit.is_hard,
+        limit.contract,
     )
 
 

@@ -24,6 +24,12 @@ class OperatorQuestion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """
 
 
+def given_fields(asked: OperatorQuestion) -> dict[str, Any]:
+    """Return the fields that a question has, by name."""
+    fields = msgspec.structs.asdict(asked)
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 class Nothing(OperatorQuestion, frozen=True, kw_only=True):
     """The question of an operation that takes no fields."""
 

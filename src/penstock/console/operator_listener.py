@@ -14,6 +14,7 @@ from penstock.clock import Clock, TimerWheel
 from penstock.console.operator_connections import OperatorConnections
 from penstock.console.operator_pages import OperatorPages, build_operator_pages
 from penstock.console.rooms import OperatorRooms
+from penstock.console.screens.console_pages import ConsolePages
 from penstock.console.settings import ControlSettings
 from penstock.console.sign_in import SignIn
 from penstock.ingress.http.client_protocol import ClientProtocol
@@ -32,7 +33,9 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def listen(rooms: OperatorRooms, settings: ControlSettings, clock: Clock) -> None:
+async def listen(
+    rooms: OperatorRooms, settings: ControlSettings, clock: Clock, console: ConsolePages | None
+) -> None:
     """Serve administration until cancelled; wait for an address that is in use."""
     wheel = TimerWheel(clock)
     connections = OperatorConnections(settings.ingress, wheel, clock)
@@ -47,7 +50,7 @@ async def listen(rooms: OperatorRooms, settings: ControlSettings, clock: Clock) 
             wheel.stop()
 
     config = uvicorn.Config(
-        build_operator_pages(pages, lifespan),
+        build_operator_pages(pages, console.routes() if console else (), lifespan),
         host=settings.host,
         port=settings.port,
         http=ClientProtocol,

@@ -1,7 +1,7 @@
 """Serves every operation of administration over HTTP."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,14 +13,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Lifespan
 
+from penstock.console.acts import log_refused, run_logged
 from penstock.console.operation import PREFIX, Operation
 from penstock.console.operations import OPERATIONS
 from penstock.console.operator_openapi import document
 from penstock.console.rooms import OperatorRooms
+from penstock.console.screens.safety_headers import SafetyHeaders
 from penstock.console.settings import ControlSettings
 from penstock.console.sign_in import SignIn
 from penstock.errors import (
     Error,
+    Forbidden,
     InvalidRequest,
     MethodNotAllowed,
     NotFound,
@@ -34,6 +37,7 @@ from penstock.ingress.pages.json_pages import (
     on_error,
 )
 from penstock.ingress.pages.page_body import decoded
+from penstock.records.account import Role
 
 logger = logging.getLogger(__name__)
 
@@ -71,12 +75,13 @@ class OperatorPages:
 
     async def _serve(self, operation: Operation[Any, Any], request: Request) -> Response:
         address = request.client.host if request.client else ""
-        key = await self._sign_in.key_of(
-            request.scope["headers"], address, is_reading=operation.is_reading
-        )
-        asked = await _read(operation, request)
+        key = await self._sign_in.key_of(request.scope["headers"], address)
         rooms = msgspec.structs.replace(self._rooms, actor=key.id)
-        answer = await operation.run(rooms, asked)
+        if key.role is Role.AUDITOR and not operation.is_reading:
+            await log_refused(operation, rooms, key.id, Forbidden.code)
+            raise Forbidden("An auditor's key reads and changes nothing: use an operator's key.")
+        asked: Any = await _read(operation, request)
+        answer = await run_logged(operation, rooms, asked)
         if not operation.is_reading:
             logger.info(
                 "operator changed the cell",
@@ -90,8 +95,10 @@ class OperatorPages:
         return json_response(answer)
 
 
-def build_operator_pages(pages: OperatorPages, lifespan: Lifespan[Starlette]) -> Starlette:
-    """Return the application of the listener."""
+def build_operator_pages(
+    pages: OperatorPages, console: Sequence[Route], lifespan: Lifespan[Starlette]
+) -> Starlette:
+    """Return the application of the listener: the API, and the console's pages."""
 
     async def openapi(_: Request) -> Response:
         return json_response(document())
@@ -104,8 +111,9 @@ def build_operator_pages(pages: OperatorPages, lifespan: Lifespan[Starlette]) ->
             Route("/healthz", alive),
             Route(f"{PREFIX}/openapi.json", openapi),
             *pages.routes(),
+            *console,
         ],
-        middleware=[Middleware(RequestIds)],
+        middleware=[Middleware(RequestIds), Middleware(SafetyHeaders)],
         lifespan=lifespan,
         exception_handlers={Error: on_error, HTTPException: _on_http, Exception: on_crash},
     )

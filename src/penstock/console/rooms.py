@@ -8,6 +8,7 @@ import msgspec
 from penstock.admission import LimitBook
 from penstock.catalogue import Catalogue
 from penstock.clock import Clock
+from penstock.contracts.decision_book import DecisionBook
 from penstock.contracts.set_book import ContractBook
 from penstock.fleet.cell.deployments import Deployments
 from penstock.fleet.hosts import HostReports
@@ -38,6 +39,7 @@ class OperatorRooms(msgspec.Struct, frozen=True, kw_only=True):
     keys: KeyBook
     limits: LimitBook
     contracts: ContractBook
+    decisions: DecisionBook
     queue: Queue
     batches: Batches
     jobs: JobLookup

@@ -25,6 +25,29 @@ class ControlSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     requests_per_minute: Annotated[int, Meta(ge=1, le=10**6)] = 600
     # Requests of one client address with a wrong key, in a minute; more are answered 429 unread.
     wrong_keys_per_minute: Annotated[int, Meta(ge=1, le=10**6)] = 30
+    # Whether the console's pages are served beside the API.
+    console: bool = True
+    # Where browsers reach the console, such as `https://penstock.example.com`; empty = http at this
+    # address. With https its cookie is sent over TLS only.
+    console_url: Annotated[str, Meta(pattern=r"^(https?://[^/\s]+)?$")] = ""
+    # Connections to Postgres that the console's pages have, apart from those of control's loops.
+    console_connections: Annotated[int, Meta(ge=1, le=100)] = 3
+    # How long the server may work on one statement of a page.
+    console_statement_seconds: Annotated[float, Meta(ge=0.1, le=600)] = 5.0
+    # How long somebody stays signed in.
+    console_session_hours: Annotated[float, Meta(ge=0.01, le=168)] = 8.0
+    # How long somebody stays signed in without asking for a page.
+    console_idle_minutes: Annotated[float, Meta(ge=0.01, le=10_080)] = 30.0
+    # Sign-ins with a wrong key from one client address in a minute; more are answered 429.
+    console_sign_ins_per_minute: Annotated[int, Meta(ge=1, le=10**6)] = 5
+    # How often a live page renews itself.
+    console_live_seconds: Annotated[float, Meta(ge=0.5, le=3600)] = 2.0
+    # The gateway that the console's playground asks; empty = no playground.
+    console_gateway_url: Annotated[str, Meta(pattern=r"^(https?://[^/\s]+)?$")] = (
+        "http://127.0.0.1:8787"
+    )
+    # How long the playground waits for the head of an answer.
+    console_gateway_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 120.0
 
     @property
     def ingress(self) -> IngressSettings:

@@ -1,18 +1,22 @@
 """Operations that report usage and its cost."""
 
+import asyncio
 from datetime import datetime
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from penstock.console.operation import Operation, OperatorQuestion
+from penstock.console.operation import Operation, OperatorQuestion, given_fields
 from penstock.console.rooms import OperatorRooms
 from penstock.errors import InvalidRequest, NotFound
+from penstock.metering import PriceBook
 from penstock.metering.reports.export import read_charges
 from penstock.metering.reports.focus import Charge
 from penstock.policy.account_names import account_names, find_account
+from penstock.wire.resources.difference_query import DifferenceQuery, read_difference_query
 from penstock.wire.resources.usage import RequestAnswer, SessionAnswer, UsageAnswer
+from penstock.wire.resources.usage_difference import DifferenceAnswer
 from penstock.wire.resources.usage_query import (
     ReportPeriod,
     SessionQuery,
@@ -38,6 +42,24 @@ class UsageAsked(OperatorQuestion, frozen=True, kw_only=True):
     prompt_family: str | None = None
     replica: str | None = None
     limit: str | None = None
+
+
+class DifferenceAsked(OperatorQuestion, frozen=True, kw_only=True):
+    """Two periods to compare: `since` to `until`, against `before`, `week` or another start."""
+
+    since: str | None = None
+    until: str | None = None
+    against: str | None = None
+    by: str | None = None
+    account: str | None = None
+    workflow: str | None = None
+
+
+class NamedDifference(msgspec.Struct, frozen=True):
+    """A comparison, and the names of accounts that no other account has."""
+
+    difference: DifferenceAnswer
+    account_names: dict[str, str]
 
 
 class NamedUsage(msgspec.Struct, frozen=True):
@@ -79,14 +101,19 @@ class ChargesAnswer(msgspec.Struct, frozen=True):
 
 def usage_query(asked: UsageAsked, now: float) -> UsageQuery:
     """Read a report's question; InvalidRequest names what is wrong with it."""
-    return read_usage_query(_given(asked).items(), now)
+    return read_usage_query(given_fields(asked).items(), now)
 
 
 def session_query(asked: SessionAsked, now: float) -> SessionQuery:
     """Read a session's question; its account may be a name, or empty."""
-    given = _given(asked)
+    given = given_fields(asked)
     account, session = given.pop("account", ""), given.pop("session")
     return read_session_query(given.items(), session, now, account=account)
+
+
+def difference_query(asked: DifferenceAsked, now: float) -> DifferenceQuery:
+    """Read a comparison's question; InvalidRequest names what is wrong with it."""
+    return read_difference_query(given_fields(asked).items(), now)
 
 
 async def _usage(rooms: OperatorRooms, asked: UsageAsked) -> NamedUsage:
@@ -95,6 +122,17 @@ async def _usage(rooms: OperatorRooms, asked: UsageAsked) -> NamedUsage:
         asked = msgspec.structs.replace(asked, account=owner)
     query = usage_query(asked, rooms.clock.now())
     return NamedUsage(await rooms.reports.usage(query), await account_names(rooms.accounts))
+
+
+async def _difference(rooms: OperatorRooms, asked: DifferenceAsked) -> NamedDifference:
+    if asked.account is not None:
+        owner = await find_account(rooms.accounts, asked.account)
+        asked = msgspec.structs.replace(asked, account=owner)
+    query = difference_query(asked, rooms.clock.now())
+    # Reading the catalogue's files takes a while, in which control serves others.
+    catalogue = await asyncio.to_thread(rooms.catalogue)
+    found = await rooms.reports.difference(query, PriceBook(catalogue.models))
+    return NamedDifference(found, await account_names(rooms.accounts))
 
 
 async def _session(rooms: OperatorRooms, asked: SessionAsked) -> SessionAnswer:
@@ -136,12 +174,6 @@ async def _charges(rooms: OperatorRooms, asked: ChargesAsked) -> ChargesAnswer:
     return ChargesAnswer(charges, next_)
 
 
-def _given(asked: OperatorQuestion) -> dict[str, str]:
-    """Return the fields that the question has, by name."""
-    fields = msgspec.structs.asdict(asked)
-    return {name: text for name, text in fields.items() if text is not None}
-
-
 SHOW_USAGE = Operation(
     name="show_usage",
     summary="Show usage and cost by label and time.",
@@ -150,6 +182,15 @@ SHOW_USAGE = Operation(
     question=UsageAsked,
     answer=NamedUsage,
     run=_usage,
+)
+SHOW_DIFFERENCE = Operation(
+    name="show_difference",
+    summary="Compare the cost of two periods, and split each change into its causes.",
+    method="GET",
+    path="/usage/difference",
+    question=DifferenceAsked,
+    answer=NamedDifference,
+    run=_difference,
 )
 SHOW_SESSION = Operation(
     name="show_session",
@@ -178,4 +219,4 @@ LIST_CHARGES = Operation(
     answer=ChargesAnswer,
     run=_charges,
 )
-USAGE_OPERATIONS = (SHOW_USAGE, SHOW_SESSION, SHOW_REQUEST, LIST_CHARGES)
+USAGE_OPERATIONS = (SHOW_USAGE, SHOW_DIFFERENCE, SHOW_SESSION, SHOW_REQUEST, LIST_CHARGES)

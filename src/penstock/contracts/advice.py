@@ -8,29 +8,59 @@ import msgspec
 from penstock.catalogue.close_names import closest
 from penstock.contracts.contract_error import ContractError
 from penstock.contracts.document import (
+    Amounts,
     ApiName,
     AskedModel,
+    Budget,
     ClassRule,
     Contract,
+    Fallback,
     FirstToken,
+    ForbiddenCall,
     Mode,
     ModelTerms,
     Objectives,
+    OfferedTools,
     OutputTerms,
     PromptTerms,
+    TextCalls,
+    ToolOutputTerms,
+    ToolTable,
+    ToolVerdict,
     When,
 )
 
+# Of a usual request of an agent.
+_REQUEST_TOKENS: Final = 10_000
+_PERIODS: Final = ("minute", "day", "month")
 TABLES: Final[dict[str, type[msgspec.Struct]]] = {
     "": Contract,
     "prompt": PromptTerms,
     "output": OutputTerms,
+    "tool_output": ToolOutputTerms,
     "objectives": Objectives,
     "objectives.first_token_ms": FirstToken,
     "models": ModelTerms,
     "models.rule": ClassRule,
     "models.rule.when": When,
+    "budget": Budget,
+    "budget.session": Amounts,
+    "budget.fallback": Fallback,
+    "tools": ToolTable,
 }
+
+
+def _amounts(table: str, requests: tuple[int, int, int], usd: str) -> dict[str, str]:
+    """Return a line for each amount of a table: by minute, day and month."""
+    lines = {}
+    for period, amount in zip(_PERIODS, requests, strict=True):
+        for measure, each in (("requests", amount), ("tokens", amount * _REQUEST_TOKENS)):
+            lines[f"{table}.{measure}_per_{period}"] = f"{measure}_per_{period} = {each:_}"
+    for period in _PERIODS[1:]:
+        lines[f"{table}.usd_per_{period}"] = f'usd_per_{period} = "{usd}"'
+    return lines
+
+
 # A correct line for each key, for where no more specific advice exists.
 EXAMPLES: Final = {
     "schema": "schema = 1",
@@ -42,6 +72,10 @@ EXAMPLES: Final = {
     "output": "output = { tokens_max = 4096 }",
     "output.tokens_max": "tokens_max = 4096",
     "output.choices_max": "choices_max = 1",
+    "tool_output": "tool_output = { bytes_max = 16_384 }",
+    "tool_output.bytes_max": "bytes_max = 16_384",
+    "tool_output.tail_share": "tail_share = 0.4",
+    "tool_output.exempt": 'exempt = ["read_exact*"]',
     "objectives": "objectives = { success = 0.995 }",
     "objectives.first_token_ms": "first_token_ms = { p95 = 2000 }",
     "objectives.first_token_ms.p50": "p50 = 500",
@@ -72,19 +106,38 @@ EXAMPLES: Final = {
     "models.rule.when.reasoning_effort": 'reasoning_effort = "low"',
     "models.rule.when.key": 'key = "ci-runner"',
     "models.rule.when.model": 'model = "kimi-k2.5"',
+    "critical": "critical = false",
+    "budget": 'budget = { usd_per_day = "25.00" }',
+    **_amounts("budget", (600, 5_000, 100_000), "25.00"),
+    "budget.session": 'session = { usd_per_day = "2.50" }',
+    **_amounts("budget.session", (60, 300, 5_000), "2.50"),
+    "budget.fallback": 'fallback = { model = "gpt-oss-20b" }',
+    "budget.fallback.model": 'model = "gpt-oss-20b"',
+    "budget.fallback.left_share_min": "left_share_min = 0.1",
+    "tools": 'tools = { default = "deny", allow = ["read_file"] }',
+    "tools.default": 'default = "deny"',
+    "tools.allow": 'allow = ["read_file", "mcp__github__get_*"]',
+    "tools.deny": 'deny = ["bash"]',
+    "tools.offered": 'offered = "strip"',
+    "tools.on_forbidden": 'on_forbidden = "error"',
+    "tools.text_calls": 'text_calls = "deny"',
 }
 # Keys of the contract that will come to exist: better said than called unknown.
 _NOT_YET: Final = {
-    "": (
-        "tools", "tool_output", "budget", "critical", "persist", "checkpoint", "shadow", "privacy",
-    ),
+    "": ("persist", "checkpoint", "shadow", "privacy"),
     "output": ("seed",),
     "models.rule.when": ("family",),
+    "tools": ("approve", "destination", "approval"),
 }  # fmt: skip
+_VALUE_NOT_YET: Final = {"tools.default": "approve"}
 _VALUES: Final = {
     "mode": [*Mode],
     "models.asked": [*AskedModel],
     "models.rule.when.api": [*get_args(ApiName)],
+    "tools.default": [*ToolVerdict],
+    "tools.offered": [*OfferedTools],
+    "tools.on_forbidden": [*ForbiddenCall],
+    "tools.text_calls": [*TextCalls],
 }
 _INDEX: Final = re.compile(r"\[[^\]]*\]")
 # Where a complaint ends; "`key` in" is before a name in a table of names.
@@ -119,8 +172,10 @@ def _wrong(path: str, plain: str, problem: str) -> ContractError:
 
 
 def _unknown_value(path: str, plain: str, problem: str) -> ContractError:
-    values = _VALUES[plain]
-    close = closest(problem.split("'")[1], values)
+    values, given = _VALUES[plain], problem.split("'")[1]
+    if _VALUE_NOT_YET.get(plain) == given:
+        return _wrong(path, plain, f'"{given}" is not available yet')
+    close = closest(given, values)
     right = f'{plain.rpartition(".")[2]} = "{close[0]}"' if close else EXAMPLES[plain]
     return ContractError(
         _lower_first(problem),

@@ -1,11 +1,11 @@
-"""Cases: requests, and what a set of contracts must make of them. Files of tests without a server.
+"""Cases: requests and answers, and what contracts must make of them. Tests without a server.
 
 `intake.contract_cases` runs them through the functions that gateways decide by.
 """
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -13,6 +13,8 @@ from msgspec import Meta
 from penstock.contracts.contract_error import ContractError
 
 FOLDER = "cases"
+_WORD: Final = "word "
+_LINE: Final = "Another line of output.\n"
 
 
 class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -26,7 +28,16 @@ class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     model: str | None = None
     why: Literal["", "class", "override"] | None = None
     applied: tuple[str, ...] | None = None
+    # The tools whose calls are replaced by a note.
+    withheld: tuple[str, ...] | None = None
     error: str = ""
+
+
+class CaseAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the model answers: tools that it calls, by their names, and its text."""
+
+    calls: tuple[str, ...] = ()
+    text: str = ""
 
 
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -43,24 +54,47 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     workflow: str = ""
     task: str = ""
     body: dict[str, Any] = {}
+    answer: CaseAnswer | None = None
     # How many bytes its first user message has more: long prompts need no long files.
     longer_by: Annotated[int, Meta(ge=0, le=10**7)] = 0
+    # The same for each output of a tool.
+    outputs_longer_by: Annotated[int, Meta(ge=0, le=10**7)] = 0
 
     def whole_body(self) -> dict[str, Any]:
         """Return the body, with all the bytes that it has more."""
-        if not self.longer_by:
-            return self.body
-        more, body = "word " * (self.longer_by // 5), dict(self.body)
-        for name in ("input", "prompt"):
-            if isinstance(body.get(name), str):
-                body[name] += more
-                return body
-        messages = [dict(each) for each in body.get("messages", [])]
-        for message in messages:
-            if message.get("role") == "user" and isinstance(message.get("content"), str):
-                message["content"] += more
-                break
-        return {**body, "messages": messages}
+        body = self.body
+        if self.longer_by:
+            body = _with_longer_message(body, _WORD * (self.longer_by // len(_WORD)))
+        if self.outputs_longer_by:
+            more = _LINE * (self.outputs_longer_by // len(_LINE))
+            for name in ("messages", "input"):
+                if isinstance(body.get(name), list):
+                    body = {**body, name: [_with_longer_output(each, more) for each in body[name]]}
+        return body
+
+
+def _with_longer_message(body: dict[str, Any], more: str) -> dict[str, Any]:
+    for name in ("input", "prompt"):
+        if isinstance(body.get(name), str):
+            return {**body, name: body[name] + more}
+    messages = [dict(each) for each in body.get("messages", [])]
+    for message in messages:
+        if message.get("role") == "user" and isinstance(message.get("content"), str):
+            message["content"] += more
+            break
+    return {**body, "messages": messages}
+
+
+def _with_longer_output(message: dict[str, Any], more: str) -> dict[str, Any]:
+    """Return a message, item or block whose output, or those in it, are longer."""
+    if message.get("role") == "user" and isinstance(message.get("content"), list):
+        blocks = [_with_longer_output(block, more) for block in message["content"]]
+        return {**message, "content": blocks}
+    is_message = message.get("role") == "tool" or message.get("type") == "tool_result"
+    name = "content" if is_message else "output"
+    if isinstance(message.get(name), str):
+        return {**message, name: message[name] + more}
+    return message
 
 
 class _CaseFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -12,7 +12,9 @@ import msgspec
 from penstock.catalogue import Catalogue
 from penstock.catalogue.close_names import closest
 from penstock.contracts.advice import EXAMPLES
+from penstock.contracts.budget_terms import FallbackTerms, check_budget, fallback_of
 from penstock.contracts.contract_error import ContractError
+from penstock.contracts.cutting.output_cap import OutputCap
 from penstock.contracts.document import (
     AUTO_MODEL,
     DEFAULT_CLASS,
@@ -23,10 +25,15 @@ from penstock.contracts.document import (
     Mode,
     ModelTerms,
 )
+from penstock.contracts.named_model import find_model
+from penstock.contracts.output_checks import check_tool_output
 from penstock.contracts.reading import read_contract
+from penstock.contracts.refusals import by_contract
 from penstock.contracts.rule_cover import covers, fault_in_conditions
-from penstock.errors import Error, WorkflowNotAllowed
+from penstock.contracts.tool_rules import check_tools, tool_terms_of
+from penstock.errors import WorkflowNotAllowed
 from penstock.records.account import AccountId
+from penstock.records.decision import DecisionKind
 from penstock.records.model import Model
 from penstock.telemetry.metrics import FIRST_TOKEN_BUCKETS
 
@@ -36,7 +43,13 @@ ALL_ACCOUNTS: Final = "*"
 class CompiledContract:
     """A contract ready to decide. `label` is its name with its version, as answers show it."""
 
-    def __init__(self, contract: Contract, version: int, models: "CompiledModels | None") -> None:
+    def __init__(
+        self,
+        contract: Contract,
+        version: int,
+        models: "CompiledModels | None",
+        fallback: FallbackTerms | None = None,
+    ) -> None:
         self.contract = contract
         self.name = contract.name
         self.version = version
@@ -47,6 +60,10 @@ class CompiledContract:
         self.prompt_tokens_max = None if prompt is None else prompt.tokens_max
         self.output_tokens_max = None if output is None else output.tokens_max
         self.choices_max = None if output is None else output.choices_max
+        cap = contract.tool_output
+        self.tool_output = None if cap is None else OutputCap(contract.name, cap)
+        self.tool_terms = tool_terms_of(contract, self.label)
+        self.fallback = fallback
         self._accounts = contract.accounts
 
     def serves(self, account: AccountId) -> bool:
@@ -84,11 +101,13 @@ class ContractSet:
             if named.serves(account):
                 return named
             if not named.is_observed:
-                raise WorkflowNotAllowed(
+                refused = WorkflowNotAllowed(
                     f"The workflow {workflow} is not for this account: send another name in"
                     " `x-penstock-workflow`, or none.",
                     param="x-penstock-workflow",
                 )
+                kind = DecisionKind.WORKFLOW
+                raise by_contract(refused, named.label, workflow, kind, workflow)
         default = self.by_name.get(DEFAULT_NAME)
         return default if default is not None and default.serves(account) else None
 
@@ -96,8 +115,15 @@ class ContractSet:
 def compile_set(
     number: int, rows: Iterable[tuple[int, str]], catalogue: Catalogue
 ) -> ContractSet | None:
-    """Compile the texts of a set, each with its version; None if there are none."""
-    compiled = [compile_contract(read_contract(text), version, catalogue) for version, text in rows]
+    """Compile the texts of a set, each with its version; None if there are none.
+
+    They were checked when the set was applied: a gateway of a release that checks more strictly
+    goes on with them.
+    """
+    compiled = [
+        compile_contract(read_contract(text), version, catalogue, is_checked=False)
+        for version, text in rows
+    ]
     return ContractSet(number, compiled) if compiled else None
 
 
@@ -122,21 +148,36 @@ def check_texts(texts: dict[str, str], catalogue: Catalogue) -> dict[str, Contra
     return found
 
 
-def compile_contract(contract: Contract, version: int, catalogue: Catalogue) -> CompiledContract:
-    """Check a contract against the catalogue, and find its models."""
-    _check_tables(contract)
-    _check_accounts(contract)
-    _check_objectives(contract)
+def compile_contract(
+    contract: Contract, version: int, catalogue: Catalogue, *, is_checked: bool = True
+) -> CompiledContract:
+    """Find a contract's models in the catalogue; check it, too, unless that was done before."""
     models = None
     if contract.models is not None:
         models = _compile_models(contract.models, catalogue)
+    if is_checked:
+        _check(contract, models, catalogue)
+    return CompiledContract(contract, version, models, fallback_of(contract, catalogue))
+
+
+def _check(contract: Contract, models: CompiledModels | None, catalogue: Catalogue) -> None:
+    """Refuse what could never take effect."""
+    _check_tables(contract)
+    _check_accounts(contract)
+    _check_objectives(contract)
+    if contract.tool_output is not None:
+        check_tool_output(contract.tool_output, contract.prompt)
+    if contract.tools is not None:
+        check_tools(contract.tools)
+    if models is not None:
         _check_bounds(contract, models)
         _check_private(contract, models)
-    return CompiledContract(contract, version, models)
+    named = [] if models is None else list(models.classes.values())
+    check_budget(contract, named, catalogue)
 
 
 def _compile_models(terms: ModelTerms, catalogue: Catalogue) -> CompiledModels:
-    default = _find(terms.default, "models.default", catalogue)
+    default = find_model(terms.default, "models.default", catalogue)
     if DEFAULT_CLASS in terms.class_:
         raise ContractError(
             "`default` is the class of requests that have no other",
@@ -145,7 +186,7 @@ def _compile_models(terms: ModelTerms, catalogue: Catalogue) -> CompiledModels:
             key="models.class.default",
         )
     classes = {
-        name: _find(model, f"models.class.{name}", catalogue)
+        name: find_model(model, f"models.class.{name}", catalogue)
         for name, model in terms.class_.items()
     }
     for at, rule in enumerate(terms.rule):
@@ -153,7 +194,7 @@ def _compile_models(terms: ModelTerms, catalogue: Catalogue) -> CompiledModels:
         named = rule.when.model
         # Only where the caller's model is overridden may it be one that is not here.
         if named not in (None, AUTO_MODEL) and terms.asked is not AskedModel.OVERRIDE:
-            _find(named, f"models.rule[{at}].when.model", catalogue)
+            find_model(named, f"models.rule[{at}].when.model", catalogue)
     return CompiledModels(default, classes, terms.asked, terms.rule)
 
 
@@ -180,23 +221,6 @@ def _check_rule(terms: ModelTerms, at: int, rule: ClassRule) -> None:
                 advice="Put this one first, or take it out",
                 key=key,
             )
-
-
-def _find(name: str, key: str, catalogue: Catalogue) -> Model:
-    if name == AUTO_MODEL:
-        raise ContractError(
-            f"`{AUTO_MODEL}` is how callers leave the choice to this contract",
-            advice="Name a model: `penstock models list` shows those there are",
-            key=key,
-        )
-    try:
-        return catalogue.find(name)
-    except Error:
-        close = catalogue.similar(name)
-        meant = close or (catalogue.models[0].id if catalogue.models else "")
-        last = key.rpartition(".")[2]
-        advice = f'Write {last} = "{meant}"' if meant else "Add it to the catalogue"
-        raise ContractError(f"{name!r} is not in the catalogue", advice=advice, key=key) from None
 
 
 def _check_tables(contract: Contract) -> None:

@@ -7,40 +7,22 @@ import re
 from functools import lru_cache
 from typing import Final
 
-import msgspec
-
 from penstock.catalogue import Catalogue
+from penstock.contracts.asked import Asked, Effect
 from penstock.contracts.compiling import CompiledContract, CompiledModels, ContractSet
 from penstock.contracts.document import AUTO_MODEL, DEFAULT_CLASS, AskedModel, When
+from penstock.contracts.refusals import by_contract
 from penstock.errors import Error, ModelNotAllowed, WorkflowNotAllowed
 from penstock.records.account import Key
+from penstock.records.decision import DecisionKind, DecisionVerdict, LoggedDecision
 from penstock.records.model import Capability, Model
+from penstock.records.name_patterns import expression_of
 from penstock.wire.apis.request_facts import RequestFacts
 
 # Why another model runs than the caller named.
 BY_CLASS: Final = "class"
 BY_OVERRIDE: Final = "override"
-
-
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request says of itself; `api` is a name that rules know."""
-
-    key: Key
-    workflow: str
-    task: str
-    model: str
-    api: str
-    facts: RequestFacts
-
-
-class Effect(msgspec.Struct, frozen=True):
-    """One thing that a contract changes, or would change if it did not only observe."""
-
-    kind: str
-    value: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}={self.value}"
+BY_FALLBACK: Final = "fallback"
 
 
 class ContractDecision:
@@ -49,9 +31,11 @@ class ContractDecision:
     def __init__(
         self, contract: CompiledContract, model: Model, task: str, asked: Asked, why: str
     ) -> None:
+        self._asked = asked
         self.contract = contract
         self.model = model
         self.task = task
+        self.workflow = asked.workflow
         self.model_asked = asked.model
         # The caller's name for a class, if the contract has classes and none of that name.
         is_unknown = contract.models is not None and asked.task not in (task, "")
@@ -65,17 +49,53 @@ class ContractDecision:
     def is_enforced(self) -> bool:
         return not self.contract.is_observed
 
+    def copied(self) -> "ContractDecision":
+        """Return a copy with effects of its own, for one of several requests in a body."""
+        copied = ContractDecision(self.contract, self.model, self.task, self._asked, self.why)
+        copied.is_length_open = self.is_length_open
+        copied.effects = list(self.effects)
+        return copied
+
+    def fallen_back(self, model: Model, reason: str) -> "ContractDecision":
+        """Return a copy by which a cheaper model serves the request, for a reason of its budget."""
+        copied = self.copied()
+        copied.model, copied.why = model, BY_FALLBACK
+        kind = DecisionKind.FALLBACK
+        effect = Effect(BY_FALLBACK, model.id, kind, subjects=(model.id,), reason=reason)
+        copied.effects.append(effect)
+        return copied
+
+    def logged(self) -> tuple[LoggedDecision, ...]:
+        """Return the effects as the log has them: one decision of each kind and verdict."""
+        if not self.effects:
+            return ()
+        groups: dict[tuple[DecisionKind, DecisionVerdict], list[Effect]] = {}
+        for effect in self.effects:
+            groups.setdefault((effect.decided, effect.verdict), []).append(effect)
+        return tuple(
+            LoggedDecision(
+                kind=kind,
+                verdict=verdict,
+                subjects=tuple(subject for each in effects for subject in each.subjects),
+                reason=next((each.reason for each in effects if each.reason), ""),
+                facts={each.kind: each.value for each in effects},
+                is_observed=self.contract.is_observed,
+            )
+            for (kind, verdict), effects in groups.items()
+        )
+
 
 def workflow_of(key: Key, given: str) -> str:
     """Return the workflow that a request counts as: that of its key, if the key is bound to one."""
     if not key.workflow:
         return given
     if given and given != key.workflow:
-        raise WorkflowNotAllowed(
+        refused = WorkflowNotAllowed(
             f"This key is for the workflow {key.workflow}: send that in `x-penstock-workflow`, or"
             " nothing.",
             param="x-penstock-workflow",
         )
+        raise by_contract(refused, "", given, DecisionKind.WORKFLOW, given)
     return key.workflow
 
 
@@ -91,10 +111,14 @@ def decide(contracts: ContractSet, asked: Asked, catalogue: Catalogue) -> Contra
     task = _class_of(models, asked)
     if contract.is_observed and asked.model != AUTO_MODEL:
         return _observed(contract, models, task, asked, catalogue)
-    model, why = _choose(models, task, asked, catalogue, contract.label)
+    try:
+        model, why = _choose(models, task, asked, catalogue, contract.label)
+    except ModelNotAllowed as refused:
+        label, kind = contract.label, DecisionKind.MODEL
+        raise by_contract(refused, label, asked.workflow, kind, asked.model) from None
     decision = ContractDecision(contract, model, task, asked, why)
     if why:
-        decision.effects.append(Effect("model", model.id))
+        decision.effects.append(_other_model(model, why))
     return decision
 
 
@@ -111,11 +135,20 @@ def _observed(
     try:
         wanted, why = _choose(models, task, asked, catalogue, contract.label)
     except ModelNotAllowed:
-        decision.effects.append(Effect("model", "refused"))
+        decision.effects.append(_model_refused(asked.model))
     else:
         if why:
-            decision.effects.append(Effect("model", wanted.id))
+            decision.effects.append(_other_model(wanted, why))
     return decision
+
+
+def _other_model(model: Model, why: str) -> Effect:
+    return Effect("model", model.id, DecisionKind.MODEL, subjects=(model.id,), reason=why)
+
+
+def _model_refused(name: str) -> Effect:
+    code = ModelNotAllowed.code
+    return Effect("model", "refused", DecisionKind.MODEL, DecisionVerdict.DENY, (name,), code)
 
 
 def _class_of(models: CompiledModels, asked: Asked) -> str:
@@ -196,17 +229,8 @@ def _offers(facts: RequestFacts, tool: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _among_lines(tool: str) -> re.Pattern[str]:
-    """Return what finds a name among lines; `*` stands for any characters.
-
-    A body may have tens of thousands of names, and a match for each would stall a worker. Groups
-    that are never tried again keep the search linear in the length of a name.
-    """
-    first, *rest = map(re.escape, tool.split("*"))
-    if not rest:
-        return re.compile(f"\\n{first}\\n")
-    *middle, last = rest
-    between = "".join(f"(?>.*?{part})" for part in middle if part)
-    return re.compile(f"\\n{first}{between}.*{last}\\n")
+    """Return what finds a name among lines: a match for each of thousands would stall a worker."""
+    return re.compile(f"\\n{expression_of(tool)}\\n")
 
 
 def _matches_body(when: When, facts: RequestFacts) -> bool:

@@ -1,15 +1,24 @@
 """Compares contracts by what they mean, not by how they are written. Pure."""
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, Final, Literal
 
 import msgspec
 
 from penstock.contracts.document import Contract
 
+Means = Literal["", "stricter", "looser"]
+
 _ABSENT: Final = "none"
 # Bounds of which a smaller value allows less; without one, everything is allowed.
-_BOUNDS: Final = ("tokens_max", "choices_max")
+_BOUNDS: Final = ("tokens_max", "choices_max", "bytes_max")
+# Amounts of a budget end with these; dollars are texts here.
+_AMOUNTS: Final = ("_per_minute", "_per_day", "_per_month")
+# Lists of tools: whether more entries allow more.
+_LOOSER_WITH: Final = {"tools.allow": True, "tools.deny": False}
+# Of choices between two, the one that allows less.
+_STRICT_VALUES: Final = {"tools.default": "deny", "tools.text_calls": "deny"}
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -18,7 +27,7 @@ class Difference(msgspec.Struct, frozen=True):
     key: str
     before: str
     after: str
-    means: Literal["", "stricter", "looser"] = ""
+    means: Means = ""
 
 
 class ContractChange(msgspec.Struct, frozen=True):
@@ -56,14 +65,28 @@ def _compared(old: Contract | None, new: Contract | None) -> list[Difference]:
     return found
 
 
-def _means(key: str, before: Any, after: Any) -> Literal["", "stricter", "looser"]:  # noqa: ANN401 - any value of TOML
+def _means(key: str, before: Any, after: Any) -> Means:  # noqa: ANN401 - any value of TOML
     if key == "mode":
         return "looser" if after == "observe" else "stricter"
-    if key.startswith("objectives") or key.rpartition(".")[2] not in _BOUNDS:
+    if key in _LOOSER_WITH:
+        return _of_list(key, before, after)
+    if key in _STRICT_VALUES:
+        return "stricter" if after == _STRICT_VALUES[key] else "looser"
+    if key.endswith(_AMOUNTS):
+        before, after = (None if each is None else Decimal(each) for each in (before, after))
+    elif key.startswith("objectives") or key.rpartition(".")[2] not in _BOUNDS:
         return ""
     if before is None or after is None:
         return "stricter" if before is None else "looser"
     return "stricter" if after < before else "looser"
+
+
+def _of_list(key: str, before: list[str] | None, after: list[str] | None) -> Means:
+    """Compare lists of patterns; one that gains some and loses others is neither."""
+    old, new = set(before or ()), set(after or ())
+    if not (old <= new or new <= old):
+        return ""
+    return "looser" if (old < new) is _LOOSER_WITH[key] else "stricter"
 
 
 def _flat(contract: Contract | None) -> dict[str, Any]:
@@ -76,7 +99,7 @@ def _flat(contract: Contract | None) -> dict[str, Any]:
 
 def _flatten(value: Any, key: str, found: dict[str, Any]) -> None:  # noqa: ANN401 - any value of TOML
     if not isinstance(value, dict):
-        if value is not None and value != ():
+        if value is not None and value not in ((), []):
             found[key] = value
         return
     for name, each in value.items():

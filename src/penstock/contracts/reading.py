@@ -4,6 +4,7 @@ What needs the catalogue, such as whether a model exists, is checked by `compili
 """
 
 import tomllib
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,10 @@ from penstock.contracts.contract_error import ContractError
 from penstock.contracts.document import Contract
 from penstock.contracts.settings import ContractsSettings
 
-_LINES: Final = 'Write `key = value` lines; text in double quotes, lists as ["a", "b"]'
+_LINES: Final = (
+    'Write `key = value` lines; text in double quotes, lists as ["a", "b"]. A table stands once: in'
+    " braces on one line, or line by line under its name, [tools]"
+)
 # Cases lie in a folder below.
 _SUFFIX: Final = "*.toml"
 
@@ -66,7 +70,8 @@ def _text_of(path: Path, bytes_max: int) -> str:
 
 def _parsed(text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
+        # Dollars are exact.
+        return tomllib.loads(text, parse_float=Decimal)
     # Numbers with thousands of digits raise ValueError; very deep nesting raises RecursionError.
     except (ValueError, RecursionError) as error:
         raise ContractError(f"this is not TOML: {error}", advice=_LINES) from None

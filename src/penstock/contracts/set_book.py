@@ -4,15 +4,24 @@ A set is all contracts at one time, applied as a whole. A contract's own version
 meaning changes: comments, order and spelling do not count.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 import msgspec
 
+from penstock.contracts.budget_terms import owned_limits
 from penstock.contracts.document import SCHEMA, Contract
 from penstock.contracts.reading import read_contract
-from penstock.contracts.set_rows import ContractRow, ContractSetRow, read_in_force, read_rows
+from penstock.contracts.set_rows import (
+    ContractRow,
+    ContractSetRow,
+    read_in_force,
+    read_rows,
+    read_version,
+)
 from penstock.contracts.settings import ContractsSettings
 from penstock.errors import Conflict, InvalidRequest, NotFound
+from penstock.records.limit import Limit
 from penstock.store import Store, Transaction
 
 # Serialises writers.
@@ -35,10 +44,6 @@ _NEWEST: Final = """
 _NAMED: Final = """
     select name, version, document from contracts
     where set_id = (select set_id from contract_revision) and name = %s
-"""
-_VERSION: Final = """
-    select name, version, document from contracts where name = %s and version = %s
-    order by set_id desc limit 1
 """
 _SETS: Final = """
     select s.id, s.applied_at, s.actor, s.message, s.from_set,
@@ -64,12 +69,19 @@ class Applied(msgspec.Struct, frozen=True):
     contracts: list[ContractRow]
 
 
-class ContractBook:
-    """Applies sets, goes back to old ones, and shows them."""
+class LimitWriter(Protocol):
+    """The port to admission, which writes the limits that contracts own."""
 
-    def __init__(self, store: Store, settings: ContractsSettings) -> None:
+    async def replace(self, transaction: Transaction, limits: Sequence[Limit]) -> None: ...
+
+
+class ContractBook:
+    """Applies sets with the limits that they own, goes back to old ones, and shows them."""
+
+    def __init__(self, store: Store, settings: ContractsSettings, limits: LimitWriter) -> None:
         self._store = store
         self._settings = settings
+        self._limits = limits
 
     def check_sizes(self, documents: list[str]) -> None:
         """Refuse more or longer contracts than the settings allow, before any is read."""
@@ -110,6 +122,8 @@ class ContractBook:
             for name in sorted(documents):
                 await tx.execute(_ADD, (number, name, versions[name], documents[name]))
             await tx.execute(_MOVE, (number,))
+            owned = [owned_limits(read_contract(text)) for text in documents.values()]
+            await self._limits.replace(tx, [limit for limits in owned for limit in limits])
             await self._forget_old(tx, number)
             rows = await read_rows(tx, number)
         return Applied(number, changed, rows)
@@ -119,6 +133,7 @@ class ContractBook:
         async with self._store.transaction() as tx:
             before = await _lock(tx, base)
             await tx.execute(_MOVE, (0,))
+            await self._limits.replace(tx, [])
             gone = [row.name for row in await read_rows(tx, before)]
         return Applied(0, gone, [])
 
@@ -143,10 +158,7 @@ class ContractBook:
     async def version(self, name: str, version: int) -> ContractRow:
         """Return one version of a contract, whichever sets had it."""
         async with self._store.statement() as statement:
-            row = await statement.fetch_one(_VERSION, (name, version))
-        if row is None:
-            raise NotFound(f"There is no contract {name}@{version}.")
-        return ContractRow(*row)
+            return await read_version(statement, name, version)
 
     async def named(self, name: str) -> ContractRow:
         """Return a contract of the set in force."""

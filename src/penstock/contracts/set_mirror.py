@@ -6,6 +6,7 @@ set is tried again only when another one was applied.
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from penstock.catalogue import Catalogue
@@ -23,16 +24,31 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class ContractMirror:
-    """Keeps `current` up to date: `load` once, then `run`."""
+# Returns when the limits that were written with a set hold here.
+AwaitLimits = Callable[[], Awaitable[None]]
 
-    def __init__(self, store: Store, catalogue: Catalogue, settings: ContractsSettings) -> None:
+
+class ContractMirror:
+    """Keeps `current` up to date: `load` once, then `run`.
+
+    `run` takes a set only when `await_limits` has returned: a workflow's first request under a new
+    contract is within its budget. `load` does not wait, because limits are loaded after it.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        catalogue: Catalogue,
+        settings: ContractsSettings,
+        await_limits: AwaitLimits,
+    ) -> None:
         self.current = CurrentContracts()
         # Why the set in force is not taken here; "" if it is.
         self.problem = ""
         self._store = store
         self._catalogue = catalogue
         self._refresh_seconds = settings.refresh_seconds
+        self._await_limits = await_limits
         # None until the set in force is looked at as a whole.
         self._seen: tuple[int, datetime | None] | None = (0, None)
 
@@ -47,7 +63,7 @@ class ContractMirror:
 
         A worker that began without contracts would let requests do what they forbid.
         """
-        await self._refresh()
+        await self._refresh(is_first=True)
         if self.problem:
             raise ContractError(
                 self.problem, advice="Apply a set that fits this gateway, or mend its catalogue"
@@ -65,7 +81,7 @@ class ContractMirror:
                 # Catch everything at the loop's top: what was decided by goes on.
                 logger.exception("contracts not refreshed", extra={"action": "contracts_unread"})
 
-    async def _refresh(self) -> None:
+    async def _refresh(self, *, is_first: bool = False) -> None:
         async with self._store.statement() as statement:
             mark = await read_mark(statement)
         # Not `>`: a database that was restored may be at an earlier set.
@@ -89,6 +105,8 @@ class ContractMirror:
                 "contracts refused", extra={"action": "contracts_refused", "problem": problem}
             )
         else:
+            if not is_first:
+                await self._await_limits()
             self.current.in_force = compiled
             logger.info("contracts applied", extra={"action": "contracts_applied", "set": number})
         self._seen = mark

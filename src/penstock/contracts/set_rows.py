@@ -5,12 +5,17 @@ from typing import Final
 
 import msgspec
 
+from penstock.errors import NotFound
 from penstock.store import Transaction
 
 _IN_FORCE: Final = "select set_id from contract_revision"
 _MARK: Final = """
     select r.set_id, s.applied_at from contract_revision r
     left join contract_sets s on s.id = r.set_id
+"""
+_VERSION: Final = """
+    select name, version, document from contracts where name = %s and version = %s
+    order by set_id desc limit 1
 """
 _ROWS: Final = "select name, version, document from contracts where set_id = %s order by name"
 
@@ -54,3 +59,11 @@ async def read_mark(statement: Transaction) -> tuple[int, datetime | None]:
 async def read_rows(statement: Transaction, number: int) -> list[ContractRow]:
     """Return a set's contracts, by name."""
     return [ContractRow(*row) for row in await statement.fetch(_ROWS, (number,))]
+
+
+async def read_version(statement: Transaction, name: str, version: int) -> ContractRow:
+    """Return one version of a contract, whichever sets had it."""
+    row = await statement.fetch_one(_VERSION, (name, version))
+    if row is None:
+        raise NotFound(f"There is no contract {name}@{version}.")
+    return ContractRow(*row)

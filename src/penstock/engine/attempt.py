@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from penstock.clock import Clock, Timer, TimerWheel
 from penstock.engine.answer_framing import Receiver
+from penstock.engine.answer_screen import AnswerScreen
 from penstock.engine.answer_stream import AnswerStream
 from penstock.engine.connection import Connection
 from penstock.engine.output_estimate import OutputEstimate
@@ -84,8 +85,13 @@ class Attempt(Receiver):
         self.first_data_at: float | None = None
         self.usage: Usage | None = None
         self.load: bytes = b""
+        # What may hold events back, or withhold the answer; None for most requests.
+        self.screen: AnswerScreen | None = None
+        self._passed_at = 0.0
         # Called once, when the first data line of a stream has gone to the sink.
         self.on_first_data: Callable[[float], None] | None = None
+        # The header line with the attempt's span; "" unless the request is traced.
+        self.traceparent = ""
 
     @property
     def was_sent(self) -> bool:
@@ -185,8 +191,12 @@ class Attempt(Receiver):
         is_first = self.first_data_at is None
         if is_first:
             self.first_data_at = now
-        self._count()
-        self._sink.push(events)
+        if self.screen is None or self.screen.passes(events):
+            self._passed_at = now
+            self._count()
+            self._sink.push(events)
+        else:
+            self._push_screened(self.screen, events, now)
         self._begins = False
         if is_first and self.on_first_data is not None:
             self.on_first_data(now)
@@ -238,6 +248,13 @@ class Attempt(Receiver):
             self.usage = usage_of_answer(self._api, body)
         except (msgspec.DecodeError, RecursionError):
             return EngineFailed("The engine's answer is not JSON.")
+        if self.screen is not None:
+            body = self.screen.answer(body)
+            if self.screen.withheld is not None:
+                # Its tokens were made for this caller: the attempt's end charges them.
+                self.first_data_at = self._line.monotonic()
+                self.usage = self.usage or self._estimate.whole(len(body))
+                return self.screen.withheld
         try:
             shaped = self._sink.shape(body)
         except EngineFailed as failure:
@@ -249,6 +266,25 @@ class Attempt(Receiver):
         self._tally.settle(self.usage)
         self._sink.whole(shaped, self.usage)
         return None
+
+    def _push_screened(self, screen: AnswerScreen, events: bytes, now: float) -> None:
+        """Push what the screen lets pass; fail where it withholds the rest of the answer."""
+        events = screen.events(events)
+        if screen.withheld is None:
+            self._count()
+        if events:
+            self._passed_at = now
+            self._sink.push(events)
+        elif screen.withheld is None and now - self._passed_at >= screen.comment_seconds:
+            self._passed_at = now
+            self._sink.comment()
+        if screen.withheld is not None:
+            # A stream that has not begun ends with an HTTP error instead.
+            self._begins = False
+            if self._stream is not None:
+                # The call was made, also where nothing that is counted came before it.
+                self.usage = self._stream.usage() or self._estimate.begun()
+            self._fail(screen.withheld)
 
     def _begin(self) -> None:
         if self._begins:

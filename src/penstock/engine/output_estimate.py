@@ -40,6 +40,10 @@ class OutputEstimate:
         """Return the usage so far; None before the first event."""
         return self._usage(self._events) if self._events else None
 
+    def begun(self) -> Usage:
+        """Return the usage of an answer whose first token came in an event that adds no text."""
+        return self._usage(max(1, self._events))
+
     def whole(self, characters: int) -> Usage:
         """Return the usage of a whole answer of this length."""
         self._characters = characters

@@ -149,7 +149,7 @@ class ReplicaClient:
             self._reads_seen = -1
         self._in_flight += 1
         try:
-            pieces = self._pieces(request)
+            pieces = self._pieces(request, attempt.traceparent)
             connection = self._pool.take_idle()
             if connection is not None:
                 await self._run_on(connection, attempt, pieces)
@@ -170,7 +170,7 @@ class ReplicaClient:
         finally:
             attempt.stop()
 
-    def _pieces(self, request: InferenceRequest) -> list[bytes | Raw]:
+    def _pieces(self, request: InferenceRequest, traceparent: str) -> list[bytes | Raw]:
         """Return head and body: one piece if small; the prompt of a large request is not copied."""
         if self._is_vllm:
             pieces = vllm.request_body(request, self._served_name)
@@ -180,6 +180,8 @@ class ReplicaClient:
         for piece in pieces:
             length += len(memoryview(piece))
         facts = f"x-request-id: {request.id}\r\ncontent-length: {length}\r\n\r\n"
+        if traceparent:
+            facts = traceparent + facts
         start = self._chat_start if request.api is _CHAT else self._starts[request.api]
         pieces[0] = b"".join((start, facts.encode(), pieces[0]))
         return [b"".join(pieces)] if length < _ONE_WRITE_BYTES else pieces

@@ -37,6 +37,9 @@ class Sink:
         """Take one or more whole events of a stream."""
         raise NotImplementedError
 
+    def comment(self) -> None:
+        """Keep the reader's connection alive while events are held back; most have none."""
+
     def shape(self, answer: bytes) -> bytes:
         """Return a whole answer as the caller wants it; EngineFailed if its shape is unknown."""
         raise NotImplementedError

@@ -14,6 +14,7 @@ Error
 │   ├── Forbidden             403  the key may not do this
 │   │   ├── AccountBlocked        403  the whole account is stopped
 │   │   ├── ModelNotAllowed       403  the model is private, or its contract does not name it
+│   │   ├── ToolForbidden         403  the contract forbids a tool that is offered or demanded
 │   │   └── WorkflowNotAllowed    403  the workflow is another account's, or not that of the key
 │   ├── NotFound              404  no such path
 │   │   ├── ContainerExpired      404  the container has ended
@@ -52,6 +53,9 @@ Error
 │   ├── Aborted               503  this gateway was stopped while the answer was being made
 │   ├── DeadlinePassed        504  the engine took longer than a timeout allows
 │   └── InternalError         500  a bug of ours
+├── Withheld            our side; it ran, is counted and charged, and would be withheld again
+│   ├── ToolCallForbidden     403  the model called a tool that the contract forbids
+│   └── ToolCallUnreadable    403  the model called a tool in a form that cannot be judged
 └── Superseded          someone else owns it now, stop quietly
     ├── GenerationStale           a newer generation of this replica exists
     └── LeaseLost                 the job was given to another keeper, or has ended
@@ -92,6 +96,7 @@ from penstock.errors.refused import (
     Refused,
     ResponseNotFound,
     StateUnavailable,
+    ToolForbidden,
     Unauthenticated,
     UnknownModel,
     WorkflowNotAllowed,
@@ -119,6 +124,9 @@ from penstock.errors.work_begun import (
     LeaseLost,
     SandboxLost,
     Superseded,
+    ToolCallForbidden,
+    ToolCallUnreadable,
+    Withheld,
 )
 
 __all__ = [
@@ -173,8 +181,12 @@ __all__ = [
     "StateUnavailable",
     "StoreUnavailable",
     "Superseded",
+    "ToolCallForbidden",
+    "ToolCallUnreadable",
+    "ToolForbidden",
     "Unauthenticated",
     "Unavailable",
     "UnknownModel",
+    "Withheld",
     "WorkflowNotAllowed",
 ]

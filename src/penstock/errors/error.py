@@ -17,6 +17,8 @@ class Error(Exception):
         super().__init__(message or (self.__doc__ or self.code).strip().splitlines()[0])
         self.param = param
         self.retry_after_seconds = retry_after_seconds
+        # The decision of a contract that this error is, which is logged before the error is sent.
+        self.decided: object | None = None
 
     @property
     def message(self) -> str:

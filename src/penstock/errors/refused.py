@@ -93,6 +93,12 @@ class WorkflowNotAllowed(Forbidden):
     code = "workflow_not_allowed"
 
 
+class ToolForbidden(Forbidden):
+    """The contract of this workflow forbids a tool that the request offers or demands."""
+
+    code = "tool_forbidden"
+
+
 class NotFound(Refused):
     """No such path."""
 
@@ -204,6 +210,9 @@ class OverLimit(Refused):
 
     code = "over_limit"
     status = 429
+    # The contract that owns the limit, "" if an operator set it; and whether it is on sessions.
+    contract = ""
+    is_of_session = False
 
     @property
     def is_retryable(self) -> bool:

@@ -49,6 +49,25 @@ class InternalError(Interrupted):
     status = 500
 
 
+class Withheld(Error):
+    """The answer was made, and its contract does not let it out."""
+
+    code = "withheld"
+    status = 403
+
+
+class ToolCallForbidden(Withheld):
+    """The model called a tool that the contract of this workflow forbids."""
+
+    code = "tool_call_forbidden"
+
+
+class ToolCallUnreadable(Withheld):
+    """The model called a tool in a form that its contract cannot judge."""
+
+    code = "tool_call_unreadable"
+
+
 class Superseded(Error):
     """Someone else owns this now."""
 

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Final
 
-_PREFIX: Final = "whsec_"
+PREFIX: Final = "whsec_"
 _SECRET_BYTES: Final = 32
 
 
@@ -16,12 +16,12 @@ def new_secret() -> bytes:
 
 def shown(secret: bytes) -> str:
     """Return the secret as its owner sees it and openai's and standardwebhooks' clients take it."""
-    return _PREFIX + base64.b64encode(secret).decode()
+    return PREFIX + base64.b64encode(secret).decode()
 
 
 def hint(secret: bytes) -> str:
     """Return enough of a secret to tell two apart, and no more."""
-    return f"{_PREFIX}…{shown(secret)[-4:]}"
+    return f"{PREFIX}…{shown(secret)[-4:]}"
 
 
 def signed_headers(

@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.records.host import Gpu, HostReport
 from penstock.records.model import ModelId
-from penstock.store.pool import Row, Store
+from penstock.store.pool import Row, Store, Transaction
 
 _REPORT = """
     insert into hosts
@@ -28,6 +28,16 @@ _READ = """
         extract(epoch from now() - heartbeat_at)::float8, keeper, is_cordoned, is_draining, pool,
         obeys
     from hosts order by name, keeper limit 1000
+"""
+
+# A host that takes no more orders may be off. A keeper in an engine's pod ends with its replica.
+_SILENCES = """
+    select name, min(extract(epoch from now() - heartbeat_at))::float8 from hosts
+    where not is_cordoned
+        and (obeys = 'deployments' or exists (
+            select from replicas r where r.keeper = hosts.keeper and r.state <> 'gone'
+        ))
+    group by name limit 1000
 """
 
 
@@ -69,6 +79,11 @@ class HostReports:
         async with self._store.statement() as statement:
             rows = await statement.fetch(_READ)
         return [_seen(row) for row in rows]
+
+
+async def read_silences(transaction: Transaction) -> dict[str, float]:
+    """Return for how long no keeper of a host has reported, by the name of the host."""
+    return {name: max(0.0, seconds) for name, seconds in await transaction.fetch(_SILENCES)}
 
 
 def _seen(row: Row) -> SeenHost:

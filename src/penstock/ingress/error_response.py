@@ -35,6 +35,7 @@ WORKERS_AI: Final[dict[type[Error], tuple[int, int]]] = {
     errors.AccountBlocked: (403, 3023),
     errors.ModelNotAllowed: (403, 5018),
     errors.WorkflowNotAllowed: (403, 9040),
+    errors.ToolForbidden: (403, 9041),
     errors.NotFound: (404, 7000),
     errors.UnknownModel: (400, 5007),
     errors.MalformedModel: (404, 3042),
@@ -60,9 +61,12 @@ WORKERS_AI: Final[dict[type[Error], tuple[int, int]]] = {
     errors.Aborted: (408, 3008),
     errors.DeadlinePassed: (408, 3007),
     errors.InternalError: (500, 8005),
+    errors.Withheld: (403, 9043),
+    errors.ToolCallUnreadable: (403, 9046),
 }
 
 _RETRY_AFTER_SECONDS: Final = 1
+_FINAL_CODE: Final = "invalid_prompt"
 
 _encoder = msgspec.json.Encoder()
 Headers = list[tuple[bytes, bytes]]
@@ -134,4 +138,15 @@ def messages_event(error: Error, request_id: str) -> bytes:
 
 def responses_event(error: Error, request_id: str, first: bytes, last: bytes) -> bytes:
     """Return the last event of a failed Responses stream, given its first and latest events."""
-    return failed_response(f"resp_{request_id}", (error.code, error.message), first, last)
+    return failed_response(f"resp_{request_id}", response_error(error), first, last)
+
+
+def response_error(error: Error) -> dict[str, str]:
+    """Return `error` of a Responses stream that failed.
+
+    Codex and the AI SDK retry after a code that they do not know, five times. Each answer would be
+    charged, so a withheld one has the code of OpenAI's that they know as final.
+    """
+    if not isinstance(error, errors.Withheld):
+        return {"code": error.code, "message": error.message}
+    return {"code": _FINAL_CODE, "message": error.message, "reason": error.code}

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Final
 
 import uvicorn
 from uvicorn.supervisors import Multiprocess
@@ -15,6 +16,10 @@ from uvicorn.supervisors import Multiprocess
 from penstock.ingress.http.client_protocol import ClientProtocol
 from penstock.ingress.metrics_page import MetricsServer
 from penstock.ingress.settings import IngressSettings
+
+# A worker that does not answer its parent for so long is killed. uvicorn's 5 seconds are less than
+# a start takes on a machine with five times the work that it can do: no worker would ever be ready.
+_SILENT_SECONDS_MAX: Final = 30
 
 
 def run_gateway(application: str, settings: IngressSettings, run_folder: Path) -> None:
@@ -39,10 +44,11 @@ def run_gateway(application: str, settings: IngressSettings, run_folder: Path) -
         backlog=4096,
         timeout_keep_alive=settings.keep_alive_seconds,
         timeout_graceful_shutdown=settings.drain_seconds,
+        timeout_worker_healthcheck=_SILENT_SECONDS_MAX,
     )
     metrics = None
     if settings.metrics_port:
-        metrics = MetricsServer(settings.host, settings.metrics_port, run_folder)
+        metrics = MetricsServer(settings.host, settings.metrics_port, run_folder, settings.workers)
         metrics.start()
     try:
         sock = config.bind_socket()

@@ -14,7 +14,8 @@ _AUTHORIZATION: Final = b"authorization"
 _API_KEY: Final = b"x-api-key"
 _RARE: Final = (
     b"cf-aig-async", b"cf-aig-metadata", b"content-encoding", b"idempotency-key", b"prefer",
-    b"x-penstock-cost", b"x-penstock-max-cost-usd", b"x-penstock-reject-if-busy",
+    b"x-penstock-cost", b"x-penstock-critical", b"x-penstock-max-cost-usd",
+    b"x-penstock-reject-if-busy",
     b"x-penstock-task", b"x-penstock-workflow", b"x-request-id", b"x-stainless-retry-count",
 )  # fmt: skip
 # The headers that are read, and whether most requests come without them.
@@ -47,6 +48,7 @@ class CallerHeaders:
         self._wants_usage_cost = False
         self._rejects_if_busy = False
         self._workflow = b""
+        self._workflow_label = ""
         self._workflow_in_metadata = b""
         self.has_preference = False
         if has_more:
@@ -106,12 +108,24 @@ class CallerHeaders:
     def workflow(self, in_body: str) -> str:
         if not (self._workflow or self._workflow_in_metadata or in_body):
             return ""
-        return workflow_label(self._workflow, self._workflow_in_metadata, in_body)
+        if self._workflow_label:
+            return self._workflow_label
+        name = workflow_label(self._workflow, self._workflow_in_metadata, in_body)
+        if self._workflow:
+            # Asked for twice under a contract. Without our header it depends on the body.
+            self._workflow_label = name
+        return name
 
     def task(self, body_metadata: bytes) -> str:
         """Return the class that the caller gives its request, for the contract of its workflow."""
         header = self._by_name.get(b"x-penstock-task", b"")
+        if not (header or self._workflow_in_metadata or body_metadata):
+            return ""
         return task_label(header, self._workflow_in_metadata, body_metadata)
+
+    def is_uncritical(self) -> bool:
+        """Return whether the caller lets a critical workflow's request fall back."""
+        return self._by_name.get(b"x-penstock-critical") in (b"0", b"false")
 
     def client_retry(self) -> int | None:
         return self._client_retry

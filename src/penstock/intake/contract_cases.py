@@ -8,13 +8,16 @@ from msgspec import Raw
 from penstock.catalogue import Catalogue
 from penstock.contracts.cases import Case, Expected
 from penstock.contracts.compiling import ContractSet
+from penstock.contracts.cut_outputs import CutOutputs
 from penstock.contracts.deciding import ContractDecision, decide
 from penstock.contracts.document import AUTO_MODEL
+from penstock.contracts.tool_verdicts import call_forbidden, call_unreadable
 from penstock.errors import Error
 from penstock.intake.apis import READERS, api_of
 from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.capabilities import require_capabilities
 from penstock.intake.contracted import asked_of, cap_prompt, cap_response, check_prompt
+from penstock.intake.contracted_rewrite import rewrite_by_contract
 from penstock.intake.estimate import estimate
 from penstock.intake.grant_cache import CachedGrant
 from penstock.intake.opened_request import OpenedRequest
@@ -25,6 +28,7 @@ from penstock.records.model import Model
 from penstock.records.request import Api
 from penstock.wire.apis.chat import read_chat
 from penstock.wire.apis.prompt_request import PromptRequest
+from penstock.wire.apis.text_calls import has_text_call
 from penstock.wire.apis.workers_ai import chat_fields
 
 _RUN: Final = "run"
@@ -48,12 +52,13 @@ def run_case(
     """Decide one request, and compare with what its case expects."""
     try:
         decision = _decide(case, contracts, catalogue, bytes_per_token)
+        withheld = _judge_answer(case, decision)
     except Error as refused:
         if refused.code == case.expect.error:
             return CaseResult(case.name, {})
         came = f"{refused.code} ({refused.message})"
         return CaseResult(case.name, {"error": (case.expect.error, came)})
-    return CaseResult(case.name, _differences(case.expect, decision, catalogue))
+    return CaseResult(case.name, _differences(case.expect, decision, withheld, catalogue))
 
 
 def _decide(
@@ -73,13 +78,29 @@ def _decide(
     model = decision.model
     granted = CachedGrant(key, _account(case), model, None, authorize(key, model, "", None))
     opened = OpenedRequest(route, granted, fields, api_of(route, model, fields), 0)
+    opened.contract = decision
     cap_response(opened, decision)
+    rewrite_by_contract(opened, decision, CutOutputs())
     prompt = _read(opened, model)
     if prompt.needs:
         require_capabilities(model, prompt, opened.api)
     cap_prompt(prompt, model, decision)
     check_prompt(estimate(prompt, model, bytes_per_token).prompt_tokens, decision)
     return decision
+
+
+def _judge_answer(case: Case, decision: ContractDecision | None) -> list[str]:
+    """Return the tools whose calls are replaced by a note; raise what withholds the answer."""
+    answer, terms = case.answer, None if decision is None else decision.contract.tool_terms
+    if answer is None or terms is None or terms.is_observed:
+        return []
+    forbidden = [name for name in answer.calls if not terms.allows(name)]
+    is_chat = case.api in ("chat", _RUN)
+    if forbidden and not (terms.is_noted and is_chat):
+        raise call_forbidden(terms, forbidden[0])
+    if terms.denies_text_calls and has_text_call(answer.text):
+        raise call_unreadable(terms, "that is written as text")
+    return forbidden
 
 
 def _read(opened: OpenedRequest, model: Model) -> PromptRequest:
@@ -103,7 +124,10 @@ def _key(case: Case) -> Key:
 
 
 def _differences(
-    expect: Expected, decision: ContractDecision | None, catalogue: Catalogue
+    expect: Expected,
+    decision: ContractDecision | None,
+    withheld: list[str],
+    catalogue: Catalogue,
 ) -> dict[str, tuple[str, str]]:
     wanted: dict[str, str] = {"error": expect.error}
     for name in ("contract", "task", "why"):
@@ -114,7 +138,10 @@ def _differences(
         wanted["model"] = catalogue.find(expect.model).id
     if expect.applied is not None:
         wanted["applied"] = ", ".join(expect.applied)
-    came = {"error": "", "contract": "", "task": "", "why": "", "model": "", "applied": ""}
+    if expect.withheld is not None:
+        wanted["withheld"] = ", ".join(expect.withheld)
+    came = dict.fromkeys(("error", "contract", "task", "why", "model", "applied"), "")
+    came["withheld"] = ", ".join(withheld)
     if decision is not None:
         came |= {
             "contract": decision.contract.name,

@@ -9,13 +9,16 @@ from typing import Final
 from msgspec import Raw
 
 from penstock.catalogue import Catalogue
+from penstock.contracts.asked import Asked, Effect
 from penstock.contracts.compiling import ContractSet
-from penstock.contracts.deciding import Asked, ContractDecision, Effect, decide, workflow_of
+from penstock.contracts.deciding import ContractDecision, decide, workflow_of
+from penstock.contracts.refusals import by_contract
 from penstock.errors import ModelNotAllowed, PromptOverContract, WorkflowNotAllowed
 from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.opened_request import OpenedRequest
 from penstock.intake.routes import RequestRoute
 from penstock.records.account import Key
+from penstock.records.decision import DecisionKind, DecisionVerdict
 from penstock.records.model import Model
 from penstock.records.request import Api
 from penstock.wire.apis import prompt_fields
@@ -40,13 +43,18 @@ def asked_of(
         workflow=workflow_of(key, headers.workflow(prompt_fields.workflow_of(fields))),
         task=headers.task(b"" if metadata is None else bytes(metadata)),
         model=model,
-        api=_RUN if route.is_run else route.api.value,
+        api=_RUN if route.is_run else route.api,
         facts=RequestFacts(fields),
     )
 
 
+def check_workflow(headers: CallerHeaders, key: Key, fields: Fields) -> None:
+    """Refuse a request of a bound key that names another workflow, where no contract is asked."""
+    workflow_of(key, headers.workflow(prompt_fields.workflow_of(fields)))
+
+
 def decision_of(
-    contracts: ContractSet | None, asked: Asked, fields: Fields, catalogue: Catalogue
+    contracts: ContractSet, asked: Asked, fields: Fields, catalogue: Catalogue
 ) -> tuple[ContractDecision | None, Model]:
     """Return what the contract of a request decided, if it has one, and the model that runs.
 
@@ -54,12 +62,11 @@ def decision_of(
     """
     is_poll = asked.api == _RUN and is_given(fields, _POLL)
     decision = None
-    if contracts is not None:
-        try:
-            decision = decide(contracts, asked, catalogue)
-        except (ModelNotAllowed, WorkflowNotAllowed):
-            if not is_poll:
-                raise
+    try:
+        decision = decide(contracts, asked, catalogue)
+    except (ModelNotAllowed, WorkflowNotAllowed):
+        if not is_poll:
+            raise
     model = catalogue.find(asked.model) if decision is None else decision.model
     return None if is_poll else decision, model
 
@@ -74,7 +81,7 @@ def cap_response(opened: OpenedRequest, decision: ContractDecision) -> None:
     if wanted > most:
         opened.fields[_RESPONSE_TOKENS.name] = Raw(b"%d" % most)
         decision.is_length_open = given is None
-        _note(decision, Effect("output", str(most)))
+        note(decision, _output_lowered(most))
 
 
 def cap_turn(opened: OpenedRequest, decision: ContractDecision) -> None:
@@ -85,7 +92,7 @@ def cap_turn(opened: OpenedRequest, decision: ContractDecision) -> None:
     most = decision.contract.output_tokens_max
     if most is None or _RESPONSE_TOKENS.read(opened.fields) is not None:
         return
-    _note(decision, Effect("output", str(most)))
+    note(decision, _output_lowered(most))
     if decision.is_enforced:
         opened.fields[_RESPONSE_TOKENS.name] = Raw(b"%d" % most)
         decision.is_length_open = True
@@ -98,13 +105,13 @@ def cap_prompt(prompt: PromptRequest, model: Model, decision: ContractDecision) 
     most = contract.output_tokens_max
     given = model.default_output_tokens if prompt.max_tokens is None else prompt.max_tokens
     if most is not None and given > most:
-        _note(decision, Effect("output", str(most)))
+        note(decision, _output_lowered(most))
         if decision.is_enforced:
             prompt.bound_tokens(most)
     choices = contract.choices_max
     each = prompt.choices // prompt.prompts
     if choices is not None and each > choices:
-        _note(decision, Effect("choices", str(choices)))
+        note(decision, Effect("choices", str(choices), DecisionKind.OUTPUT, subjects=("choices",)))
         if decision.is_enforced:
             prompt.fields[_CHOICES] = Raw(b"%d" % choices)
             prompt.choices = choices * prompt.prompts
@@ -115,16 +122,26 @@ def check_prompt(tokens: int, decision: ContractDecision) -> None:
     most = decision.contract.prompt_tokens_max
     if most is None or tokens <= most:
         return
-    _note(decision, Effect("prompt", "refused"))
+    code = PromptOverContract.code
+    note(
+        decision,
+        Effect("prompt", "refused", DecisionKind.PROMPT, DecisionVerdict.DENY, reason=code),
+    )
     if decision.is_enforced:
-        raise PromptOverContract(
+        refused = PromptOverContract(
             f"This prompt has about {tokens} tokens, and the contract {decision.contract.label}"
             f" allows {most}. Shorten the conversation, or begin a new one.",
             param="messages",
         )
+        raise by_contract(refused, decision.contract.label, decision.workflow, DecisionKind.PROMPT)
 
 
-def _note(decision: ContractDecision, effect: Effect) -> None:
+def _output_lowered(most: int) -> Effect:
+    return Effect("output", str(most), DecisionKind.OUTPUT, subjects=("tokens",))
+
+
+def note(decision: ContractDecision, effect: Effect) -> None:
+    """Note what a contract changed, once."""
     # A turn asks the model several times, and each time the same bounds apply.
     if effect not in decision.effects:
         decision.effects.append(effect)

@@ -83,15 +83,39 @@ class OpenedRequest:
         self.composed: ComposedRequest | None = None
         # What the contract of its workflow decided; None if no contract binds it.
         self.contract: ContractDecision | None = None
+        # The names by which contracts know the functions of tools that run here; None if none do.
+        self.tool_names: dict[str, str] | None = None
+        # The fields as they are before the prompt is read, if its contract has a cheaper model for
+        # when money is short; None otherwise.
+        self.unread: Fields | None = None
         # A chat's split body, until the prompt is read.
         self.parsed: ParsedBody | None = None
+
+    def name_tool(self, function: str, name: str) -> None:
+        """Note the name by which contracts know the function of a tool that runs here."""
+        if self.tool_names is None:
+            self.tool_names = {}
+        self.tool_names[function] = name
 
     def with_fields(self, fields: Fields) -> "OpenedRequest":
         """Return a copy with other fields, such as one of several requests in a body."""
         copy = OpenedRequest(
             self.route, self.granted, fields, self.api, self.body_bytes, self.delivery
         )
-        copy.contract = self.contract
+        copy.contract, copy.tool_names = self.contract, self.tool_names
+        return copy
+
+    def fallen_back(self, granted: CachedGrant, reason: str) -> "OpenedRequest":
+        """Return a copy that is to be read for the cheaper model, by its own grant."""
+        assert self.unread is not None, "only what may fall back is read twice"
+        assert self.contract is not None, "a contract has the cheaper model"
+        copy = OpenedRequest(
+            self.route, granted, dict(self.unread), self.api, self.body_bytes, self.delivery
+        )
+        copy.state, copy.tools, copy.composed = self.state, self.tools, self.composed
+        copy.turn, copy.spent_nanousd, copy.session = self.turn, self.spent_nanousd, self.session
+        copy.contract = self.contract.fallen_back(granted.model, reason)
+        copy.tool_names = self.tool_names
         return copy
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from penstock.catalogue import Catalogue
 from penstock.clock import timestamp_of
 from penstock.contracts.current import CurrentContracts
-from penstock.errors import InvalidRequest, MissingCapability, Unauthenticated
+from penstock.errors import InvalidRequest, MissingCapability, Refused, Unauthenticated
 from penstock.intake.apis import READERS, api_of
-from penstock.intake.caller_headers import TRUE, CallerHeaders, label
+from penstock.intake.caller_headers import TRUE, CallerHeaders
 from penstock.intake.capabilities import require_capabilities
 from penstock.intake.contracted import (
     asked_of,
@@ -21,14 +21,19 @@ from penstock.intake.contracted import (
     cap_response,
     cap_turn,
     check_prompt,
+    check_workflow,
     decision_of,
 )
+from penstock.intake.contracted_rewrite import rewrite_by_contract
+from penstock.intake.contracted_tools import judge_offers, terms_of
 from penstock.intake.estimate import Estimate, estimate, within_cap
+from penstock.intake.fallback import is_cheaper, may_fall_back, takes_as_is
 from penstock.intake.grant_cache import CachedGrant, GrantCache
 from penstock.intake.large_reading import INLINE_BYTES_MAX, ReadingThread
 from penstock.intake.nested_input import unwrapped
 from penstock.intake.opened_request import Delivery, OpenedRequest, delivery_of
 from penstock.intake.policies import IntakePolicies
+from penstock.intake.request_labels import labels_of, session_key_of
 from penstock.intake.rewriting import rewrite
 from penstock.intake.routes import RequestRoute, Wanted
 from penstock.intake.settings import IntakeSettings
@@ -43,7 +48,6 @@ from penstock.records.request import (
     Api,
     InferenceRequest,
     RequestId,
-    RequestLabels,
     RequestPlacement,
     RequestPrompt,
     RequestTerms,
@@ -53,7 +57,7 @@ from penstock.wire.apis.hosted_tools import drop_namespaces
 from penstock.wire.apis.prompt_request import MODEL, PromptRequest
 from penstock.wire.apis.workers_ai import chat_fields
 from penstock.wire.json_body import Fields, check_names, read_fields
-from penstock.wire.prompt.chain import digest, prompt_chain
+from penstock.wire.prompt.chain import prompt_chain
 from penstock.wire.prompt.parsed_body import ParsedBody
 from penstock.wire.prompt.reader import PromptReader
 
@@ -147,6 +151,9 @@ class RequestReader:
         headers.refuse_encoding()
         parsed = self._split(route, key, body)
         opened = self._identify(route, headers, key, parsed, len(body))
+        if opened.contract is not None and opened.api is Api.RESPONSES:
+            # Before tools that run here become functions; others are judged with the prompt.
+            judge_offers(opened)
         rewritten = rewrite(
             opened,
             self._media_hosts,
@@ -165,11 +172,15 @@ class RequestReader:
         tier: Tier = Tier.NOW,
     ) -> InferenceRequest:
         """Read and chain the prompt of an opened request, priced by its tier."""
+        contract = opened.contract
+        if contract is not None:
+            rewrite_by_contract(opened, contract, self._policies.outputs)
+            if may_fall_back(contract, headers):
+                opened.unread = dict(opened.fields)
         parsed = _taken_out(opened)
         prompt = self._read(opened, parsed)
         if prompt.needs:
             require_capabilities(opened.model, prompt, opened.api)
-        contract = opened.contract
         if contract is not None:
             cap_prompt(prompt, opened.model, contract)
         # Before the chain, which remembers the prompt: a cost cap may refuse the request here.
@@ -182,7 +193,8 @@ class RequestReader:
             key=grant.key,
             model=opened.model,
             api=opened.api,
-            labels=self._labels(headers, opened, prompt, parsed),
+            tool_terms=None if contract is None else terms_of(opened),
+            labels=labels_of(headers, opened, prompt, self._family(prompt, opened.api, parsed)),
             terms=terms,
             prompt=RequestPrompt(
                 body=prompt.fields,
@@ -194,10 +206,32 @@ class RequestReader:
                 wants_continuous_usage=prompt.wants_continuous_usage,
             ),
             placement=RequestPlacement(
-                session_key=_session_key(headers, opened, prompt, chain),
+                session_key=session_key_of(headers, opened, prompt, chain),
                 is_affinity_strict=grant.is_affinity_strict,
             ),
+            decisions=() if contract is None else contract.logged(),
         )
+
+    def read_fallback(
+        self,
+        request: InferenceRequest,
+        headers: CallerHeaders,
+        opened: OpenedRequest,
+        reason: str,
+    ) -> tuple[OpenedRequest, InferenceRequest] | None:
+        """Read a request anew for its contract's cheaper model; None if that cannot serve it."""
+        assert opened.contract is not None, "a contract has the cheaper model"
+        fallback = opened.contract.contract.fallback
+        if fallback is None or not takes_as_is(opened, fallback.model):
+            return None
+        try:
+            key, account = opened.granted.key, opened.route.account
+            other = opened.fallen_back(self._grants.find(key, fallback.model, account), reason)
+            read = self.read_prompt(request.id, headers, other, request.terms.tier)
+        except Refused:
+            # It lacks a capability, or is another account's.
+            return None
+        return (other, read) if is_cheaper(read, request) else None
 
     def _split(self, route: RequestRoute, key: Key, body: bytes) -> ParsedBody:
         if route.api is not Api.CHAT:
@@ -220,8 +254,8 @@ class RequestReader:
         fields = parsed.fields
         contracts = self._contracts.in_force
         decision = inner = None
-        if contracts is None and not key.workflow:
-            model = self._find_model(route, fields)
+        if contracts is None:
+            model = self._catalogue.find(self._model_name(route, fields))
         else:
             inner = unwrapped(route, fields) if route.is_run else fields
             name = self._model_name(route, fields)
@@ -232,6 +266,8 @@ class RequestReader:
             fields = inner
         elif route.is_run:
             fields = unwrapped(route, fields)
+        if contracts is None and granted.grant.workflow:
+            check_workflow(headers, key, fields)
         api = api_of(route, model, fields)
         delivery = delivery_of(route, headers, fields)
         if delivery is not None:
@@ -263,28 +299,6 @@ class RequestReader:
         if parsed is None:
             return read_chat(fields, self._media_hosts)
         return read_chat(fields, self._media_hosts, parsed)
-
-    def _labels(
-        self,
-        headers: CallerHeaders,
-        opened: OpenedRequest,
-        prompt: PromptRequest,
-        parsed: ParsedBody | None,
-    ) -> RequestLabels:
-        session = headers.session_label() if headers.session() else label(_session_in_body(prompt))
-        contract = opened.contract
-        return RequestLabels(
-            session=session,
-            # A bound key first: an item of a list may have metadata that nobody compared with it.
-            workflow=opened.grant.workflow or headers.workflow(prompt.workflow),
-            prompt_family=self._family(prompt, opened.api, parsed),
-            caller_request_id=headers.caller_request_id(),
-            client_retry=headers.client_retry(),
-            parent_id=opened.turn,
-            contract="" if contract is None else contract.contract.label,
-            task="" if contract is None else contract.task,
-            model_asked="" if contract is None or not contract.why else label(contract.model_asked),
-        )
 
     def _terms(
         self,
@@ -351,9 +365,6 @@ class RequestReader:
             prompt.bound_tokens(fitting.max_tokens)
         return fitting
 
-    def _find_model(self, route: RequestRoute, fields: Fields) -> Model:
-        return self._catalogue.find(self._model_name(route, fields))
-
     def _model_name(self, route: RequestRoute, fields: Fields) -> str:
         if route.model is not None:
             return route.model
@@ -361,18 +372,6 @@ class RequestReader:
         if not name:
             raise InvalidRequest("`model` is required.", param="model")
         return name
-
-
-def _session_in_body(prompt: PromptRequest) -> str:
-    return prompt.cache_key or prompt.conversation
-
-
-def _session_key(
-    headers: CallerHeaders, opened: OpenedRequest, prompt: PromptRequest, chain: PromptChain
-) -> int:
-    """Digest the session's whole name: its label is cut, and two sessions may share one."""
-    session = headers.session() or _session_in_body(prompt) or opened.session
-    return digest(session, opened.granted.seed) if session else chain.opening
 
 
 def _taken_out(opened: OpenedRequest) -> ParsedBody | None:

@@ -24,6 +24,8 @@ _APIS: Final = {
 }
 _QUERY_FIELDS_MAX: Final = 100
 API_PATHS: Final = tuple(path.decode() for path in _APIS)
+_NAMES: Final = {path: path.decode() for path in _APIS}
+_ACCOUNT_NAME: Final = "/client/v4/accounts/{account_id}"
 
 
 class Surface(Enum):
@@ -132,6 +134,17 @@ def find_route(target: bytes) -> RequestRoute:
     if api is not None:
         return RequestRoute(Surface.WORKERS_V1, api, account, query=query, wanted=_wanted(raw_path))
     raise NotFound
+
+
+def route_name(target: bytes) -> str:
+    """Return the path of an inference request as it is documented: without ids and query."""
+    path = target.partition(b"?")[0]
+    name = _NAMES.get(path)
+    if name is not None:
+        return name
+    _, _, rest = path[len(_ACCOUNTS) :].partition(b"/")
+    name = _NAMES.get(rest[2:]) if rest.startswith(b"ai/v1/") else None
+    return _ACCOUNT_NAME + (f"{_RUN}/{{model_name}}" if name is None else f"/ai{name}")
 
 
 def _wanted(path: bytes) -> Wanted:

@@ -1,6 +1,7 @@
-"""Reads figures of the whole cell's queue and webhooks, every 5 s, for a worker's `/metrics`."""
+"""Reads figures of the whole cell's queue, webhooks and hosts, every 5 s, for `/metrics`."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from penstock.clock import Clock
@@ -8,7 +9,7 @@ from penstock.errors import StoreUnavailable
 from penstock.events import DeliveryFigures, read_figures
 from penstock.queue import FlexStats, Queue
 from penstock.records.model import ModelId
-from penstock.store import Store
+from penstock.store import Store, Transaction
 
 _READ_SECONDS: Final = 5.0
 _QUEUE_FIGURES: Final = (
@@ -22,11 +23,21 @@ Figures = dict[str, dict[str, float]]
 
 
 class CellFigures:
-    """Reads two small tables that control writes. While Postgres is down there are no figures."""
+    """Reads small tables. While Postgres is down there are no figures.
 
-    def __init__(self, store: Store, queue: Queue, clock: Clock) -> None:
+    `read_silences` gives the seconds since each host was heard of.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        queue: Queue,
+        read_silences: Callable[[Transaction], Awaitable[dict[str, float]]],
+        clock: Clock,
+    ) -> None:
         self._store = store
         self._queue = queue
+        self._read_silences = read_silences
         self._now = clock.now
         self.latest: Figures = {}
 
@@ -43,7 +54,10 @@ class CellFigures:
         async with self._store.transaction() as transaction:
             stats = await self._queue.stats(transaction)
             deliveries = await read_figures(transaction)
-        return _of_queue(stats, self._now()) | _of_webhooks(deliveries)
+            silences = await self._read_silences(transaction)
+        hosts = {f"host {name}": seconds for name, seconds in silences.items()}
+        figures = _of_queue(stats, self._now()) | _of_webhooks(deliveries)
+        return figures | {"penstock_host_silent_seconds": hosts}
 
 
 def _of_queue(stats: dict[ModelId, FlexStats], now: float) -> Figures:

@@ -8,14 +8,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 import msgspec
-from msgspec import Raw
 
 from penstock import admission
-from penstock.clock import Clock, timestamp_of
-from penstock.errors import InvalidRequest, Refused
+from penstock.clock import Clock
+from penstock.contracts.refusals import by_owned_limit
+from penstock.errors import InvalidRequest, OverLimit, Refused
+from penstock.jobs.job_requests import held_by
 from penstock.queue import Batches, JobQuery, NewBatch, Queue, Submitted, Swept
 from penstock.queue.after_job_end import FinishedJob
 from penstock.records.account import AccountId, KeyId
+from penstock.records.decision_log import DecidedRequest, DecisionLog
 from penstock.records.job import (
     BatchId,
     ClaimedJob,
@@ -24,35 +26,15 @@ from penstock.records.job import (
     JobId,
     JobState,
     NewJob,
-    Released,
     Submission,
-    Ticket,
-    TicketChain,
 )
 from penstock.records.limit import Limit
-from penstock.records.model import Model
-from penstock.records.price import Price, Tier
-from penstock.records.request import (
-    ChargedBy,
-    InferenceRequest,
-    RequestId,
-    RequestLabels,
-    RequestPlacement,
-    RequestPrompt,
-    RequestTerms,
-)
 from penstock.store import Store, Transaction
 from penstock.store.kept_values import KeptValues
 
-# A job's answer is never streamed: the endpoint that reads it shapes it.
-_NOT_KEPT: Final = frozenset({"stream", "stream_options"})
-# The ledger counts attempts in 16 bits. Beyond this, two share a row: the last charge stands.
-_ATTEMPTS_MAX: Final = 30_000
 _LABEL_CHARACTERS_MAX: Final = 512
 
 Beside = Callable[[Transaction, Submitted], Awaitable[None]]
-
-_payloads = msgspec.json.Decoder(dict[str, Raw])
 
 
 class DeskRooms(msgspec.Struct, frozen=True):
@@ -93,8 +75,10 @@ class JobDesk:
         limits: admission.AdmissionSettings,
         clock: Clock,
         owners: JobOwners | None = None,
+        decisions: DecisionLog | None = None,
     ) -> None:
         self._owners = owners or NoOwners()
+        self._decisions = decisions or DecisionLog()
         self._store = rooms.store
         self._queue = rooms.queue
         self._batches = rooms.batches
@@ -252,7 +236,8 @@ class JobDesk:
         jobs: Sequence[NewJob],
         beside: Beside | None,
     ) -> Submitted:
-        limits = await admission.find_money_limits(transaction, submission.account)
+        contracts = {admission.contract_of(job.ticket.contract) for job in jobs} - {""}
+        limits = await admission.find_money_limits(transaction, submission.account, contracts)
         if limits:
             jobs = [_limited(job, limits, submission.key) for job in jobs]
         submitted = await self._queue.submit(transaction, submission, jobs)
@@ -265,100 +250,34 @@ class JobDesk:
                 if job.id in submitted.new
             ]
             moment = admission.Moment(self._clock.now(), self._lease_return_seconds)
-            await admission.hold_jobs(transaction, limits, held, moment)
+            try:
+                await admission.hold_jobs(transaction, limits, held, moment)
+            except OverLimit as refused:
+                _mark(refused, jobs)
+                raise
+        self._log(submission, [job for job in jobs if job.id in submitted.new])
         return submitted
 
-
-def new_job(
-    request: InferenceRequest,
-    *,
-    reference: str | None = None,
-    item: int = 0,
-    idempotency_key: str | None = None,
-) -> NewJob:
-    """Make a job of a request that was read for a later tier; its id becomes the job's."""
-    assert request.terms.tier is not Tier.NOW, "a live request is no job"
-    body = {name: value for name, value in request.prompt.body.items() if name not in _NOT_KEPT}
-    ticket = Ticket(
-        price=request.terms.price.terms,
-        tier=request.terms.tier,
-        session=request.labels.session,
-        session_key=request.placement.session_key,
-        workflow=request.labels.workflow,
-        prompt_family=request.labels.prompt_family,
-        caller_request_id=request.labels.caller_request_id,
-        client_retry=request.labels.client_retry,
-        choices=request.prompt.choices,
-        prompt_tokens_estimate=request.terms.prompt_tokens_estimate,
-        output_tokens_max=request.terms.output_tokens_max,
-        is_affinity_strict=request.placement.is_affinity_strict,
-        chain=TicketChain.of(request.prompt.chain),
-        contract=request.labels.contract,
-        task=request.labels.task,
-        model_asked=request.labels.model_asked,
-    )
-    return NewJob(
-        id=JobId(request.id),
-        payload=msgspec.json.encode(body),
-        ticket=ticket,
-        reference=reference,
-        item=item,
-        idempotency_key=idempotency_key,
-    )
+    def _log(self, submission: Submission, jobs: Sequence[NewJob]) -> None:
+        """Log what contracts changed of new jobs, before the transaction with them commits."""
+        for job in jobs:
+            if job.decisions:
+                decided = DecidedRequest(
+                    id=job.id,
+                    account=submission.account,
+                    key=submission.key,
+                    workflow=job.ticket.workflow,
+                    contract=job.ticket.contract,
+                )
+                self._decisions.write(decided, job.decisions)
 
 
-def to_request(job: ClaimedJob, model: Model, cache_salt: str, payload: bytes) -> InferenceRequest:
-    """Return a claimed job's request, for the path. Each claim has its own attempt numbers."""
-    ticket = job.ticket
-    return InferenceRequest(
-        id=RequestId(job.id),
-        account=job.account,
-        key=job.key,
-        model=model,
-        prompt=RequestPrompt(
-            body=_payloads.decode(payload),
-            is_stream=False,
-            cache_salt=cache_salt,
-            chain=ticket.chain.chain(),
-            choices=ticket.choices,
-        ),
-        labels=RequestLabels(
-            session=ticket.session,
-            workflow=ticket.workflow,
-            prompt_family=ticket.prompt_family,
-            caller_request_id=ticket.caller_request_id,
-            client_retry=ticket.client_retry,
-            contract=ticket.contract,
-            task=ticket.task,
-            model_asked=ticket.model_asked,
-        ),
-        terms=RequestTerms(
-            asked_at=timestamp_of(job.id),
-            tier=ticket.tier,
-            charged_by=ChargedBy.COMPLETION,
-            price=Price(*ticket.price),
-            prompt_tokens_estimate=ticket.prompt_tokens_estimate,
-            output_tokens_max=ticket.output_tokens_max,
-        ),
-        placement=RequestPlacement(
-            session_key=ticket.session_key,
-            is_affinity_strict=ticket.is_affinity_strict,
-            attempt_base=min(job.epoch - 1, _ATTEMPTS_MAX),
-        ),
-    )
-
-
-def held_by(account: AccountId, key: KeyId, job: JobId, ticket: Ticket) -> Released:
-    """Return what a job holds of its limits until it ends."""
-    return Released(
-        account=account,
-        key=key,
-        workflow=ticket.workflow,
-        session=ticket.session,
-        limits=ticket.limits,
-        nanousd=ticket.held_nanousd,
-        asked_at=timestamp_of(job),
-    )
+def _mark(refused: OverLimit, jobs: Sequence[NewJob]) -> None:
+    """Mark a refusal by a limit that a contract owns, of the jobs that are bound by it."""
+    for job in jobs:
+        if admission.contract_of(job.ticket.contract) == refused.contract:
+            by_owned_limit(refused, job.ticket.contract, job.ticket.workflow)
+            return
 
 
 def _limited(job: NewJob, limits: Sequence[Limit], key: KeyId) -> NewJob:

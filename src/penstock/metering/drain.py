@@ -21,7 +21,7 @@ from penstock.metering.journal import (
     remove_lock,
     take_lock,
 )
-from penstock.metering.journal_reader import JournalReader, Row
+from penstock.metering.journal_reader import JournalReader, JournalRows
 from penstock.metering.ledger import Ledger
 from penstock.metering.refusals import Refusals
 from penstock.metering.settings import MeteringSettings
@@ -53,7 +53,7 @@ class Drain:
         self._settings = settings
         self._release = release
         self._reader = JournalReader(journal.folder)
-        self._pending: list[Row] = []
+        self._pending = JournalRows()
         # Journals of later releases that are already reported.
         self._newer: set[str] = set()
         self.rows_written = 0
@@ -115,7 +115,7 @@ class Drain:
         while is_more and (rows := self._pending or self._reader.read(rows_max)):
             self._pending = rows
             await self._write(holder, rows)
-            self._pending = []
+            self._pending = JournalRows()
             self._reader.done()
             is_more = len(rows) >= rows_max
         await self._refusals.flush()
@@ -173,36 +173,35 @@ class Drain:
             reader.done()
         left = reader.left_open()
         for start in range(0, len(left), rows_max):
-            await self._write(holder, left[start : start + rows_max])
+            await self._write(holder, JournalRows(left[start : start + rows_max]))
         await self._release(holder)
         self.adopted += 1
         fields = {"action": "journal_adopted", "journal": holder, "closed": count}
         logger.warning("journal adopted", extra={**fields, "interrupted": len(left)})
 
-    async def _write(self, holder: str, rows: list[Row]) -> None:
+    async def _write(self, holder: str, rows: JournalRows) -> None:
         if await self._refusal(holder, rows) is None:
             return
         # A day's partition may be missing because the database was restored from a backup.
         self._ledger.forget_days()
         await self._write_apart(holder, rows)
 
-    async def _write_apart(self, holder: str, rows: list[Row]) -> None:
+    async def _write_apart(self, holder: str, rows: JournalRows) -> None:
         """Write rows by bisection, so that one bad row does not block the others."""
         refusal = await self._refusal(holder, rows)
         if refusal is None:
             return
         if len(rows) == 1:
             self.rows_unwritable += 1
-            put_aside(self._journal.folder.parent, rows[0], refusal)
+            put_aside(self._journal.folder.parent, rows, refusal)
             return
-        middle = len(rows) // 2
-        await self._write_apart(holder, rows[:middle])
-        await self._write_apart(holder, rows[middle:])
+        for half in rows.halves():
+            await self._write_apart(holder, half)
 
-    async def _refusal(self, holder: str, rows: list[Row]) -> Exception | None:
+    async def _refusal(self, holder: str, rows: JournalRows) -> Exception | None:
         """Write rows; return the error if it is about the rows themselves, else None."""
         try:
-            await self._ledger.write(holder, rows)
+            await self._ledger.write(holder, rows.attempts, rows.decisions)
         except StoreUnavailable:
             raise
         except Exception as refused:

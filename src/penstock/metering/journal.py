@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Final
 
 from penstock.errors import JournalFull
-from penstock.metering.journal_format import CLOSE_BYTES_MAX, CLOSED, HEADER_BYTES, OPENED, frame
+from penstock.metering.journal_format import (
+    CLOSE_BYTES_MAX,
+    CLOSED,
+    DECIDED,
+    HEADER_BYTES,
+    OPENED,
+    frame,
+)
 from penstock.metering.settings import MeteringSettings
 from penstock.metering.usage_slots import UsageSlots
 
@@ -24,8 +31,8 @@ SLOTS: Final = "slots"
 # How many written bytes may stay in this process's memory; a file has 16 MB by default.
 _MAPPED_BYTES: Final = 2**20
 # The format of the journals that this release writes, and the suffix of their folders. Format 1 has
-# no suffix. Releases before format 2 ignore folders with a suffix.
-FORMAT: Final = 2
+# no suffix, format 3 has decisions. Older releases ignore folders with a suffix beyond their own.
+FORMAT: Final = 3
 _NAME: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\.([0-9]{1,4}))?")
 
 logger = logging.getLogger(__name__)
@@ -72,12 +79,14 @@ class Journal:
     def open(self, slot: int, text: bytes) -> None:
         """Write an opening record and reserve room for its closing one, or raise JournalFull."""
         open_now = self._open + 1
-        if self._spare is None:
-            left = self._size - self._at - HEADER_BYTES
-            if left < len(text) + open_now * CLOSE_BYTES_MAX:
-                self._need_spare()
+        self._need_room(text, open_now)
         self._append(frame(OPENED, slot, text))
         self._open = open_now
+
+    def decide(self, text: bytes) -> None:
+        """Write a decision's record, or raise JournalFull; open attempts keep their room."""
+        self._need_room(text, self._open)
+        self._append(frame(DECIDED, 0, text))
 
     def close(self, slot: int, text: bytes) -> None:
         """Write a closing record, into the room that `open` reserved."""
@@ -99,6 +108,13 @@ class Journal:
             fields = {"action": "journal_full", "reason": failed.strerror}
             logger.error("no room for the journal", extra=fields)  # noqa: TRY400 - no traceback: the disk is full
 
+    def _need_room(self, text: bytes, open_attempts: int) -> None:
+        """Have room for a record and the closing ones of open attempts, or raise JournalFull."""
+        if self._spare is None:
+            left = self._size - self._at - HEADER_BYTES
+            if left < len(text) + open_attempts * CLOSE_BYTES_MAX:
+                self._need_spare()
+
     def _need_spare(self) -> None:
         self.make_spare()
         if self._spare is None:
@@ -111,6 +127,11 @@ class Journal:
         with contextlib.suppress(OSError):
             self._files = sum(1 for _ in self.folder.glob("*.journal"))
         return self._files * self._settings.segment_bytes
+
+    @property
+    def bytes_max(self) -> int:
+        """The size of all files at which requests are refused."""
+        return self._settings.journal_bytes_max
 
     @property
     def is_past_half(self) -> bool:

@@ -5,7 +5,8 @@
 
 An attempt has two frames: one when it is opened, one when it is closed. Joined, their texts are one
 line for COPY into the ledger, so a drain copies bytes and decodes nothing. Attempts open at the
-same time have different slots, so the slot matches a closing frame to its opening frame.
+same time have different slots, so the slot matches a closing frame to its opening frame. A decision
+of a contract is one frame, whose text is a line for COPY by itself; its slot is 0.
 
 A new file is full of zeros, so a header of zeros marks the end of the written frames. A wrong
 checksum means that a kill interrupted the write of the frame, or that the file was damaged later.
@@ -26,6 +27,7 @@ CLOSED: Final = 2
 # An opening without the columns of turn, contract and task; no longer written.
 OPENED_UNLABELLED: Final = 3
 OPENED: Final = 4
+DECIDED: Final = 5
 # The maximum size of a closing frame; the journal reserves this for each open attempt.
 CLOSE_BYTES_MAX: Final = 256
 
@@ -60,7 +62,7 @@ def read_frame(data: bytes, at: int) -> tuple[int, int, bytes, int]:
     text = data[start:end]
     if _crc32(text, slot ^ kind << 24) != checksum:
         raise Damaged
-    if not OPENED_UNROUTED <= kind <= OPENED:
+    if not OPENED_UNROUTED <= kind <= DECIDED:
         raise Damaged
     return kind, slot, text, end
 

@@ -14,6 +14,7 @@ from penstock.metering.journal import SEGMENT, SLOTS
 from penstock.metering.journal_format import (
     CLOSED,
     CUT,
+    DECIDED,
     END,
     HEADER_BYTES,
     OPENED_UNLABELLED,
@@ -44,6 +45,29 @@ _PIECE_BYTES: Final = 2**16
 logger = logging.getLogger(__name__)
 
 
+class JournalRows:
+    """Lines of a journal, in the order in which they were written: attempts, and decisions."""
+
+    def __init__(
+        self, attempts: list[Row] | None = None, decisions: list[Row] | None = None
+    ) -> None:
+        self.attempts: list[Row] = [] if attempts is None else attempts
+        self.decisions: list[Row] = [] if decisions is None else decisions
+
+    def __len__(self) -> int:
+        return len(self.attempts) + len(self.decisions)
+
+    def halves(self) -> "tuple[JournalRows, JournalRows]":
+        """Return the same lines in two parts, neither of which is empty if there are two lines."""
+        if self.attempts and self.decisions:
+            return JournalRows(self.attempts), JournalRows(None, self.decisions)
+        some, others = len(self.attempts) // 2, len(self.decisions) // 2
+        return (
+            JournalRows(self.attempts[:some], self.decisions[:others]),
+            JournalRows(self.attempts[some:], self.decisions[others:]),
+        )
+
+
 class JournalReader:
     """Reads one journal. Keeps the openings of open attempts, and one file mapped."""
 
@@ -55,13 +79,13 @@ class JournalReader:
         # By slot: the opening half of an open attempt, and the number of the file that it is in.
         self._open: dict[int, tuple[bytes, int]] = {}
         # The rows that a failed `read` had decoded; the next `read` begins with them.
-        self._taken: list[Row] = []
+        self._taken = JournalRows()
         # Numbers of the files that were read to their end and are not deleted yet.
         self._kept: set[int] = set()
 
-    def read(self, rows_max: int) -> list[Row]:
-        """Return the next closed attempts, oldest first; fewer than `rows_max` only at the end."""
-        rows, self._taken = self._taken, []
+    def read(self, rows_max: int) -> JournalRows:
+        """Return the next closed attempts and decisions; fewer than `rows_max` only at the end."""
+        rows, self._taken = self._taken, JournalRows()
         try:
             while len(rows) < rows_max:
                 if not self._read_segment(rows, rows_max) and not self._next_segment():
@@ -112,7 +136,7 @@ class JournalReader:
             self._data.close()
             self._data = None
 
-    def _read_segment(self, rows: list[Row], rows_max: int) -> bool:
+    def _read_segment(self, rows: JournalRows, rows_max: int) -> bool:
         """Decode frames until there are enough rows; return False at the last written frame."""
         data = self._segment()
         if data is None:
@@ -132,9 +156,11 @@ class JournalReader:
                     opened = self._open.get(slot)
                     if opened is not None:
                         del self._open[slot]
-                        rows.append(opened[0] + text)
+                        rows.attempts.append(opened[0] + text)
                 elif kind == END:
                     return False
+                elif kind == DECIDED:
+                    rows.decisions.append(text)
                 else:
                     self._open[slot] = (text + _LACKING.get(kind, b""), self._number)
         except Damaged:
@@ -187,7 +213,7 @@ class JournalReader:
         with (self._folder / SEGMENT.format(number)).open("rb") as file:
             return number if any(file.read(HEADER_BYTES)) else None
 
-    def _give_up_segment(self, rows: list[Row]) -> None:
+    def _give_up_segment(self, rows: JournalRows) -> None:
         """Skip the unreadable rest of this file. If it is damaged, keep a copy for an operator."""
         assert self._data is not None
         name = SEGMENT.format(self._number)
@@ -199,15 +225,17 @@ class JournalReader:
             kept.write_bytes(self._data[:])
             logger.error("journal damaged", extra=fields)
             # The slots' later owners are unknown, and no caller may pay for another's usage.
-            rows.extend(opened + _interrupted(opened, None) for opened, _ in self._open.values())
+            rows.attempts.extend(
+                opened + _interrupted(opened, None) for opened, _ in self._open.values()
+            )
             self._open.clear()
         else:
             logger.warning("journal ends in a cut record", extra=fields)
         self._at = len(self._data)
 
 
-# An opening record with every label at its longest is shorter than this.
-_CUT_BYTES_MAX: Final = 4096
+# An opening record or a decision with every label at its longest is shorter than this.
+_CUT_BYTES_MAX: Final = 2**14
 
 
 def _numbers(folder: Path) -> list[int]:

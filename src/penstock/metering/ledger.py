@@ -6,7 +6,7 @@ only the inserted rows to the sums. So writing the same batch again changes noth
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
-from typing import Final
+from typing import Final, Protocol
 
 from penstock.metering.journal_reader import Row
 from penstock.metering.queries import QUERIES
@@ -16,22 +16,39 @@ _DIGITS_SECONDS: Final = 2**16 / 1000
 _DAYS_REMEMBERED: Final = 2
 
 
+class DecisionTable(Protocol):
+    """The port to the log of decisions, whose lines journals hold beside attempts."""
+
+    async def make_days(self, lines: Sequence[Row]) -> None: ...
+
+    async def write(self, transaction: Transaction, lines: Sequence[Row]) -> None: ...
+
+
 class Ledger:
     """Writes batches of attempts. Its only state is which recent days have a partition."""
 
-    def __init__(self, store: Store, workflows_max: int) -> None:
+    def __init__(
+        self, store: Store, workflows_max: int, decisions: DecisionTable | None = None
+    ) -> None:
         self._store = store
         self._workflows_max = workflows_max
+        self._decisions = decisions
         self._days: set[date] = set()
 
-    async def write(self, holder: str, rows: Sequence[Row]) -> int:
-        """Add attempts from the journal of `holder`; return how many of them are new."""
+    async def write(self, holder: str, rows: Sequence[Row], decisions: Sequence[Row] = ()) -> int:
+        """Add what the journal of `holder` has; return how many of the attempts are new."""
         await self.make_days(rows)
+        if decisions:
+            assert self._decisions is not None, "who has contracts has a log of decisions"
+            await self._decisions.make_days(decisions)
+        added = None
         async with self._store.transaction() as transaction:
-            await self.stage(transaction, rows)
-            added = await transaction.fetch_one(QUERIES["add"], (holder,))
-        assert added is not None, "a count is one row"
-        return int(added[0])
+            if rows:
+                await self.stage(transaction, rows)
+                added = await transaction.fetch_one(QUERIES["add"], (holder,))
+            if decisions and self._decisions is not None:
+                await self._decisions.write(transaction, decisions)
+        return 0 if added is None else int(added[0])
 
     def forget_days(self) -> None:
         """Forget which partitions exist, because Postgres may have been restored from a backup."""

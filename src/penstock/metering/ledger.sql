@@ -141,6 +141,106 @@ order by replica, hour, account, model, tier
 on conflict (replica, hour, account, model, tier) do update set
 {added}
 
+-- name: workflow_hours
+insert into workflow_hours as h (
+    hour, account, workflow, contract, task, model, requests, session_turns, moved_load,
+    moved_drain, moved_lost, session_retries, session_retries_stayed, cache_breaks,
+    prompt_tokens_compared, cached_tokens_expected, cached_tokens_counted
+)
+select
+    date_trunc('hour', asked_at, 'UTC') as hour, account, workflow, contract, task, model,
+    count(*) filter (where attempt = 1),
+    count(*) filter (where attempt = 1 and session <> ''),
+    count(*) filter (where session_moved = 'load'),
+    count(*) filter (where session_moved = 'drain'),
+    count(*) filter (where session_moved = 'lost'),
+    count(*) filter (where attempt = 1 and session <> '' and client_retry > 0),
+    count(*) filter (
+        where attempt = 1 and session <> '' and client_retry > 0 and session_moved = ''
+    ),
+    count(*) filter (where cache_break <> ''),
+    coalesce(sum(prompt_tokens) filter (where is_compared), 0),
+    coalesce(sum(least(cached_expected, prompt_tokens)) filter (where is_compared), 0),
+    coalesce(sum(cached_tokens) filter (where is_compared), 0)
+from fresh
+cross join lateral (
+    select cached_expected is not null and cached_tokens is not null and prompt_tokens is not null
+        and not is_cached_estimated as is_compared
+) compared
+where is_new
+group by 1, 2, 3, 4, 5, 6
+order by account, hour, workflow, contract, task, model
+on conflict (account, hour, workflow, contract, task, model) do update set
+    requests = h.requests + excluded.requests,
+    session_turns = h.session_turns + excluded.session_turns,
+    moved_load = h.moved_load + excluded.moved_load,
+    moved_drain = h.moved_drain + excluded.moved_drain,
+    moved_lost = h.moved_lost + excluded.moved_lost,
+    session_retries = h.session_retries + excluded.session_retries,
+    session_retries_stayed = h.session_retries_stayed + excluded.session_retries_stayed,
+    cache_breaks = h.cache_breaks + excluded.cache_breaks,
+    prompt_tokens_compared = h.prompt_tokens_compared + excluded.prompt_tokens_compared,
+    cached_tokens_expected = h.cached_tokens_expected + excluded.cached_tokens_expected,
+    cached_tokens_counted = h.cached_tokens_counted + excluded.cached_tokens_counted
+
+-- name: session_days
+insert into session_days as s (
+    day, account, session, workflow, model, turns, first_at, last_at, prompt_last,
+    prompt_last_at, prompt_max, prompt_tokens_known, cached_tokens, output_tokens, prompts, sum_x,
+    sum_y, sum_xy, sum_xx, moves, cache_breaks, charge_nanousd
+)
+select
+    day, account, session,
+    (array_agg(workflow order by asked_at desc, attempt desc))[1],
+    (array_agg(model order by asked_at desc, attempt desc))[1],
+    count(*) filter (where is_new and attempt = 1), min(asked_at), max(asked_at),
+    (array_agg(prompt order by asked_at desc, attempt desc) filter (where prompt is not null))[1],
+    max(asked_at) filter (where prompt is not null), max(prompt),
+    coalesce(sum(prompt) filter (where cached_tokens is not null), 0),
+    coalesce(sum(cached_tokens) filter (where is_new), 0),
+    coalesce(sum(output_tokens) filter (where is_new), 0),
+    count(prompt), coalesce(sum(number) filter (where prompt is not null), 0),
+    coalesce(sum(prompt), 0), coalesce(sum(number * prompt), 0),
+    coalesce(sum(number * number) filter (where prompt is not null), 0),
+    count(*) filter (where is_new and session_moved <> ''),
+    count(*) filter (where is_new and cache_break <> ''), sum(charge_nanousd)
+from (
+    select f.*, p.prompt,
+        count(p.prompt) over (
+            partition by f.day, f.account, f.session order by f.asked_at, f.request, f.attempt
+        ) as number
+    from fresh f
+    cross join lateral (select case when f.is_new then f.prompt_tokens end as prompt) p
+    where f.session <> ''
+) numbered
+group by day, account, session
+order by day, account, session
+on conflict (day, account, session) do update set
+    workflow = case when excluded.last_at < s.last_at then s.workflow else excluded.workflow end,
+    model = case when excluded.last_at < s.last_at then s.model else excluded.model end,
+    turns = s.turns + excluded.turns,
+    first_at = least(s.first_at, excluded.first_at),
+    last_at = greatest(s.last_at, excluded.last_at),
+    prompt_last = case
+        when excluded.prompt_last_at < s.prompt_last_at then s.prompt_last
+        else coalesce(excluded.prompt_last, s.prompt_last)
+    end,
+    prompt_last_at = greatest(s.prompt_last_at, excluded.prompt_last_at),
+    prompt_max = greatest(s.prompt_max, excluded.prompt_max),
+    prompt_tokens_known = s.prompt_tokens_known + excluded.prompt_tokens_known,
+    cached_tokens = s.cached_tokens + excluded.cached_tokens,
+    output_tokens = s.output_tokens + excluded.output_tokens,
+    prompts = s.prompts + excluded.prompts,
+    -- The numbers of these prompts go on from those that are there already.
+    sum_x = s.sum_x + excluded.sum_x + s.prompts * excluded.prompts,
+    sum_y = s.sum_y + excluded.sum_y,
+    sum_xy = s.sum_xy + excluded.sum_xy + s.prompts * excluded.sum_y,
+    sum_xx = s.sum_xx + excluded.sum_xx + 2 * s.prompts * excluded.sum_x
+        + s.prompts::float8 * s.prompts * excluded.prompts,
+    moves = s.moves + excluded.moves,
+    cache_breaks = s.cache_breaks + excluded.cache_breaks,
+    charge_nanousd = s.charge_nanousd + excluded.charge_nanousd
+
 -- name: add
 with fresh as (
     {insert}
@@ -149,14 +249,17 @@ with fresh as (
     {hours}
 ), replica_hours as (
     {replica_hours}
+), workflow_hours as (
+    {workflow_hours}
+), session_days as (
+    {session_days}
 ), spent as (
     insert into limit_spend as s (limit_id, value, window_start, holder, amount)
     select
         l.id,
-        case l.scope
-            when 'account' then '' when 'key' then d.key
-            when 'workflow' then d.workflow else d.session
-        end as value,
+        limit_value(
+            l.contract, l.scope, l.value, d.account, d.key, d.workflow, d.session
+        ) as value,
         date_trunc(l.period, f.asked_at, 'UTC') as window_start,
         %s::uuid,
         sum(case l.measure
@@ -166,7 +269,8 @@ with fresh as (
         end)
     from fresh f
     join (
-        select distinct on (request, attempt) request, attempt, key, workflow, session, limits
+        select distinct on (request, attempt)
+            request, attempt, account, key, workflow, session, limits
         from drained where limits <> '{}'
     ) d using (request, attempt)
     cross join unnest(d.limits) as counted (limit_id)
@@ -201,14 +305,15 @@ with paid as (
     {hours}
 ), replica_hours as (
     {replica_hours}
+), workflow_hours as (
+    {workflow_hours}
+), session_days as (
+    {session_days}
 )
 insert into limit_spend as s (limit_id, value, window_start, holder, amount)
 select
     l.id,
-    case l.scope
-        when 'account' then '' when 'key' then d.key
-        when 'workflow' then d.workflow else d.session
-    end as value,
+    limit_value(l.contract, l.scope, l.value, d.account, d.key, d.workflow, d.session) as value,
     date_trunc(l.period, f.asked_at, 'UTC') as window_start, %s::uuid, sum(f.charge_nanousd)
 from fresh f
 join drained d using (request, attempt)

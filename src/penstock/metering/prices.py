@@ -17,6 +17,14 @@ class PriceBook:
     def __init__(self, models: Iterable[Model]) -> None:
         self._rows = {model.id: [_row(prices) for prices in model.prices] for model in models}
 
+    def knows(self, model: str) -> bool:
+        return model in self._rows
+
+    def starts_within(self, since: float, until: float) -> list[float]:
+        """Return the times inside a period at which the price of any model changes, in order."""
+        starts = {row.start for rows in self._rows.values() for row in rows}
+        return sorted(start for start in starts if since < start < until)
+
     def price(self, model: ModelId, tier: Tier, at: float) -> Price:
         """Return the price at a time, in seconds since 1970."""
         rows = self._rows[model]

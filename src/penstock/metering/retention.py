@@ -22,6 +22,11 @@ delete from replica_hours where ctid = any (array(
     select ctid from replica_hours where hour < %s limit %s
 ))
 """
+_OLD_WORKFLOW_HOURS: Final = """
+delete from workflow_hours where ctid = any (array(
+    select ctid from workflow_hours where hour < %s limit %s
+))
+"""
 _OLD_REFUSALS: Final = """
 delete from usage_refusals where ctid = any (array(
     select ctid from usage_refusals where minute < %s limit %s
@@ -66,9 +71,10 @@ class Retention:
         day = (now - timedelta(days=self._settings.ledger_days)).date()
         async with self._store.transaction() as transaction:
             dropped = await transaction.fetch_one("select drop_usage_days(%s)", (day,))
+            await transaction.execute("select drop_session_days(%s)", (day,))
         assert dropped is not None, "a count is one row"
         before = now - timedelta(days=self._settings.rollup_days)
-        for statement in (_OLD_HOURS, _OLD_REPLICA_HOURS, _OLD_REFUSALS):
+        for statement in (_OLD_HOURS, _OLD_REPLICA_HOURS, _OLD_WORKFLOW_HOURS, _OLD_REFUSALS):
             await self._delete(statement, before)
         await self._delete(_OLD_SPEND, now)
         return int(dropped[0])

@@ -40,6 +40,8 @@ class MeteringSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     rollup_days: Annotated[int, Meta(ge=1, le=36500)] = 1200
     # The longest period of one usage report.
     report_days_max: Annotated[int, Meta(ge=1, le=3660)] = 400
+    # How many rows a comparison of two periods has; smaller changes are in one row, `other`.
+    report_groups_max: Annotated[int, Meta(ge=1, le=1000)] = 200
 
     def __post_init__(self) -> None:
         # Half a file must hold the closing records of all open attempts, so that they always fit.

@@ -6,7 +6,12 @@ gateway refuses a revoked key or blocked account within 5 s. It knows no limits,
 
 from penstock.policy.accounts import AccountBook
 from penstock.policy.authorize import authorize
-from penstock.policy.cell_secret import cell_mark, read_cell_secret, signal_key
+from penstock.policy.cell_secret import (
+    cell_mark,
+    read_cell_secret,
+    read_console_secret,
+    signal_key,
+)
 from penstock.policy.key_mirror import KeyMirror
 from penstock.policy.keys import KeyBook
 from penstock.policy.settings import PolicySettings
@@ -19,5 +24,6 @@ __all__ = [
     "authorize",
     "cell_mark",
     "read_cell_secret",
+    "read_console_secret",
     "signal_key",
 ]

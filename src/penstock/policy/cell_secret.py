@@ -11,6 +11,17 @@ async def read_cell_secret(transaction: Transaction) -> bytes:
     return bytes(row[0])
 
 
+async def read_console_secret(transaction: Transaction) -> bytes:
+    """Return the key that authenticates the cookies of the console.
+
+    Gateways and keepers read the cell's secret, so cookies have one of their own: with it they
+    could sign in as anybody.
+    """
+    row = await transaction.fetch_one("select secret from console_secret")
+    assert row is not None, "console_secret has lost its row"
+    return bytes(row[0])
+
+
 def cell_mark(secret: bytes) -> str:
     """Return a name for the cell that does not reveal its secret."""
     return _derived(secret, "cell mark").hex()

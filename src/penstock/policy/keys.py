@@ -26,6 +26,8 @@ _LIST = f"""
     order by k.created_at, k.id limit %s
 """
 _FIND = f"{_SELECT} where k.secret_sha256 = %s"
+_OF_OPERATORS = f"{_SELECT} where k.role <> 'runtime' and k.revoked_at is null limit %s"
+_FIND_BY_ID = f"{_SELECT} where k.id = %s"
 
 
 def hash_secret(secret: bytes) -> bytes:
@@ -115,6 +117,18 @@ class KeyBook:
         """Return the key with this secret, also a revoked one. Gateways use KeyMirror instead."""
         async with self._store.statement() as statement:
             row = await statement.fetch_one(_FIND, (hash_secret(secret),))
+        return None if row is None else _key(row)
+
+    async def of_operators(self, *, limit: int = 10_000) -> dict[str, Key]:
+        """Return the keys of operators and auditors that are not revoked, by their ids."""
+        async with self._store.statement() as statement:
+            rows = await statement.fetch(_OF_OPERATORS, (limit,))
+        return {key.id: key for key in map(_key, rows)}
+
+    async def find_by_id(self, id: str) -> Key | None:
+        """Return the key with this id, also a revoked one."""
+        async with self._store.statement() as statement:
+            row = await statement.fetch_one(_FIND_BY_ID, (id,))
         return None if row is None else _key(row)
 
 

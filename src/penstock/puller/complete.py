@@ -6,12 +6,13 @@ nothing is billed. May be called again with the same jobs after a StoreUnavailab
 
 import logging
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from penstock import admission, metering
-from penstock.errors import StoreUnavailable
-from penstock.jobs.submission import held_by
+from penstock.errors import StoreUnavailable, Withheld
+from penstock.jobs.job_requests import held_by
 from penstock.queue import Finished, Queue
 from penstock.records.job import ClaimedJob, Door, JobEnd, JobFailure, JobId, Released
 from penstock.records.price import Price, cost_nanousd
@@ -21,6 +22,10 @@ from penstock.store.kept_values import KeptValue, KeptValues
 from penstock.turns import BackgroundResponses, PreparedEnding
 
 logger = logging.getLogger(__name__)
+
+# What ran and is charged although the job failed.
+_KINDS: Final[tuple[type[Withheld], ...]] = (Withheld, *Withheld.__subclasses__())
+_WITHHELD: Final = frozenset(kind.code for kind in _KINDS)
 
 
 class JobCompletion(msgspec.Struct, frozen=True):
@@ -33,9 +38,16 @@ class JobCompletion(msgspec.Struct, frozen=True):
     failure: JobFailure | None = None
 
     @property
+    def is_charged(self) -> bool:
+        """Whether the account pays: for an answer, also for one that its contract withheld."""
+        if self.failure is None:
+            return True
+        return self.failure.code in _WITHHELD and bool(self.run.charged_line)
+
+    @property
     def charge_nanousd(self) -> int:
         """The cost at the price of the submission; a failure costs nothing."""
-        if self.failure is not None or self.run.usage is None:
+        if not self.is_charged or self.run.usage is None:
             return 0
         return cost_nanousd(self.run.usage, Price(*self.job.ticket.price))
 
@@ -91,7 +103,8 @@ async def complete(rooms: CompletionRooms, completions: Sequence[JobCompletion])
 async def _complete(rooms: CompletionRooms, completions: Sequence[JobCompletion]) -> Finished:
     ends = await _ends(rooms.values, completions)
     answered = [each for each in completions if each.failure is None]
-    await rooms.ledger.make_days([each.run.charged_line for each in answered])
+    owed = [each for each in completions if each.is_charged]
+    await rooms.ledger.make_days([each.run.charged_line for each in owed])
     endings = await _endings(rooms.responses, answered)
     async with rooms.store.transaction() as transaction:
         finished = await rooms.queue.finish(transaction, ends)
@@ -99,7 +112,7 @@ async def _complete(rooms: CompletionRooms, completions: Sequence[JobCompletion]
         charges = [
             metering.JobCharge(each.run.charged_line, each.job.ticket.limits)
             for each in done
-            if each.failure is None
+            if each.is_charged
         ]
         await metering.charge(transaction, rooms.ledger, charges)
         await rooms.responses.ended(transaction, finished.ended, endings)

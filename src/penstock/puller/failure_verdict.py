@@ -11,6 +11,7 @@ from penstock.errors import (
     Refused,
     ReplicaUnreachable,
     StoreUnavailable,
+    Withheld,
 )
 from penstock.records.job import JobFailure
 
@@ -29,8 +30,11 @@ class FailureVerdict(StrEnum):
 
 
 def judge(failure: Error) -> FailureVerdict:
-    """Fail a caller's fault for good, defer what never began (no attempt is counted), or retry."""
-    if isinstance(failure, Refused):
+    """Say what to write: a caller's fault and a withheld answer fail for good.
+
+    What never began is deferred, and no attempt is counted; all else is tried again.
+    """
+    if isinstance(failure, Refused | Withheld):
         return FailureVerdict.FAIL
     if isinstance(failure, _NOT_BEGUN):
         return FailureVerdict.DEFER

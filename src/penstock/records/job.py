@@ -6,6 +6,7 @@ from typing import Final, NewType
 import msgspec
 
 from penstock.records.account import AccountId, KeyId
+from penstock.records.decision import LoggedDecision
 from penstock.records.model import ModelId
 from penstock.records.price import ONCE, Price, Terms, Tier, cost_nanousd
 from penstock.records.prompt_chain import PromptChain
@@ -113,6 +114,8 @@ class NewJob(msgspec.Struct, frozen=True):
     idempotency_key: str | None = None
     # The object with the payload if that is too large for a row; uploaded before the row commits.
     payload_object: str = ""
+    # What its contract changed, to be logged when it is submitted.
+    decisions: tuple[LoggedDecision, ...] = ()
 
     @property
     def tokens(self) -> int:

@@ -42,6 +42,7 @@ class Limit:
     """Allows at most `amount` in each window; a soft limit only warns. Immutable but for `header`.
 
     `value` names the key, workflow or session; "*" is each one by itself, "" the whole account.
+    A limit with a `contract` belongs to that: it has no account, and holds for each by itself.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - the fields of a record
@@ -54,6 +55,7 @@ class Limit:
         period: Period,
         amount: int,
         is_hard: bool = True,
+        contract: str = "",
     ) -> None:
         self.id = id
         self.account = account
@@ -63,6 +65,7 @@ class Limit:
         self.period = period
         self.amount = amount
         self.is_hard = is_hard
+        self.contract = contract
         # A cache for the response header's text, which the code that writes headers fills.
         self.header = b""
 
@@ -74,7 +77,7 @@ class Limit:
 
     def _facts(self) -> tuple[object, ...]:
         on = (self.account, self.scope, self.value, self.measure, self.period)
-        return self.id, *on, self.amount, self.is_hard
+        return self.id, *on, self.amount, self.is_hard, self.contract
 
 
 class Standing:

@@ -5,7 +5,7 @@ class fifty times as fast. Only two fields of `RequestPlacement` change: those t
 """
 
 from enum import StrEnum
-from typing import Final, NewType
+from typing import TYPE_CHECKING, Final, NewType
 
 import msgspec
 
@@ -14,7 +14,12 @@ from penstock.records.limit import Standing
 from penstock.records.model import Model
 from penstock.records.price import Price, Tier
 from penstock.records.prompt_chain import PromptChain
+from penstock.records.tool_terms import ToolTerms
+from penstock.records.trace import RequestTrace
 from penstock.records.usage import Usage
+
+if TYPE_CHECKING:
+    from penstock.records.decision import LoggedDecision
 
 RequestId = NewType("RequestId", str)
 
@@ -170,6 +175,8 @@ class InferenceRequest:
         terms: RequestTerms,
         placement: RequestPlacement,
         api: Api = Api.CHAT,
+        decisions: "tuple[LoggedDecision, ...]" = (),
+        tool_terms: ToolTerms | None = None,
     ) -> None:
         self.id: Final = id
         self.account: Final = account
@@ -180,6 +187,10 @@ class InferenceRequest:
         self.labels: Final = labels
         self.terms: Final = terms
         self.placement: Final = placement
+        # What its contract changed, to be logged before it runs.
+        self.decisions: Final = decisions
+        # By which the tools that its answer calls are judged; None if no contract does.
+        self.tool_terms: Final = tool_terms
 
 
 class Outcome(StrEnum):
@@ -216,6 +227,7 @@ class RequestEnd:
         charged_line: bytes = b"",
         standings: tuple[Standing, ...] = (),
         warnings: tuple[Standing, ...] = (),
+        trace: RequestTrace | None = None,
     ) -> None:
         self.attempts = attempts
         self.replica = replica
@@ -241,3 +253,5 @@ class RequestEnd:
         # What is left of the caller's hard limits, and which soft limits the caller has exceeded.
         self.standings = standings
         self.warnings = warnings
+        # None unless requests are traced.
+        self.trace = trace

@@ -9,11 +9,14 @@ others.
 """
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from penstock.admission import Gate, Hold
 from penstock.clock import Clock
+from penstock.contracts.refusals import by_owned_limit, would_refuse
+from penstock.contracts.traced_decisions import traced_log
 from penstock.engine.attempt import Attempt
 from penstock.engine.sink import Sink
 from penstock.errors import (
@@ -26,18 +29,24 @@ from penstock.errors import (
     JournalFull,
     NoReplica,
     OutOfCapacity,
+    OverLimit,
     ReplicaUnreachable,
+    Withheld,
 )
 from penstock.records.account import AccountId, Key, KeyId
+from penstock.records.decision_log import DecidedRequest, DecisionLog
 from penstock.records.replica import Replica, ReplicaId
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd
 from penstock.records.tally import Tally
 from penstock.records.usage import Usage
 from penstock.routing import Route, Router
+from penstock.serving.attempt_tracing import begin_attempt, end_attempt
 from penstock.serving.ejecting import eject
 from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.retry_budget import RetryBudget
 from penstock.serving.settings import ServingSettings
+from penstock.serving.tool_call_filter import ToolCallFilter
+from penstock.serving.tool_call_limits import ToolCallLimits
 
 
 class Meters(Protocol):
@@ -66,6 +75,9 @@ class Stages(NamedTuple):
     router: Router
     clients: FleetClients
     meters: Meters
+    # Where contracts' decisions about answers are written.
+    decisions: DecisionLog = DecisionLog()
+    tool_calls: ToolCallLimits = ToolCallLimits()
 
 
 class RequestPath:
@@ -77,6 +89,8 @@ class RequestPath:
         self._router = stages.router
         self._clients = stages.clients
         self._meters = stages.meters
+        self._decisions = stages.decisions
+        self._tool_calls = stages.tool_calls
         self._monotonic = clock.monotonic
         self._settings = settings
         self._budget = RetryBudget(settings)
@@ -86,13 +100,29 @@ class RequestPath:
         if key.account is not None:
             self._limits.count_refused(key.account.id, key.id)
 
-    async def run(self, request: InferenceRequest, sink: Sink, end: RequestEnd) -> None:
-        """Serve the request into `sink`. Fills `end` however the request ends."""
+    async def reserve(self, request: InferenceRequest) -> Hold:
+        """Hold the most that a request may use; raise OverLimit, or StoreUnavailable.
+
+        `run` settles the hold. Whoever does not run the request drops it.
+        """
+        return self._limits.reserve(request) or await self._lease(request)
+
+    async def run(
+        self, request: InferenceRequest, sink: Sink, end: RequestEnd, hold: Hold | None = None
+    ) -> None:
+        """Serve the request into `sink`. Fills `end` however the request ends.
+
+        `hold` is what was reserved for it already.
+        """
+        if request.decisions:
+            self._log_of(end).write(DecidedRequest.of(request), request.decisions)
         # The most that the request may use is held before it waits, and settled by its real use.
-        hold = self._limits.reserve(request) or await self._limits.lease(request)
+        hold = hold or self._limits.reserve(request) or await self._lease(request)
         try:
             if hold.limits:
                 end.standings, end.warnings = hold.standings, hold.warnings
+                if end.warnings:
+                    self._note_passed(request, end)
             await self._wait(request, end)
             tried: list[ReplicaId] = []
             failure: Error | None = None
@@ -115,14 +145,37 @@ class RequestPath:
             requests = 1 if end.attempts else 0
             hold.settle(requests=requests, tokens=end.tokens, nanousd=end.charge_nanousd)
 
+    async def _lease(self, request: InferenceRequest) -> Hold:
+        try:
+            return await self._limits.lease(request)
+        except OverLimit as refused:
+            by_owned_limit(refused, request.labels.contract, request.labels.workflow)
+            raise
+
+    def _log_of(self, end: RequestEnd) -> DecisionLog:
+        return traced_log(self._decisions, end.trace, self._monotonic)
+
+    def _note_passed(self, request: InferenceRequest, end: RequestEnd) -> None:
+        """Log that an observed contract would have refused the request, by its own limits."""
+        found = {each.kind: each for each in map(would_refuse, end.warnings) if each is not None}
+        if found:
+            # What only observes changes nothing, also where it cannot be logged.
+            with suppress(JournalFull):
+                self._log_of(end).write(DecidedRequest.of(request), tuple(found.values()))
+
     async def _wait(self, request: InferenceRequest, end: RequestEnd) -> None:
         """Wait until some replica that may serve the request has a free slot."""
         started = self._monotonic()
         self._budget.note_request(started)
         pool = self._router.pool(request)
         if not self._gate.has_room(pool):
-            await self._gate.wait(pool, reject_if_busy=request.terms.reject_if_busy)
-            end.waited_seconds = self._monotonic() - started
+            try:
+                await self._gate.wait(pool, reject_if_busy=request.terms.reject_if_busy)
+            finally:
+                # Those that gave up, too: in a full queue they have waited longest.
+                waited = self._monotonic() - started
+                if waited > _REFUSED_AT_ONCE_SECONDS:
+                    end.waited_seconds = waited
 
     def _pick(self, request: InferenceRequest, tried: list[ReplicaId]) -> Route | None:
         """Return the next replica to try; None if all were tried."""
@@ -153,8 +206,13 @@ class RequestPath:
         attempt = client.attempt(request, sink, meter, cached_estimate)
         # Not a lambda: a compiled one would hold this coroutine, and with it the attempt itself.
         attempt.on_first_data = partial(self._router.first_token, route)
+        if request.tool_terms is not None:
+            attempt.screen = ToolCallFilter(
+                request, request.tool_terms, self._log_of(end), self._tool_calls
+            )
         outcome, error = _FAILED, _CRASHED
         started = self._monotonic()
+        traced = None if end.trace is None else begin_attempt(request, attempt, route, end, started)
         # Before anything is awaited, so that the next routing decision counts this attempt.
         self._router.sent(route, started)
         try:
@@ -167,6 +225,9 @@ class RequestPath:
                 outcome, error = _OK, ""
         except Error as raised:
             error = raised.code
+            if isinstance(raised, Withheld):
+                # The engine has done its work: what it made is charged.
+                outcome = _OK
             if self._may_run_elsewhere(client.replica, raised):
                 return raised
             raise
@@ -186,6 +247,8 @@ class RequestPath:
             is_owed = is_left or attempt.first_data_at is not None
             meter.close(outcome, usage=attempt.usage, is_owed=is_owed, error=error)
             _note_end(request, attempt, started, now, end)
+            if traced is not None:
+                end_attempt(traced, attempt, outcome, error, now)
             end.charge_nanousd += meter.charge_nanousd
             end.outcome, end.error_code = outcome, error
         return None
@@ -232,6 +295,8 @@ _FAILED: Final = Outcome.FAILED
 _LEFT: Final = Outcome.CLIENT_LEFT
 _ABORTED: Final = (Outcome.INTERRUPTED, Aborted.code)
 _CRASHED: Final = InternalError.code
+# A full queue refuses within microseconds: that is no wait.
+_REFUSED_AT_ONCE_SECONDS: Final = 0.001
 # Without errors that concern the request itself, such as a prompt that is too long.
 _REPLICA_FAILURES: Final = frozenset(
     failure.code for failure in (DeadlinePassed, EngineFailed, EngineLost, ReplicaUnreachable)

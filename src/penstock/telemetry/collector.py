@@ -17,6 +17,8 @@ from penstock.telemetry.metrics import (
     METRICS,
     OUTPUT_TOKEN_BUCKETS,
     TURN_BUCKETS,
+    WAIT_BUCKETS,
+    Gauges,
     Histogram,
     LabelRow,
     Row,
@@ -26,23 +28,50 @@ from penstock.telemetry.metrics import (
 _LABELS = ["model", "account"]
 
 
-def render(snapshots: Iterable[Snapshot]) -> bytes:
-    """Return the whole metrics page."""
+def render(
+    snapshots: Iterable[Snapshot], workers_wanted: int, past: Iterable[Snapshot] = ()
+) -> bytes:
+    """Return the whole metrics page of a gateway that should have so many workers.
+
+    `past` are the counters of workers that do not answer now (`counters_of`).
+    """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Page(list(snapshots)))
+    registry.register(_Page(list(snapshots), workers_wanted, list(past)))
     return generate_latest(registry)
 
 
+def counters_of(snapshots: Iterable[Snapshot]) -> Snapshot:
+    """Return the sum of what only grows, without what a worker has at a moment."""
+    added = list(snapshots)
+    rows = _merged(added)
+    for row in rows:
+        row.in_flight = 0
+    gauges = Gauges()
+    for each in (snapshot.gauges for snapshot in added):
+        _add_counts(gauges.sums, {n: v for n, v in each.sums.items() if n.endswith("_total")})
+        for field in ("limits", "contracts", "reasons"):
+            for name, counts in getattr(each, field).items():
+                _add_counts(getattr(gauges, field).setdefault(name, {}), counts)
+    # Not those of replicas: they are shown while the replica runs.
+    workflows, families = ([s.workflows for s in added], [s.families for s in added])
+    return Snapshot(rows, gauges, _merged_labels(workflows), _merged_labels(families))
+
+
 class _Page:
-    def __init__(self, snapshots: list[Snapshot]) -> None:
+    def __init__(
+        self, snapshots: list[Snapshot], workers_wanted: int, past: list[Snapshot]
+    ) -> None:
         self._snapshots = snapshots
-        self._rows = _merged(snapshots)
+        self._workers_wanted = workers_wanted
+        self._counted = [*snapshots, *past]
+        self._rows = _merged(self._counted)
 
     def collect(self) -> Iterator[Metric]:
         yield self._by_reason("penstock_requests_total", "outcome", "outcomes")
         yield self._by_reason("penstock_errors_total", "reason", "errors")
         yield self._histogram("penstock_first_token_seconds", "first_token", FIRST_TOKEN_BUCKETS)
         yield self._histogram("penstock_output_token_seconds", "output_token", OUTPUT_TOKEN_BUCKETS)
+        yield self._histogram("penstock_wait_seconds", "wait", WAIT_BUCKETS)
         yield self._counter("penstock_prompt_tokens_total", "prompt_tokens")
         yield self._counter("penstock_cached_tokens_total", "cached_tokens")
         yield self._counter("penstock_output_tokens_total", "output_tokens")
@@ -64,15 +93,15 @@ class _Page:
         yield self._by_reason("penstock_client_retries_total", "outcome", "client_retries")
         yield self._histogram("penstock_turn_tokens", "turn_tokens", TURN_BUCKETS)
         yield self._histogram("penstock_turn_growth_tokens", "turn_growth", GROWTH_BUCKETS)
-        workflows = _merged_labels([s.workflows for s in self._snapshots])
+        workflows = _merged_labels([s.workflows for s in self._counted])
         yield _first_tokens(
             "penstock_workflow_first_token_seconds", ["account", "workflow"], workflows
         )
         yield _outcomes("penstock_workflow_requests_total", "outcomes", workflows)
         yield _outcomes("penstock_recovered_total", "retried", workflows)
-        replicas = _merged_labels([s.replicas for s in self._snapshots])
+        replicas = _merged_labels([s.replicas for s in self._counted])
         yield _first_tokens("penstock_replica_first_token_seconds", ["model", "replica"], replicas)
-        families = _merged_labels([s.families for s in self._snapshots])
+        families = _merged_labels([s.families for s in self._counted])
         for name, field in (
             ("penstock_family_prompt_tokens_total", "prompt_tokens"),
             ("penstock_family_cached_tokens_total", "cached_tokens"),
@@ -83,7 +112,7 @@ class _Page:
             yield counter
 
     def _sums(self) -> Iterator[Metric]:
-        gauges = [snapshot.gauges for snapshot in self._snapshots]
+        gauges = [snapshot.gauges for snapshot in self._counted]
         for name in sorted({name for g in gauges for name in g.sums}):
             kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
             yield kind(name, METRICS[name], value=sum(g.sums.get(name, 0) for g in gauges))
@@ -130,6 +159,7 @@ class _Page:
         heard = min((g.peers_heard for g in gauges), default=0)
         yield _single("penstock_peers_heard", heard)
         yield _single("penstock_workers", len(gauges))
+        yield _single("penstock_workers_wanted", self._workers_wanted)
 
 
 def _gauge(name: str, labels: list[str]) -> GaugeMetricFamily:
@@ -212,7 +242,7 @@ _COUNTS = (
     "in_flight", "retries", "prompt_tokens", "cached_tokens", "output_tokens", "charged_nanousd",
 )  # fmt: skip
 _BY_REASON = ("outcomes", "errors", "client_retries")
-_HISTOGRAMS = ("first_token", "output_token", "turn_tokens", "turn_growth")
+_HISTOGRAMS = ("first_token", "output_token", "wait", "turn_tokens", "turn_growth")
 
 
 def _add_counts(into: dict[str, int], counts: dict[str, int]) -> None:

@@ -13,6 +13,7 @@ from penstock.telemetry.metrics import (
     OTHER,
     OUTPUT_TOKEN_BUCKETS,
     TURN_BUCKETS,
+    WAIT_BUCKETS,
     Gauges,
     Histogram,
     LabelRow,
@@ -61,6 +62,7 @@ class ModelCounters:
         self.client_retries: dict[str, int] = {}
         self.first_token = Buckets(FIRST_TOKEN_BUCKETS)
         self.output_token = Buckets(OUTPUT_TOKEN_BUCKETS)
+        self.wait = Buckets(WAIT_BUCKETS)
         self.turn_tokens = Buckets(TURN_BUCKETS)
         self.turn_growth = Buckets(GROWTH_BUCKETS)
 
@@ -77,6 +79,7 @@ class ModelCounters:
             errors=self.errors.copy(),
             first_token=self.first_token.histogram(),
             output_token=self.output_token.histogram(),
+            wait=self.wait.histogram(),
             charged_nanousd=self.charged_nanousd,
             client_retries=self.client_retries.copy(),
             turn_tokens=self.turn_tokens.histogram(),

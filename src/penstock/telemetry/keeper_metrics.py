@@ -30,6 +30,9 @@ KEEPER_METRICS: Final = {
     "penstock_keeper_log_lines_dropped_total": (
         "Log lines dropped because standard error was not read or could not be written."
     ),
+    "penstock_keeper_traces_dropped_total": (
+        "Traces of jobs that were not sent: too many waited, or the collector did not take them."
+    ),
     "penstock_gpu_use": "The share of the last moments in which a GPU worked.",
     "penstock_gpu_memory_used_bytes": "Memory of a GPU that is in use.",
     "penstock_gpu_memory_bytes": "Memory of a GPU.",
@@ -72,6 +75,7 @@ class KeeperSnapshot(msgspec.Struct, frozen=True):
     tokens: dict[str, int] = {}
     gpus: tuple[GpuUse, ...] = ()
     log_lines_dropped: int = 0
+    traces_dropped: int = 0
 
 
 def render_keeper(snapshot: KeeperSnapshot) -> bytes:
@@ -99,6 +103,7 @@ class _Page:
         yield _single("penstock_flex_failures_total", self._snapshot.failures)
         name = "penstock_keeper_log_lines_dropped_total"
         yield _single(name, self._snapshot.log_lines_dropped)
+        yield _single("penstock_keeper_traces_dropped_total", self._snapshot.traces_dropped)
         yield self._of_gpus("penstock_gpu_use", "use")
         yield self._of_gpus("penstock_gpu_memory_used_bytes", "memory_used_bytes")
         yield self._of_gpus("penstock_gpu_memory_bytes", "memory_bytes")

@@ -19,6 +19,8 @@ FIRST_TOKEN_BUCKETS: Final[Bounds] = (
 OUTPUT_TOKEN_BUCKETS: Final[Bounds] = (
     0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0,
 )  # fmt: skip
+# A wait ends at `admission.wait_seconds_max`, for a model at zero at `wake_seconds_max`.
+WAIT_BUCKETS: Final[Bounds] = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 # Tokens of a turn, and a prompt's growth since the previous turn, negative after a compaction.
 TURN_BUCKETS: Final[Bounds] = (
     256.0, 1024.0, 4096.0, 8192.0, 16384.0, 32768.0, 65536.0, 131072.0, 262144.0,
@@ -46,12 +48,20 @@ METRICS: Final = {
     "penstock_output_tokens_total": "Output tokens that engines made.",
     "penstock_in_flight": "Requests being served now.",
     "penstock_waiting": "Requests waiting for a free slot.",
+    "penstock_wait_seconds": "How long requests waited for a free slot, of those that had to wait.",
     "penstock_retries_total": "Tries beyond a request's first.",
     "penstock_ejected_replicas": "Replicas left out because they failed.",
     "penstock_ready_replicas": "Replicas in the roster that are ready.",
+    "penstock_unready_models": (
+        "1 for a model whose replicas start, none of them ready, unless it wakes for requests."
+    ),
     "penstock_client_connections": "Open connections from clients.",
     "penstock_engine_connections": "Open connections to engines.",
     "penstock_workers": "Gateway workers that answered the collector.",
+    "penstock_workers_wanted": "Gateway workers that the settings want.",
+    "penstock_host_silent_seconds": (
+        "Time since a host's keeper last reported, of hosts that should have one."
+    ),
     "penstock_charged_usd_total": "Dollars charged, by the price book.",
     "penstock_client_retries_total": "Requests that a client sent as its own retry, by outcome.",
     "penstock_replica_first_token_seconds": "First-token time by replica, while it runs.",
@@ -72,6 +82,7 @@ METRICS: Final = {
     "penstock_lease_round_trips_total": "Times that Postgres was asked for a slice of a limit.",
     "penstock_beyond_leases_total": "Requests let on beyond their leases while Postgres was away.",
     "penstock_journal_bytes": "Journal files on disk.",
+    "penstock_journal_bytes_max": "The size at which journals are full and requests are refused.",
     "penstock_journal_refusals_total": "Requests refused because the journal had no room.",
     "penstock_journals_adopted_total": "Journals of dead workers that were drained.",
     "penstock_ledger_rows_total": "Attempts written into the ledger.",
@@ -111,6 +122,9 @@ METRICS: Final = {
     "penstock_log_lines_dropped_total": (
         "Log lines of workers dropped because standard error was not read or could not be written."
     ),
+    "penstock_traces_dropped_total": (
+        "Traces that were not sent: too many waited, or the collector did not take them."
+    ),
     "penstock_event_streams": "Open streams of events.",
 }
 
@@ -130,6 +144,10 @@ def _first_token() -> Histogram:
 
 def _output_token() -> Histogram:
     return Histogram([0] * (len(OUTPUT_TOKEN_BUCKETS) + 1))
+
+
+def _wait() -> Histogram:
+    return Histogram([0] * (len(WAIT_BUCKETS) + 1))
 
 
 def _turn_tokens() -> Histogram:
@@ -154,6 +172,7 @@ class Row(msgspec.Struct):
     errors: dict[str, int] = {}
     first_token: Histogram = msgspec.field(default_factory=_first_token)
     output_token: Histogram = msgspec.field(default_factory=_output_token)
+    wait: Histogram = msgspec.field(default_factory=_wait)
     charged_nanousd: int = 0
     client_retries: dict[str, int] = {}
     turn_tokens: Histogram = msgspec.field(default_factory=_turn_tokens)

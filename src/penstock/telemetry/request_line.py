@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.records.decimals import six_digits, thousandths, whole
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd, RequestLabels
+from penstock.records.trace import RequestTrace
 
 _PATH_BYTES_MAX: Final = 256
 _KEPT_MAX: Final = 2000
@@ -36,7 +37,7 @@ class RequestLines:
     ) -> bytes:
         """Return the line of a request that ended at `at`, in seconds since 1970.
 
-        `about` is the text of `who` and `labels`; empty if the request was never parsed.
+        `about` is the text of `who`, `labels` and `trace_field`, as far as they are known.
         """
         micros = int((at - self._at_second(at)) * 1e6)
         return (
@@ -120,16 +121,25 @@ def who(account: str, key: str, model: str) -> bytes:
     return b',"account":%s,"key":%s,"model":%s' % named
 
 
+def trace_field(trace: RequestTrace) -> bytes:
+    """Return the field of a traced request's trace."""
+    return b',"trace":"%s"' % trace.trace_id.encode()
+
+
 def _belongs_to(labels: RequestLabels) -> bytes:
     """Return the fields from `parent` to `model_asked` that the request has."""
-    named = (
-        (b"parent", labels.parent_id),
-        (b"purpose", labels.purpose),
-        (b"contract", labels.contract),
-        (b"task", labels.task),
-        (b"model_asked", labels.model_asked),
-    )
-    return b"".join([b',"%s":%s' % (name, _encode(value)) for name, value in named if value])
+    text = b""
+    if labels.parent_id:
+        text += b',"parent":%s' % _encode(labels.parent_id)
+    if labels.purpose:
+        text += b',"purpose":%s' % _encode(labels.purpose)
+    if labels.contract:
+        text += b',"contract":%s' % _encode(labels.contract)
+    if labels.task:
+        text += b',"task":%s' % _encode(labels.task)
+    if labels.model_asked:
+        text += b',"model_asked":%s' % _encode(labels.model_asked)
+    return text
 
 
 def _millis(name: bytes, seconds: float) -> bytes:

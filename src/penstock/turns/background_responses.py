@@ -11,7 +11,8 @@ import msgspec
 
 from penstock.clock import Clock
 from penstock.errors import ContentUnreadable, EngineFailed, InternalError, NotFound, Refused
-from penstock.jobs.submission import JobDesk, new_job
+from penstock.jobs.job_requests import new_job
+from penstock.jobs.submission import JobDesk
 from penstock.queue import Submitted, outbox
 from penstock.queue.after_job_end import FinishedJob
 from penstock.queue.outbox import NewEvent

@@ -39,6 +39,8 @@ from penstock.wire.resources.sandbox import (
 
 # What an item shows of the output; the model is told less.
 _SHOWN_BYTES_MAX: Final = 2**20
+# The names of the files that a call made.
+_NAMES_BYTES_MAX: Final = 4096
 _NOT_RUN: Final = (ContainerBusy, SandboxUnavailable, StoreUnavailable)
 # What the model is told.
 _STATE_LOST: Final = "(The earlier container has ended: its variables and files are gone.)\n"
@@ -67,13 +69,10 @@ class CodeOutcome(msgspec.Struct, frozen=True):
 class TurnCode:
     """Runs code of turns. One call at a time in a container."""
 
-    def __init__(
-        self, book: ContainerBook, calls: CodeCalls, given: GivenFiles, told_bytes_max: int
-    ) -> None:
+    def __init__(self, book: ContainerBook, calls: CodeCalls, given: GivenFiles) -> None:
         self._book = book
         self._calls = calls
         self._given = given
-        self._told_bytes_max = told_bytes_max
 
     async def container_for(self, tools: TurnTools) -> AccountContainer | CodeOutcome:
         """Return the turn's container, started now if it has none; or why there is none."""
@@ -137,7 +136,7 @@ class TurnCode:
         tools.is_state_lost = False
         if printed.is_lost:
             tools.container = None
-        return printed.outcome(self._told_bytes_max)
+        return printed.outcome()
 
     async def _is_there(self, container: AccountContainer) -> bool:
         try:
@@ -205,12 +204,12 @@ class _Printed:
         )
         self.pictures.append({"type": "image", "url": url})
 
-    def outcome(self, told_bytes_max: int) -> CodeOutcome:
+    def outcome(self) -> CodeOutcome:
         text = "".join(self.text)
         made = ", ".join(dict.fromkeys(str(file["filename"]) for file in self.files))
-        told = capped_text(text, told_bytes_max) or "(It printed nothing.)"
+        told = text or "(It printed nothing.)"
         if made:
-            told += f"\n[Files made: {capped_text(made, told_bytes_max)}]"
+            told += f"\n[Files made: {capped_text(made, _NAMES_BYTES_MAX)}]"
         logs: list[Item] = [{"type": "logs", "logs": capped_text(text, _SHOWN_BYTES_MAX)}]
         return CodeOutcome(
             told,

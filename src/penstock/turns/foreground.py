@@ -10,6 +10,7 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import Raw
 
+from penstock.admission import Hold
 from penstock.clock import new_id
 from penstock.engine.sink import Sink
 from penstock.errors import DeadlinePassed, OutOfCapacity
@@ -54,6 +55,8 @@ class AskedTurn(msgspec.Struct, frozen=True):
     tools: TurnTools
     request: InferenceRequest
     headers: CallerHeaders
+    # What its first question to the model holds of its limits, if that is reserved already.
+    hold: Hold | None = None
 
 
 class ForegroundTurns:
@@ -111,6 +114,7 @@ class ForegroundTurns:
         """Ask the model once more; None if its tokens are used up."""
         composer = client.turn
         is_first = not end.attempts
+        hold = asked.hold if is_first else None
         if is_first and not composer.response["output"]:
             request, part = asked.request, end
         else:
@@ -119,10 +123,10 @@ class ForegroundTurns:
                 composer.cut()
                 return None
             request = await self._read(asked, fields, end, is_first=is_first)
-            part = end if is_first else RequestEnd()
+            part = end if is_first else RequestEnd(trace=end.trace)
         client.keep_alive()
         try:
-            await self._path.run(request, client.sink, part)
+            await self._path.run(request, client.sink, part, hold)
         finally:
             if part is not end:
                 _add(end, part)

@@ -10,6 +10,7 @@ from penstock.tools.mcp import McpFailure, McpServers, OfferedTool, call_error, 
 from penstock.tools.mcp.result_text import failure_text, read_arguments
 from penstock.turns.code_tool import CodeOutcome, TurnCode
 from penstock.turns.plan import RunCalls
+from penstock.turns.told_output import told_output
 from penstock.turns.tool_offers import TurnTools
 from penstock.wire.apis.chat_to_response import OpenItem
 from penstock.wire.apis.response_items import Item
@@ -21,6 +22,8 @@ _NOT_JSON: Final = "This call was not run: its arguments are no JSON object."
 _NOT_JSON_CODE: Final = -32602
 # What an item shows of a tool's output; the model is told less.
 _SHOWN_BYTES_MAX: Final = 2**20
+# What a tool answered is bounded where it is read.
+_WHOLE: Final = 2**40
 
 
 class McpOutcome(msgspec.Struct, frozen=True):
@@ -65,7 +68,10 @@ class ToolCalls:
         outcomes = await self._run_all(step, running)
         files: list[Item] = []
         for (call, opened), outcome in zip(running, outcomes, strict=True):
-            told = ModelCall(call.id, call.name, call.arguments, outcome.told, composer.round)
+            text = told_output(
+                call.name, outcome.told, self._settings.output_bytes_max, tools.contract
+            )
+            told = ModelCall(call.id, call.name, call.arguments, text, composer.round)
             if isinstance(outcome, CodeOutcome):
                 files += outcome.files
                 # Another one than before, if that had just ended.
@@ -132,7 +138,7 @@ class ToolCalls:
             )
         except McpFailure as failure:
             return McpOutcome(failure_text(failure), error=call_error(failure, _SHOWN_BYTES_MAX))
-        told = result_text(result, settings.output_bytes_max)
+        told = result_text(result, _WHOLE)
         if result.is_error:
             return McpOutcome(told, error=call_error(result, _SHOWN_BYTES_MAX))
         return McpOutcome(told, output=result_text(result, _SHOWN_BYTES_MAX))

@@ -7,9 +7,12 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Raw
 
+from penstock.contracts.deciding import ContractDecision
 from penstock.errors import InvalidRequest, MissingCapability, OutOfCapacity
+from penstock.intake.contracted_tools import note_withheld, terms_of
 from penstock.intake.opened_request import OpenedRequest
 from penstock.records.account import AccountId
+from penstock.records.tool_terms import mcp_name
 from penstock.tools import AccountContainer, ContainerBook
 from penstock.tools.container_book import no_such_container
 from penstock.tools.container_ids import read_container_id, shown_container
@@ -49,6 +52,8 @@ _TOOL_CALLS: Final = Field(
 )
 _INCLUDE: Final = Field("include", msgspec.json.Decoder(list[str] | None), None)
 _LISTED: Final = "mcp_list_tools"
+# The name by which contracts know the code interpreter.
+_CODE: Final = str(ServerTool.CODE_INTERPRETER)
 _PYTHON: Final = (
     "Runs Python code and returns what it prints, the value of its last line, and the names of"
     " figures and files that it makes. Variables stay from call to call. Files are in /mnt/data."
@@ -76,6 +81,8 @@ class TurnTools(msgspec.Struct):
     tool_calls_max: int | None = None
     # Whether the caller wants to see what code printed.
     has_outputs: bool = False
+    # What the contract of the request decided; it may cut outputs.
+    contract: ContractDecision | None = None
     code: CodeTool | None = None
     # The container that code runs in; None until one is needed.
     container: AccountContainer | None = None
@@ -146,8 +153,10 @@ class ToolOffers:
             code=tools.code,
             tool_calls_max=_TOOL_CALLS.read(opened.fields),
             has_outputs=CODE_OUTPUTS in (_INCLUDE.read(opened.fields) or ()),
+            contract=opened.contract,
         )
-        if tools.code is not None:
+        terms = terms_of(opened)
+        if tools.code is not None and not (terms is not None and terms.forbids(_CODE)):
             function = python_function(_PYTHON, opened.model.python_pattern)
             if function.name in callers_functions(opened.fields):
                 raise InvalidRequest(
@@ -156,6 +165,7 @@ class ToolOffers:
                     param="tools",
                 )
             turn.functions[function.name] = function
+            opened.name_tool(function.name, _CODE)
             await self._offer_code(turn, tools.code, groups)
         if tools.mcp:
             await self._offer_servers(turn, opened, tools.mcp, groups)
@@ -203,7 +213,10 @@ class ToolOffers:
         finally:
             self._listing -= 1
         turn.lists = [report for _, report in listed if report is not None]
-        pairs = [(choice, tools) for choice, (tools, _) in zip(choices, listed, strict=True)]
+        pairs = [
+            (choice, _allowed_tools(opened, choice, tools))
+            for choice, (tools, _) in zip(choices, listed, strict=True)
+        ]
         turn.mcp = offer_tools(pairs, {*turn.functions, *callers_functions(opened.fields)})
         for each in turn.mcp.tools:
             turn.functions[each.function] = ServerFunction(
@@ -215,6 +228,7 @@ class ToolOffers:
                 tool=each.tool.name,
                 needs_approval=each.needs_approval,
             )
+            opened.name_tool(each.function, mcp_name(each.choice.server.label, each.tool.name))
         _take_approvals(turn, groups)
 
     async def _list(
@@ -232,6 +246,21 @@ class ToolOffers:
         except McpFailure as failure:
             return [], ListedTools(label, [], failure.message)
         return tools, ListedTools(label, [_shown(tool) for tool in tools if choice.offers(tool)])
+
+
+def _allowed_tools(opened: OpenedRequest, choice: McpChoice, tools: list[McpTool]) -> list[McpTool]:
+    """Return the tools that a request's contract lets run; others are never offered."""
+    terms, label = terms_of(opened), choice.server.label
+    if terms is None or opened.contract is None:
+        return tools
+    names = {tool.name: mcp_name(label, tool.name) for tool in tools if choice.offers(tool)}
+    # A model may know one by heart.
+    for tool, name in names.items():
+        opened.name_tool(f"{label}__{tool}", name)
+    forbidden = [name for name in names.values() if not terms.allows(name)]
+    if forbidden:
+        note_withheld(opened.contract, forbidden)
+    return [tool for tool in tools if not terms.forbids(mcp_name(label, tool.name))]
 
 
 def _take_approvals(turn: TurnTools, groups: Sequence[Sequence[Item]]) -> None:

@@ -42,9 +42,12 @@ class ControlProcess(msgspec.Struct, frozen=True):
 
 @contextmanager
 def control_process(
-    dsn: str, folder: Path, settings: Settings | None = None
+    dsn: str,
+    folder: Path,
+    settings: Settings | None = None,
+    keys: OperatorKeys | None = None,
 ) -> Iterator[ControlProcess]:
-    """Run control on a database until the block ends."""
+    """Run control on a database until the block ends; with keys that are there, or new ones."""
     port = free_port()
     values = {
         "store.dsn": dsn,
@@ -53,7 +56,7 @@ def control_process(
         "control.port": port,
         **(settings or {}),
     }
-    keys = asyncio.run(_make_keys(dsn))
+    keys = keys or asyncio.run(_make_keys(dsn))
     with (folder / "control.log").open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "penstock", "control", "--parent-pid", str(os.getpid())],

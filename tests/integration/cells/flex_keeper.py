@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from tests.integration.cells.cell_key import key_file, sealed_objects
 from tests.integration.cells.gateway_process import CHILD_ENVIRONMENT
+from tests.integration.cells.runtime_dsn import runtime_dsn
 from tests.integration.cells.signals_worker import eventually
 
 from penstock.app import keeper_parts
@@ -140,10 +141,12 @@ class FlexCell:
         catalogue = msgspec.structs.replace(config.catalogue, folder=str(self.folder / "catalogue"))
         return msgspec.structs.replace(config, catalogue=catalogue)
 
-    async def submit(self, count: int, script: dict[str, Any] | None = None) -> list[JobId]:
-        """Jobs that tell the engine how to behave."""
+    async def submit(
+        self, count: int, script: dict[str, Any] | None = None, contract: str = ""
+    ) -> list[JobId]:
+        """Jobs that tell the engine how to behave. `contract` is the label that they keep."""
         said = f"\n@script {msgspec.json.encode(script).decode()}" if script else ""
-        jobs = [_new_job(f"job {number}{said}") for number in range(count)]
+        jobs = [_new_job(f"job {number}{said}", contract) for number in range(count)]
         submission = Submission(
             self.account, self.key, MODEL, Door.CHAT, deadline=SystemClock().now() + 3600
         )
@@ -219,7 +222,7 @@ class KeeperProcess:
         (folder / "keepers").mkdir(exist_ok=True)
         self._log = folder / "keepers" / f"{new_id()}.log"
         settings: dict[str, object] = {
-            "STORE_DSN": config.store.dsn,
+            "STORE_DSN": runtime_dsn(config.store.dsn),
             "STORE_OBJECTS_URL": config.store.objects_url,
             "STORE_CELL_KEY_FILE": config.store.cell_key_file,
             "CATALOGUE_FOLDER": config.catalogue.folder,
@@ -290,7 +293,9 @@ def short_folder() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def _new_job(text: str) -> NewJob:
+def _new_job(text: str, contract: str) -> NewJob:
     body = {"messages": [{"role": "user", "content": text}]}
-    ticket = Ticket(price=PRICE.terms, prompt_tokens_estimate=50, output_tokens_max=50)
+    ticket = Ticket(
+        price=PRICE.terms, prompt_tokens_estimate=50, output_tokens_max=50, contract=contract
+    )
     return NewJob(JobId(new_id()), msgspec.json.encode(body), ticket)

@@ -18,6 +18,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from tests.integration.cells.cell_key import key_file, sealed_objects
 from tests.integration.cells.gateway_process import GatewayProcess, Settings, eventually
+from tests.integration.cells.runtime_dsn import runtime_dsn
 
 from penstock.clock import new_id
 from penstock.fleet.roster import RosterTable
@@ -41,6 +42,9 @@ THINKER = "@cf/test/thinker"
 REPLIES = "@cf/test/replies"
 # Its engines get chat for a Responses request.
 COMPOSED = "@cf/test/composed"
+# At a tenth of the others' price, and for nothing.
+CHEAP = "@cf/test/cheap"
+FREE = "@cf/test/free"
 
 _ALL = ["tools", "vision", "reasoning", "structured_output", "async_queue"]
 _ENTRIES: dict[str, tuple[str, list[str], list[str]]] = {
@@ -53,7 +57,11 @@ _ENTRIES: dict[str, tuple[str, list[str], list[str]]] = {
     THINKER: ("openai", ["reasoning"], []),
     REPLIES: ("responses", _ALL, []),
     COMPOSED: ("openai", _ALL, []),
+    CHEAP: ("openai", _ALL, []),
+    FREE: ("openai", _ALL, []),
 }
+# In nano-dollars per token of the prompt; a token of the answer costs five times as much.
+_PRICES: dict[str, int] = {CHEAP: 60, FREE: 0}
 
 T = TypeVar("T")
 Body = dict[str, Any]
@@ -82,7 +90,7 @@ class Cell:
             "metering.journal_folder": str(self.journal),
             "store.cell_key_file": self.key_file,
         }
-        self.gateway = GatewayProcess(folder, {"store.dsn": dsn, **places, **settings})
+        self.gateway = GatewayProcess(folder, {"store.dsn": runtime_dsn(dsn), **places, **settings})
 
     async def open_values(self, store: Store) -> KeptValues:
         """Return what reads and writes the payloads and results of this cell's jobs."""
@@ -257,6 +265,7 @@ def entry_of(model: str) -> str:
     field = "reasoning_content" if model in (THINKER, COMPOSED) else "reasoning"
     # Not said where it is the default: gateways of an earlier release read these entries too.
     responses = 'responses = "chat"' if model == COMPOSED else ""
+    price = _PRICES.get(model, 600) * 10**6
     return f"""
 id = "{model}"
 aliases = ["{name}"]
@@ -268,8 +277,8 @@ allowed_accounts = {json.dumps(accounts)}
 reasoning_field = "{field}"
 {responses}
 [prices]
-input_nanousd_per_mtok = 600_000_000
-output_nanousd_per_mtok = 3_000_000_000
+input_nanousd_per_mtok = {price}
+output_nanousd_per_mtok = {price * 5}
 [recipe]
 served_name = "{SERVED}"
 command = ["engine", "--port", "{{port}}"]

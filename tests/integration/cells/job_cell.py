@@ -14,7 +14,8 @@ from penstock import queue
 from penstock.app.job_rooms import background_responses
 from penstock.clock import SystemClock, new_id, timestamp_of
 from penstock.config import Config
-from penstock.jobs.submission import DeskRooms, JobDesk, new_job, to_request
+from penstock.jobs.job_requests import new_job, to_request
+from penstock.jobs.submission import DeskRooms, JobDesk
 from penstock.metering import Ledger, Metering
 from penstock.puller.complete import CompletionRooms, JobCompletion, complete
 from penstock.queue import Batches, Claim, Finished, Queue, Submitted

@@ -23,7 +23,7 @@ def folder(tmp_path: Path, remote: Penstock) -> Path:
 def test_examples_pass_check_and_their_cases(remote: Penstock, folder: Path) -> None:
     assert "coding-agent: right" in remote("contracts", "check", str(folder)).stdout
     tested = remote("contracts", "test", str(folder))
-    assert (tested.exit_code, tested.stdout) == (0, "41 of 41 cases as expected\n")
+    assert (tested.exit_code, tested.stdout) == (0, "48 of 48 cases as expected\n")
     assert remote("contracts", "example", "nothing-such").exit_code == 4
 
 

@@ -4,46 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from tests.integration.cells.control_process import ControlProcess
 from tests.integration.cells.gateway_process import eventually
+from tests.integration.console.operator_calls import NOBODY, call
 
-from penstock.console.operation import Operation
 from penstock.console.operations import OPERATIONS
-
-_NOBODY = "0" * 32
-# A value for each field that a question requires, so that only the key decides.
-_FIELDS: dict[str, Any] = {
-    "account": _NOBODY,
-    "amounts": [{"measure": "requests", "period": "day", "amount": 1}],
-    "documents": ['schema = 1\nname = "w"\n'],
-    "deployments": {"chat": {"model": "kimi-k2.5"}},
-    "holder": "00000000-0000-7000-8000-000000000001",
-    "host": "nohost",
-    "hour": "2026-11-01T00:00:00Z",
-    "id": "00000000-0000-7000-8000-000000000001",
-    "key": "nokey",
-    "limit": 1,
-    "model": "kimi-k2.5",
-    "name": "somebody",
-    "number": 0,
-    "replica": "noreplica",
-    "replicas": {"min": 1, "max": 1},
-    "session": "s",
-}
-
-
-def call(control: ControlProcess, secret: str, operation: Operation[Any, Any]) -> tuple[int, Any]:
-    """Call an operation with a plausible question."""
-    needed = [each.name for each in msgspec.structs.fields(operation.question) if each.required]
-    fields = {name: _FIELDS[name] for name in needed}
-    path = operation.path.format(**{name: fields.pop(name) for name in operation.path_fields})
-    with control.client(secret) as client:
-        if operation.has_body:
-            answer = client.request(operation.method, path, json=fields)
-        else:
-            answer = client.request(operation.method, path, params=fields)
-    return answer.status_code, answer.json()
 
 
 def test_every_operation_asks_for_an_operators_key(control: ControlProcess) -> None:
@@ -105,7 +70,7 @@ def test_questions_are_read_strictly(control: ControlProcess) -> None:
             (client.get("/jobs?colour=red"), "colour"),
             (client.get("/usage?since=yesterday"), "since"),
             (client.get("/usage/charges?hour=2026-11-01T00:30:00Z"), "hour"),
-            (client.patch(f"/accounts/{_NOBODY}", json={"account": "x"}), "account"),
+            (client.patch(f"/accounts/{NOBODY}", json={"account": "x"}), "account"),
         ):
             assert answer.status_code == 400, answer.text
             assert answer.json()["error"]["param"] == param

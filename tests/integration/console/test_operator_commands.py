@@ -61,6 +61,7 @@ def test_every_command_of_administration_works_without_a_dsn(remote: Penstock) -
     assert remote("containers", "usage", "--since", "yesterday").exit_code == 2
 
     assert read(remote("usage", "--json"))["rows"] == []
+    assert read(remote("usage", "diff", "--json"))["rows"] == []
     assert remote("usage", "--session", "s").exit_code == 4
     assert remote("usage", "request", holder).exit_code == 4
     assert remote("cache", "why", holder).exit_code == 4

@@ -1,5 +1,6 @@
 """A gateway's copy of the set in force: it never takes a set that is gone for none at all."""
 
+import asyncio
 import logging
 
 import pytest
@@ -7,6 +8,7 @@ from tests.integration.contracts.contract_cell import apply_texts, contract
 
 from penstock.catalogue import Catalogue
 from penstock.contracts import set_mirror
+from penstock.contracts.compiling import check_texts
 from penstock.contracts.contract_error import ContractError
 from penstock.contracts.set_mirror import ContractMirror
 from penstock.contracts.settings import ContractsSettings
@@ -15,8 +17,12 @@ from penstock.store import Store
 _FORGET = ("delete from contracts", "delete from contract_sets")
 
 
+async def _nothing_to_await() -> None:
+    pass
+
+
 def _mirror(store: Store) -> ContractMirror:
-    return ContractMirror(store, Catalogue([]), ContractsSettings())
+    return ContractMirror(store, Catalogue([]), ContractsSettings(), _nothing_to_await)
 
 
 async def _execute(store: Store, *statements: str) -> None:
@@ -72,3 +78,35 @@ async def test_whatever_stops_compiling_is_a_problem_that_is_told(
     with caplog.at_level(logging.ERROR):
         await mirror._refresh()
     assert (mirror.number, "too deep" in mirror.problem) == (0, True)
+
+
+async def test_a_set_that_a_later_release_would_refuse_goes_on(store: Store) -> None:
+    """It was checked when it was applied; a gateway that is updated must start with it."""
+    text = contract("a", 'tools = { default = "allow", deny = ["no|name"] }')
+    with pytest.raises(ContractError, match="matches no tool"):
+        check_texts({"a.toml": text}, Catalogue([]))
+    applied = await apply_texts(store, text)
+    mirror = _mirror(store)
+    await mirror.load()
+    assert (mirror.number, mirror.problem) == (applied.number, "")
+
+
+async def test_a_set_is_taken_when_the_limits_that_came_with_it_hold(store: Store) -> None:
+    await apply_texts(store, contract("a"))
+    held, asked = asyncio.Event(), asyncio.Event()
+
+    async def limits_hold() -> None:
+        asked.set()
+        await held.wait()
+
+    mirror = ContractMirror(store, Catalogue([]), ContractsSettings(), limits_hold)
+    # At the start limits are loaded after contracts.
+    await mirror.load()
+    first = mirror.number
+    second = await apply_texts(store, contract("b"))
+    refreshing = asyncio.ensure_future(mirror._refresh())
+    await asyncio.wait_for(asked.wait(), 5)
+    assert mirror.number == first
+    held.set()
+    await refreshing
+    assert mirror.number == second.number

@@ -12,6 +12,7 @@ from tests.integration.cells.gateway_cell import CHAT, Cell, CellFactory, chat_b
 from tests.integration.cells.gateway_process import eventually
 from tests.integration.contracts.contract_cell import contract
 
+from penstock.admission import OwnedLimits
 from penstock.contracts.set_book import Applied, ContractBook
 from penstock.contracts.settings import ContractsSettings
 from penstock.store import Store
@@ -34,7 +35,7 @@ def test_five_hundred_contracts_reach_four_workers_under_load(cells: CellFactory
         documents = {f"w{n}": contract(f"w{n}", "", _RULES) for n in range(_CONTRACTS)}
 
         async def apply(store: Store) -> Applied:
-            book = ContractBook(store, ContractsSettings())
+            book = ContractBook(store, ContractsSettings(), OwnedLimits())
             return await book.apply(documents, actor="", message="")
 
         with _load(cell) as statuses:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from tests.integration.contracts.contract_cell import apply_texts, contract
 
+from penstock.admission import OwnedLimits
 from penstock.contracts.set_book import ContractBook
 from penstock.contracts.settings import ContractsSettings
 from penstock.errors import Conflict, InvalidRequest, NotFound
@@ -13,7 +14,7 @@ from penstock.store import Store
 
 @pytest.fixture
 def book(store: Store) -> ContractBook:
-    return ContractBook(store, ContractsSettings(sets_max=3))
+    return ContractBook(store, ContractsSettings(sets_max=3), OwnedLimits())
 
 
 async def test_a_version_grows_with_the_meaning_only(store: Store) -> None:
@@ -85,7 +86,9 @@ async def test_old_sets_go_but_never_the_one_in_force(store: Store, book: Contra
 
 
 def test_more_or_longer_contracts_than_the_settings_allow_are_refused(store: Store) -> None:
-    few = ContractBook(store, ContractsSettings(contracts_max=1, document_bytes_max=1024))
+    few = ContractBook(
+        store, ContractsSettings(contracts_max=1, document_bytes_max=1024), OwnedLimits()
+    )
     few.check_sizes([contract("a")])
     with pytest.raises(InvalidRequest, match="contracts_max"):
         few.check_sizes([contract("a"), contract("b")])

@@ -12,6 +12,7 @@ from typing import Self
 import psycopg
 from tests.integration.cells.gateway_cell import CHAT, Cell
 from tests.integration.cells.gateway_process import CHILD_ENVIRONMENT
+from tests.integration.cells.runtime_dsn import runtime_dsn
 
 _QUICK = {
     "FLEET_HEARTBEAT_SECONDS": "0.2",
@@ -29,7 +30,7 @@ class KeeperBesideEngine:
         self._cell = cell
         folder = cell.journal.parent
         own = {
-            "STORE_DSN": cell.dsn,
+            "STORE_DSN": runtime_dsn(cell.dsn),
             "STORE_CELL_KEY_FILE": cell.key_file,
             "CATALOGUE_FOLDER": str(folder / "catalogue"),
             "METERING_JOURNAL_FOLDER": str(state / "journal"),

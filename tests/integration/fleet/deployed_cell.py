@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 from tests.integration.cells.cell_key import key_file
 from tests.integration.cells.gateway_process import GatewayProcess
+from tests.integration.cells.runtime_dsn import runtime_dsn
 from tests.integration.fleet.watched_keeper import is_up, own_ports, quick_settings, states_in
 
 from penstock.catalogue import Catalogue
@@ -210,7 +211,7 @@ def gateway_of(dsn: str, folder: Path, **changes: Any) -> GatewayProcess:
     catalogue.mkdir(parents=True)
     (catalogue / "pair.toml").write_text(_ENTRY)
     settings = {
-        "store.dsn": dsn,
+        "store.dsn": runtime_dsn(dsn),
         "catalogue.folder": str(catalogue),
         "metering.journal_folder": str(own / "journal"),
         "store.cell_key_file": key_file(folder),

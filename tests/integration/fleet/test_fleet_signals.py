@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.integration.cells.gateway_cell import PAIR, Cell, CellFactory
 from tests.integration.cells.gateway_process import CHILD_ENVIRONMENT, eventually
+from tests.integration.cells.runtime_dsn import runtime_dsn
 from tests.integration.cells.signals_worker import eventually as soon
 from tests.unit.fleet.engine_pages import ALONE, engine_page
 
@@ -173,7 +174,7 @@ def _keeper(cell: Cell, folder: Path, signals: Path, urls: list[str]) -> Iterato
     """`penstock keeper` as an operator runs it, for servers that already run."""
     wanted = [f'{{model = "{PAIR}", provider = "attach", url = "{url}"}}' for url in urls]
     settings = {
-        "STORE_DSN": cell.dsn,
+        "STORE_DSN": runtime_dsn(cell.dsn),
         "CATALOGUE_FOLDER": str(folder / "catalogue"),
         "SIGNALS_FOLDER": str(signals),
         "FLEET_STATE_FOLDER": str(folder / "fleet"),

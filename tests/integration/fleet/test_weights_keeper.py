@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.integration.cells.gateway_process import CHILD_ENVIRONMENT
+from tests.integration.cells.runtime_dsn import runtime_dsn
 from tests.integration.fleet.deployed_cell import (
     MODEL,
     DeployedCell,
@@ -70,7 +71,7 @@ class KeeperProcess:
         self._folder = folder
         store = bucket.settings(dsn)
         settings = {
-            "STORE_DSN": dsn,
+            "STORE_DSN": runtime_dsn(dsn),
             "STORE_OBJECTS_ENDPOINT": store.objects_endpoint,
             "STORE_OBJECTS_ACCESS_KEY": "any",
             "STORE_OBJECTS_SECRET_KEY": "any",

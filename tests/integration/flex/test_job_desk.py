@@ -15,7 +15,7 @@ from tests.integration.cells.metering_lines import SUMS, added_up, attempts, hou
 from penstock import errors
 from penstock.admission import AdmissionSettings, LimitBook, LimitState
 from penstock.clock import new_id
-from penstock.jobs.submission import new_job
+from penstock.jobs.job_requests import new_job
 from penstock.puller.complete import JobCompletion
 from penstock.queue import NewBatch
 from penstock.records.account import AccountId

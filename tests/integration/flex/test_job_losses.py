@@ -12,7 +12,8 @@ from tests.integration.cells.limits_cell import KEY, MODEL, a_limit, account_wit
 from penstock import errors
 from penstock.admission import AdmissionSettings, LimitBook, LimitState, release_jobs
 from penstock.clock import SystemClock, new_id
-from penstock.jobs.submission import DeskRooms, JobDesk, new_job
+from penstock.jobs.job_requests import new_job
+from penstock.jobs.submission import DeskRooms, JobDesk
 from penstock.puller.complete import JobCompletion
 from penstock.queue import NewBatch
 from penstock.queue.batch_files import FileBatches, RefusedLine

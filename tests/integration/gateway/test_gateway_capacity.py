@@ -215,6 +215,20 @@ def test_the_wait_is_in_the_request_line(cell: Cell) -> None:
     assert line["outcome"] == "ok"
 
 
+def test_waits_are_counted_and_refusals_without_one_are_not(cell: Cell) -> None:
+    count = "penstock_wait_seconds_count"
+    before = cell.gateway.metric(count)
+    answers: list[httpx.Response] = []
+    with _held_slot(cell):
+        waiter = _in_thread(cell, chat_body(), answers)
+        eventually(lambda: _waiting(cell) == 1)
+        refused = cell.chat(chat_body(options={"rejectIfBusy": True}))
+        assert refused.status_code == 429
+    waiter.join()
+    assert "queue_ms" not in cell.gateway.request_line(refused.headers["x-request-id"])
+    assert cell.gateway.metric(count) == before + 1
+
+
 def test_waiting_ends_in_503_when_the_last_replica_goes(cell: Cell, cells: CellFactory) -> None:
     del cell
     with cells.open() as other:
@@ -231,3 +245,7 @@ def test_waiting_ends_in_503_when_the_last_replica_goes(cell: Cell, cells: CellF
         for answer in answers:
             check_openai(answer, 503, "no_replica", retry=True, retry_after=True)
         assert len(answers) == 3
+        # They have waited, though for nothing.
+        line = other.gateway.request_line(answers[0].headers["x-request-id"])
+        assert line["queue_ms"] > 0
+        assert other.gateway.metric("penstock_wait_seconds_count") == 3

@@ -9,6 +9,7 @@ import pytest
 from tests.integration.cells.gateway_answers import check_envelope, check_openai
 from tests.integration.cells.gateway_cell import CHAT, Cell, CellFactory, chat_body, prompt
 from tests.integration.cells.gateway_process import eventually
+from tests.integration.cells.runtime_dsn import prepare_runtime_role
 
 from penstock.policy import AccountBook, KeyBook
 from penstock.records.account import Role
@@ -90,6 +91,7 @@ def test_postgres_stopped_known_keys_go_on_and_unknown_ones_are_503(
 ) -> None:
     dsn = own_postgres.start()
     asyncio.run(migrate(dsn))
+    asyncio.run(prepare_runtime_role(dsn))
     settings = {"policy.miss_wait_seconds": 2.0, "store.acquire_seconds": 0.5}
     cell = Cell(dsn, tmp_path, settings)
     try:

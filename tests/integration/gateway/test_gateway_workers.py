@@ -91,3 +91,19 @@ def test_requests_go_on_while_a_worker_is_replaced(double: tuple[Cell, ScriptedE
     # At most what the dead worker had in hand at that moment, none after it.
     assert len(failures) <= 8
     assert not [failure for failure in failures if isinstance(failure, TimeoutError)]
+
+
+def test_a_worker_that_is_silent_for_some_seconds_is_not_killed(
+    double: tuple[Cell, ScriptedEngine],
+) -> None:
+    """As one that starts on a machine with too much to do."""
+    cell, _ = double
+    workers = sorted(cell.gateway.worker_pids())
+    os.kill(workers[0], signal.SIGSTOP)
+    try:
+        # uvicorn alone asks every half second, and waits 5 seconds for an answer.
+        time.sleep(6.5)
+    finally:
+        os.kill(workers[0], signal.SIGCONT)
+    eventually(lambda: cell.gateway.metric("penstock_workers") == 2)
+    assert sorted(cell.gateway.worker_pids()) == workers

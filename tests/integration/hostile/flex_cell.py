@@ -8,6 +8,7 @@ from tests.integration.cells.cell_key import key_file
 from tests.integration.cells.flex_keeper import short_folder
 from tests.integration.cells.gateway_cell import CHAT, Cell, CellFactory
 from tests.integration.cells.gateway_process import Settings, eventually, free_port
+from tests.integration.cells.runtime_dsn import runtime_dsn
 
 # Fewer than jobs come at a time, so that some wait.
 _SLOTS = 6
@@ -34,7 +35,7 @@ def flex_cell(cells: CellFactory, settings: Settings) -> Iterator[Cell]:
                 folder,
                 {
                     **shared,
-                    "store.dsn": cell.dsn,
+                    "store.dsn": runtime_dsn(cell.dsn),
                     "catalogue.folder": str(cell.journal.parent / "catalogue"),
                     "metering.journal_folder": str(folder / "journal"),
                     "fleet.replicas": [replica],

@@ -29,7 +29,7 @@ _PUBLIC = {"GET /", "GET /health", "GET /healthz", "GET /readyz", "GET /openapi.
 _OPERATORS = {
     *_PUBLIC, "GET /v1/usage", "GET /v1/usage/requests/{id}", "GET /v1/usage/sessions/{session}",
     "GET /v1/jobs", "GET /v1/jobs/{id}", "DELETE /v1/jobs/{id}", "GET /v1/events",
-    "POST /v1/routing/explain", "GET /v1/models", "GET /v1/models/{model}",
+    "GET /v1/decisions", "POST /v1/routing/explain", "GET /v1/models", "GET /v1/models/{model}",
     *(f"GET {_AI}/{page}" for page in ("v1/models", "v1/models/{model}")),
     *(f"GET {_AI}/models/{page}" for page in ("search", "schema")),
 }  # fmt: skip

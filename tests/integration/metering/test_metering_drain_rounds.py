@@ -19,12 +19,14 @@ async def test_drain_takes_what_is_closed_and_comes_to_an_end_under_load(
     writes = 0
 
     class Busy(Ledger):
-        async def write(self, holder: str, rows: Sequence[Row]) -> int:
+        async def write(
+            self, holder: str, rows: Sequence[Row], decisions: Sequence[Row] = ()
+        ) -> int:
             nonlocal writes
             writes += 1
             opened, closed = halves()
             worker.end(worker.begin(opened), closed)
-            return await super().write(holder, rows)
+            return await super().write(holder, rows, decisions)
 
     worker.drain._ledger = Busy(store, 10)
     opened, closed = halves()

@@ -241,9 +241,9 @@ async def test_foreign_and_unknown_requests_are_not_found(
 
 
 async def test_too_many_reports_at_once_are_told_to_come_again(reports: UsageReports) -> None:
-    async with reports._reading():
+    async with reports.reading():
         assert AT_ONCE_MAX == 2
-        async with reports._reading():
+        async with reports.reading():
             with pytest.raises(errors.Overloaded):
                 await reports.usage(UsageQuery(**DAY))
     assert (await reports.usage(UsageQuery(**DAY))).rows == []

@@ -134,3 +134,36 @@ def test_refused_request_counts_for_limits_on_requests_of_its_account_and_key() 
     found = [(each.limit.id, each.value) for each in table.counting_refused(account, "k")]
     assert found == [(1, ""), (3, "k"), (4, "k")]
     assert table.counting_refused(AccountId("b" * 32), "k") == []
+
+
+OWNED = a_limit(id=1, account="", scope=Scope.WORKFLOW, value="review", contract="review")
+OF_SESSIONS = a_limit(id=2, account="", scope=Scope.SESSION, value="*", contract="review")
+
+
+def test_limits_of_a_contract_count_what_it_decides_for_each_account_by_itself() -> None:
+    table = table_of(OWNED)
+    account = a_request().account
+    # The version does not matter, nor how the request calls its workflow.
+    assert counted(table, contract="review@3") == [(1, f"{account}/review")]
+    assert counted(table, contract="review@4", workflow="other") == [(1, f"{account}/review")]
+    assert counted(table, contract="review@3", account=AccountId("b")) == [(1, "b/review")]
+    assert counted(table, workflow="review") == []
+    assert counted(table, contract="reviews@3") == []
+
+
+def test_limits_of_a_contract_count_beside_those_of_the_account() -> None:
+    table = table_of(OWNED, OF_SESSIONS, a_limit(id=3))
+    account = a_request().account
+    assert counted(table, contract="review@1") == [(3, ""), (1, f"{account}/review")]
+    both = counted(table, contract="review@1", session="s")
+    assert both == [(3, ""), (1, f"{account}/review"), (2, f"{account}/s")]
+    assert counted(table) == [(3, "")]
+
+
+def test_a_limit_that_a_contract_gives_up_counts_no_more() -> None:
+    table = table_of(OWNED, OF_SESSIONS)
+    table.apply([LimitRow(OWNED, is_removed=True)])
+    assert counted(table, contract="review@1", session="s") == [(2, f"{a_request().account}/s")]
+    table.apply([LimitRow(OF_SESSIONS, is_removed=True)])
+    assert counted(table, contract="review@1", session="s") == []
+    assert len(table) == 0

@@ -30,6 +30,7 @@ def attempt(
         cached_input_nanousd_per_mtok=price.cached_input_nanousd_per_mtok,
         output_nanousd_per_mtok=price.output_nanousd_per_mtok, multiplier_bp=multiplier_bp,
         charge_nanousd=charge, charge_reason=reason, charge_usd="", calculation=steps,
+        parent_id="", purpose="", contract="", task="", model_asked="", drained_at=None,
     )  # fmt: skip
 
 

@@ -16,11 +16,19 @@ SECTIONS = dict(re.findall(r"\n##+ `(penstock[^`]*)`\n(.*?)(?=\n##|\Z)", PAGE, r
 def commands(command: Any, path: str = "penstock") -> Iterator[tuple[str, Any]]:
     yield path, command
     for name, child in getattr(command, "commands", {}).items():
-        yield from commands(child, f"{path} {name}")
+        # Earlier names of commands are hidden.
+        if not child.hidden:
+            yield from commands(child, f"{path} {name}")
 
 
 # A group that only holds others needs no section of its own.
-_DO_SOMETHING = {"penstock", "penstock models", "penstock usage", "penstock sandbox"}
+_DO_SOMETHING = {
+    "penstock",
+    "penstock decisions",
+    "penstock models",
+    "penstock usage",
+    "penstock sandbox",
+}
 ALL = [
     (path, command)
     for path, command in commands(whole_tree())

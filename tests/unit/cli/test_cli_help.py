@@ -24,7 +24,9 @@ TYPES = re.compile(r"<\w[\w\[\] |.]*>|<=")
 def paths(command: Any, path: str = "") -> Iterator[str]:
     yield path
     for name, child in getattr(command, "commands", {}).items():
-        yield from paths(child, f"{path} {name}".strip())
+        # Earlier names of commands are hidden.
+        if not child.hidden:
+            yield from paths(child, f"{path} {name}".strip())
 
 
 ALL = list(paths(whole_tree()))

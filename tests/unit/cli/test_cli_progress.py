@@ -1,13 +1,15 @@
 """The line about replicas that come up."""
 
 import io
+import subprocess
+import sys
 
 import msgspec
 import pytest
 from rich.console import Console
 
 from penstock.cli.load_stages import stage_of
-from penstock.cli.progress import ProgressLine, starting_line
+from penstock.cli.progress import PlainLines, ProgressLine, starting_line
 from penstock.fleet.progress import ReplicaProgress
 from penstock.records.model import ModelId
 from penstock.records.replica import ReplicaId, ReplicaState
@@ -123,3 +125,21 @@ def test_on_a_terminal_it_stays_within_one_line() -> None:
     assert "…" in shown
     assert "x" * 40 not in shown
     assert "ready kimi-k2.5 in 42 s\n" in shown
+
+
+def test_lines_without_a_terminal_are_those_of_a_pipe() -> None:
+    clock, (console, piped), plain = ManualClock(), pipe(), io.StringIO()
+    line, lines = ProgressLine(console, clock), PlainLines(plain, clock)
+    ready = ReplicaState.READY
+    for each in (news(), news(), news(line="[bold]odd[/] \\[x]"), news(ready), news(detail="[a]")):
+        line.take(each)
+        lines.take(each)
+        clock.advance(11)
+    assert plain.getvalue() == piped.getvalue()
+    assert "[a]" in plain.getvalue()
+
+
+def test_a_keepers_own_process_has_neither_typer_nor_rich() -> None:
+    code = "import sys, penstock.cli.keeper_process; print({'typer', 'rich'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from penstock.cli.output import last_part, print_table
+from penstock.cli.output import print_table
 from penstock.cli.table import Column, lay_out
+from penstock.console.formats import last_part
 
 ID = "01a1e5b5-4430-76d7-a06d-5c7d263c4383"
 

@@ -12,10 +12,10 @@ import pytest
 from rich.console import Console
 from tests.unit.cli.conftest import Penstock
 
-from penstock.cli.figures import bar, dollars, milliseconds, percent, short
 from penstock.cli.table import lay_out
 from penstock.cli.usage.lines import print_session_csv, print_usage_csv
 from penstock.cli.usage.tables import print_session, print_usage, usage_table
+from penstock.console.formats import bar, dollars, milliseconds, percent, short
 from penstock.errors import InvalidRequest
 from penstock.metering.reports.export_file import opened_file
 from penstock.wire.resources.usage import SessionAnswer, Turn, UsageAnswer, UsageRow

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from penstock.catalogue import Catalogue
+from penstock.contracts.asked import Asked
 from penstock.contracts.compiling import CompiledContract, ContractSet, compile_contract
-from penstock.contracts.deciding import Asked
 from penstock.contracts.document import When
 from penstock.contracts.reading import read_contract
 from penstock.records.account import Account, AccountId, Key, KeyId, Role

@@ -53,6 +53,14 @@ def pasted(text: str, line: str) -> str:
         (f"{TOP}[output]\ntokens_max = 100_000\n{MODELS}", "tokens_max = 100_000"),
         (f"{TOP}output = 4096", "output = 4096"),
         (f"{TOP}output = {{}}", "output = {}"),
+        (f"{TOP}tool_output = 16_384", "tool_output = 16_384"),
+        (f"{TOP}[tool_output]\n#", "#"),
+        (f"{TOP}[tool_output]\nbytes_max = 1000", "bytes_max = 1000"),
+        (f"{TOP}[tool_output]\nbyte_max = 2000", "byte_max = 2000"),
+        (f"{TOP}[tool_output]\nbytes_max = 2000\ntail_share = 40", "tail_share = 40"),
+        (f"{TOP}[tool_output]\nbytes_max = 2000\nexempt = ['*']", "exempt = ['*']"),
+        (f"{TOP}[tool_output]\nbytes_max = 2000\nexempt = ['a*', 'ab']", "exempt = ['a*', 'ab']"),
+        (f"{TOP}prompt.tokens_max = 200\n[tool_output]\nbytes_max = 4000", "bytes_max = 4000"),
         (f"{TOP}[objectives]\nsuccess = 99.5", "success = 99.5"),
         (f"{TOP}[objectives]\nfirst_token_ms.p95 = 1999", "p95 = 1999"),
         (f'{TOP}models = "big"', 'models = "big"'),
@@ -67,6 +75,41 @@ def pasted(text: str, line: str) -> str:
          'api = "messges"'),
         (RULES.replace("{ tools = 0 }", "{ tools_min = 2, tools_max = 1 }"),
          "when = { tools_min = 2, tools_max = 1 }"),
+        (f"{TOP}critical = 'no'", "critical = 'no'"),
+        (f"{TOP}critical = true", "critical = true"),
+        (f"{TOP}budget = {{}}", "budget = {}"),
+        (f"{TOP}[budget]\nusd_per_day = 'ten'", "usd_per_day = 'ten'"),
+        (f"{TOP}[budget]\nusd_per_day = 0", "usd_per_day = 0"),
+        (f"{TOP}[budget]\nusd_per_day = 0.0000000001", "usd_per_day = 0.0000000001"),
+        (f"{TOP}[budget]\nusd_a_day = 25", "usd_a_day = 25"),
+        (f"{TOP}[budget]\ntokens_per_day = '5M'", "tokens_per_day = '5M'"),
+        (f"{TOP}[budget]\nsession = {{}}", "session = {}"),
+        (f"{TOP}[budget]\nrequests_per_day = 50\n[budget.session]\nrequests_per_day = 60",
+         "requests_per_day = 60"),
+        (f"{TOP}{MODELS}[budget.fallback]\nmodel = 'smal'", "model = 'smal'"),
+        (f"{TOP}{MODELS}[budget.fallback]\n#", "#"),
+        (f"{TOP}[tools]\n#", "#"),
+        (f'{TOP}tools = "deny"', 'tools = "deny"'),
+        (f'{TOP}[tools]\ndefault = "denied"', 'default = "denied"'),
+        (f'{TOP}[tools]\ndefault = "approve"', 'default = "approve"'),
+        (f'{TOP}[tools]\ndefault = "allow"\ntext_calls = "leave"', 'default = "allow"'),
+        (f'{TOP}[tools]\ndefault = "deny"\nallow = "grep"', 'allow = "grep"'),
+        (f'{TOP}[tools]\ndefault = "deny"\nallow = ["read file"]', 'allow = ["read file"]'),
+        (f'{TOP}[tools]\ndefault = "deny"\nalow = ["grep"]', 'alow = ["grep"]'),
+        (f'{TOP}[tools]\ndefault = "deny"\noffered = "striped"', 'offered = "striped"'),
+        (f'{TOP}[tools]\ndefault = "deny"\non_forbidden = "eror"', 'on_forbidden = "eror"'),
+        (f'{TOP}[tools]\ndefault = "deny"\ntext_calls = "leaves"', 'text_calls = "leaves"'),
+        # A pattern in both lists.
+        (f'{TOP}[tools]\ndefault = "allow"\nallow = ["bash"]\ndeny = ["Bash"]', 'allow = ["bash"]'),
+        # A deny that a longer allow always beats, and an allow that a deny always beats.
+        (f'{TOP}[tools]\ndefault = "allow"\nallow = ["*bash*"]\ndeny = ["bash", "b*"]',
+         'deny = ["bash", "b*"]'),
+        # What a shorter one of the same list covers, with nothing between.
+        (f'{TOP}[tools]\ndefault = "deny"\nallow = ["read_*", "read_file"]',
+         'allow = ["read_*", "read_file"]'),
+        # What the default says already.
+        (f'{TOP}[tools]\ndefault = "allow"\nallow = ["grep"]\ndeny = ["b*"]', 'allow = ["grep"]'),
+        (f'{TOP}[tools]\ndefault = "deny"\nallow = ["grep"]\ndeny = ["bash"]', 'deny = ["bash"]'),
     ],
 )  # fmt: skip
 def test_a_file_passes_once_the_advice_is_pasted(text: str, line: str) -> None:
@@ -139,10 +182,16 @@ def test_every_example_is_valid_with_the_models_that_are_built_in(key: str) -> N
     given = {"schema": "schema = 1", "name": 'name = "w"', key: EXAMPLES[key]}
     if table == "models" and key != "models.default":
         given["models.default"] = EXAMPLES["models.default"]
+    if table == "tools" and key != "tools.default":
+        given["tools.default"] = 'default = "allow"' if key == "tools.deny" else 'default = "deny"'
     if key == "models.rule":
         given["models.class"] = EXAMPLES["models.class"]
     if table == "objectives" and key.endswith("window_days"):
         given["objectives.success"] = EXAMPLES["objectives.success"]
+    if table == "tool_output" and key != "tool_output.bytes_max":
+        given["tool_output.bytes_max"] = EXAMPLES["tool_output.bytes_max"]
+    if key == "budget.fallback.left_share_min":
+        given["budget.fallback.model"] = EXAMPLES["budget.fallback.model"]
     inside = [line for name, line in given.items() if name.rpartition(".")[0] == table and table]
     top = [line for name, line in given.items() if "." not in name]
     text = "\n".join([*top, f"[{table}]" if table else "", *inside])

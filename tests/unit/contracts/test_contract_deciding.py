@@ -23,12 +23,11 @@ from tests.unit.contracts.contract_samples import (
     whens,
 )
 
+from penstock.contracts.asked import Asked
 from penstock.contracts.compiling import CompiledModels, ContractSet
 from penstock.contracts.counts import ContractCounts
 from penstock.contracts.deciding import (
-    Asked,
     ContractDecision,
-    Effect,
     decide,
     matches,
     workflow_of,
@@ -76,7 +75,7 @@ def test_override_gives_the_classes_model_and_says_why() -> None:
     decision = decided(terms("override"), asked("other", task="extract"))
     assert (decision.model, decision.task, decision.why) == (SMALL, "extract", "override")
     assert decision.model_asked == "other"
-    assert decision.effects == [Effect("model", SMALL.id)]
+    assert list(map(str, decision.effects)) == [f"model={SMALL.id}"]
     same = decided(terms("override"), asked("@cf/x/small", task="extract"))
     assert (same.model, same.why, same.effects) == (SMALL, "", [])
 
@@ -98,7 +97,7 @@ def test_refuse_allows_only_the_classes_own_model() -> None:
 def test_auto_leaves_the_choice_to_the_contract(mode: str) -> None:
     decision = decided(terms(mode), asked("auto", task="look"))
     assert (decision.model, decision.why) == (EYES, "class")
-    assert decision.effects == [Effect("model", EYES.id)]
+    assert list(map(str, decision.effects)) == [f"model={EYES.id}"]
 
 
 def test_auto_is_unknown_where_no_contract_chooses() -> None:
@@ -221,20 +220,20 @@ def test_no_contract_binds_a_key_without_an_account() -> None:
     ("mode", "model", "task", "effects"),
     [
         ("obey", "big", "extract", []),
-        ("obey", "other", "", [Effect("model", "refused")]),
-        ("refuse", "big", "extract", [Effect("model", "refused")]),
-        ("override", "big", "extract", [Effect("model", SMALL.id)]),
-        ("override", "other", "", [Effect("model", BIG.id)]),
+        ("obey", "other", "", ["model=refused"]),
+        ("refuse", "big", "extract", ["model=refused"]),
+        ("override", "big", "extract", [f"model={SMALL.id}"]),
+        ("override", "other", "", [f"model={BIG.id}"]),
     ],
 )
 def test_observing_serves_what_was_asked_and_notes_what_it_would_have_done(
-    mode: str, model: str, task: str, effects: list[Effect]
+    mode: str, model: str, task: str, effects: list[str]
 ) -> None:
     observed = terms(mode, top='mode = "observe"\n')
     decision = decided(observed, asked(model, task=task))
     assert decision.model is CATALOGUE.find(model)
     assert (decision.why, decision.is_enforced) == ("", False)
-    assert decision.effects == effects
+    assert list(map(str, decision.effects)) == effects
 
 
 def test_observing_refuses_unknown_models_as_without_a_contract() -> None:

@@ -6,6 +6,8 @@ from tests.unit.contracts.contract_samples import MODELS, TOP
 from penstock.contracts.differing import ContractChange, Difference, differences
 from penstock.contracts.reading import read_contract
 
+DENY = 'tools.default = "deny"'
+
 
 def changes(before: str, after: str) -> list[ContractChange]:
     return differences({"w": read_contract(before)}, {"w": read_contract(after)})
@@ -37,6 +39,7 @@ def test_added_and_removed_contracts_are_shown_with_what_they_say() -> None:
     contract = read_contract(f"{TOP}[output]\ntokens_max = 100")
     shown = [
         Difference("accounts", "none", '["*"]'),
+        Difference("critical", "none", "false"),
         Difference("mode", "none", "enforce"),
         Difference("output.tokens_max", "none", "100"),
     ]
@@ -69,6 +72,13 @@ def test_contracts_come_by_name_and_equal_ones_are_left_out() -> None:
         ("", 'mode = "observe"', "looser"),
         ("", "objectives = { window_days = 7, success = 0.9 }", ""),
         ('accounts = ["a"]', 'accounts = ["b"]', ""),
+        ('tools.default = "allow"', 'tools.default = "deny"', "stricter"),
+        (DENY, f'{DENY}\ntools.allow = ["grep"]', "looser"),
+        (f'{DENY}\ntools.allow = ["a", "b"]', f'{DENY}\ntools.allow = ["b"]', "stricter"),
+        (f'{DENY}\ntools.allow = ["a"]', f'{DENY}\ntools.allow = ["b"]', ""),
+        (DENY, f'{DENY}\ntools.deny = ["a*"]', "stricter"),
+        (DENY, f'{DENY}\ntools.text_calls = "leave"', "looser"),
+        (DENY, f'{DENY}\ntools.offered = "refuse"', ""),
     ],
 )
 def test_a_difference_says_whether_more_or_less_is_allowed(

@@ -15,6 +15,7 @@ WHOLE = f"""{TOP}accounts = ["acme", "beta"]
 mode = "observe"
 prompt = {{ tokens_max = 50_000 }}
 output = {{ tokens_max = 4096, choices_max = 2 }}
+tool_output = {{ bytes_max = 16_384, tail_share = 0.25, exempt = ["read_*", "fetch"] }}
 objectives = {{ first_token_ms = {{ p95 = 2000 }}, success = 0.995, window_days = 7 }}
 {MODELS}asked = "override"
 rule = [
@@ -33,6 +34,10 @@ def refusal(text: str) -> ContractError:
 
 def rule(when: str, task: str = "extract") -> str:
     return f'{TOP}{MODELS}rule = [{{ class = "{task}", when = {{ {when} }} }}]'
+
+
+def tool_output(more: str) -> str:
+    return f"{TOP}[tool_output]\nbytes_max = 2000\n{more}"
 
 
 def models(lines: str, default: str = 'default = "big"') -> str:
@@ -55,6 +60,8 @@ def test_a_whole_contract_is_read_and_passes() -> None:
     assert contract.accounts == {"acme", "beta"}
     assert contract.output is not None
     assert (contract.output.tokens_max, contract.output.choices_max) == (4096, 2)
+    assert contract.tool_output is not None
+    assert contract.tool_output.exempt == frozenset({"read_*", "fetch"})
     assert contract.models is not None
     assert contract.models.asked is AskedModel.OVERRIDE
     assert [each.class_ for each in contract.models.rule] == ["extract", "default"]
@@ -64,9 +71,11 @@ WRONG_KEYS = [
     ("", "schema", "Write schema = 1"),
     ('name = "w"', "schema", "Write schema = 1"),
     ("schema = 1", "name", 'Write name = "code-review"'),
-    (f"{TOP}colour = 1", "colour", "The keys here are: schema, name, accounts, mode, prompt"),
+    (f"{TOP}colour = 1", "colour", "The keys here are: schema, name, accounts, mode, critical"),
     (f'{TOP}acounts = ["*"]', "acounts", 'Did you mean `accounts`? Write accounts = ["*"]'),
     (f"{TOP}tokens_max = 5", "tokens_max", "belongs in `prompt` or in `output`"),
+    (f"{TOP}bytes_max = 5000", "bytes_max", "belongs in `tool_output`. There, write bytes_max ="),
+    (tool_output("exmpt = ['a']"), "tool_output.exmpt", "Did you mean `exempt`? Write exempt ="),
     (f"{TOP}asked = 'obey'", "asked", 'belongs in `models`. There, write asked = "obey"'),
     (f"{TOP}[output]\nmode = 'observe'", "output.mode", "belongs above the first [table]"),
     (f"{TOP}[output]\ntoken_max = 1", "output.token_max", "Did you mean `tokens_max`?"),
@@ -124,6 +133,14 @@ WRONG_VALUES = [
     (rule("api = 'chatt'"), "models.rule[0].when.api", 'Write api = "chat"'),
     (rule("tool = ''"), "models.rule[0].when.tool", 'Write tool = "fetch*"'),
     (rule("images = 1"), "models.rule[0].when.images", "Write images = false"),
+    (f"{TOP}tool_output = 16_384", "tool_output", "Write tool_output = {"),
+    (f"{TOP}tool_output = {{ bytes_max = 1023 }}", "tool_output.bytes_max", "= 16_384"),
+    (f"{TOP}tool_output = {{ bytes_max = '16k' }}", "tool_output.bytes_max", "= 16_384"),
+    (f"{TOP}tool_output = {{ bytes_max = 20_000_000 }}", "tool_output.bytes_max", "= 16_384"),
+    (tool_output("tail_share = 40"), "tool_output.tail_share", "Write tail_share = 0.4"),
+    (tool_output("tail_share = 0"), "tool_output.tail_share", "Write tail_share = 0.4"),
+    (tool_output("exempt = 'read'"), "tool_output.exempt", 'Write exempt = ["read_exact*"]'),
+    (tool_output("exempt = []"), "tool_output.exempt", 'Write exempt = ["read_exact*"]'),
     (rule("tools = 0", "a b"), "models.rule[0].class", 'Write class = "extract"'),
 ]
 WITHOUT_EFFECT = [
@@ -135,6 +152,19 @@ WITHOUT_EFFECT = [
         f"{TOP}[objectives.first_token_ms]\np95 = 1999",
         "objectives.first_token_ms.p95",
         "p95 = 2000",
+    ),
+    (f"{TOP}tool_output = {{}}", "tool_output.bytes_max", "Write bytes_max = 16_384"),
+    (tool_output("exempt = ['a', '*']"), "tool_output.exempt", 'Write exempt = ["read_exact*"]'),
+    (tool_output("exempt = ['read_*', 'read_a*b']"), "tool_output.exempt", '= ["read_*"]'),
+    (
+        f"{TOP}prompt.tokens_max = 1000\ntool_output.bytes_max = 16_384",
+        "tool_output.bytes_max",
+        "Write bytes_max = 8000",
+    ),
+    (
+        f"{TOP}prompt.tokens_max = 60\ntool_output.bytes_max = 1024",
+        "tool_output.bytes_max",
+        "Take `tool_output` out",
     ),
     (f'{TOP}accounts = ["*", "acme"]', "accounts", 'Write accounts = ["*"]'),
     (models("", "default = 'bigg'"), "models.default", 'Write default = "big"'),
@@ -177,10 +207,9 @@ def test_a_wrong_contract_is_refused_with_its_key_and_advice(
     [
         (f"{TOP}{table}", key)
         for table, key in [
-            ("[tools]\ndefault = 'deny'", "tools"),
-            ("tool_output = { bytes_max = 16_384 }", "tool_output"),
-            ("[budget]\nusd_per_day = '25.00'", "budget"),
-            ("critical = false", "critical"),
+            ("[tools]\ndefault = 'deny'\napprove = ['merge']", "tools.approve"),
+            ("[tools]\ndefault = 'deny'\ndestination = []", "tools.destination"),
+            ("[tools]\ndefault = 'deny'\napproval = { wait_seconds = 1 }", "tools.approval"),
             ("persist = { content = 'none' }", "persist"),
             ("[checkpoint]\nevery_turns = 20", "checkpoint"),
             ("[shadow]\nto = 'catalogue'", "shadow"),

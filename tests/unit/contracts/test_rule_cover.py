@@ -8,7 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.unit.contracts.contract_samples import askings, whens
 
-from penstock.contracts.deciding import Asked, matches
+from penstock.contracts.asked import Asked
+from penstock.contracts.deciding import matches
 from penstock.contracts.document import When
 from penstock.contracts.rule_cover import covers, fault_in_conditions
 

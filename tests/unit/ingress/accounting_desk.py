@@ -7,6 +7,7 @@ from tests.unit.engine.engine_line import MODEL, make_request
 
 from penstock.ingress.inference.request_accounting import RequestAccounting
 from penstock.metering import Refusals
+from penstock.records.decision_log import DecisionLog
 from penstock.records.request import RequestEnd
 from penstock.store import Store, StoreSettings
 from penstock.telemetry.counters import Metrics, ModelCounters
@@ -26,7 +27,9 @@ class Desk:
         store = Store(StoreSettings(dsn="host=127.0.0.1"))
         self.refusals = Refusals(store, 10)
         clock = ManualClock(now=1_800_000_000.0)
-        self.endings = RequestAccounting(self.metrics, self.log, self.refusals, clock)
+        self.endings = RequestAccounting(
+            self.metrics, self.log, self.refusals, clock, DecisionLog()
+        )
 
     def serve(self, end: RequestEnd) -> tuple[ModelCounters, dict[str, object]]:
         request = make_request(is_stream=True, session="s1", caller_request_id="theirs")

@@ -7,7 +7,14 @@ import pytest
 
 from penstock import errors
 from penstock.errors import Error
-from penstock.ingress.error_response import WORKERS_AI, body, event, headers, status_and_number
+from penstock.ingress.error_response import (
+    WORKERS_AI,
+    body,
+    event,
+    headers,
+    response_error,
+    status_and_number,
+)
 
 EVERY = sorted(
     (kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Error)),
@@ -161,3 +168,13 @@ def test_error_in_a_stream_is_one_event(kind: type[Error]) -> None:
     assert told["message"] == error.message
     assert told["code"] == kind.code
     assert told["request_id"] == "req-1"
+
+
+def test_agents_know_a_withheld_response_as_final() -> None:
+    for withheld in (errors.ToolCallForbidden("No."), errors.ToolCallUnreadable("No.")):
+        told = {"code": "invalid_prompt", "message": "No.", "reason": withheld.code}
+        assert response_error(withheld) == told
+    assert response_error(errors.EngineLost("It went.")) == {
+        "code": "engine_lost",
+        "message": "It went.",
+    }

@@ -20,12 +20,14 @@ from penstock.catalogue import Catalogue
 from penstock.clock import TimerWheel
 from penstock.config import Config
 from penstock.contracts.counts import ContractCounts
+from penstock.contracts.decision_book import DecisionBook
 from penstock.engine.settings import EngineSettings
 from penstock.events import EndpointBook, EventsSettings, Feed, WebhookSettings
 from penstock.ingress.jobs.background_endpoint import BackgroundEndpoint, BackgroundRooms
 from penstock.ingress.pages.container_file_pages import ContainerFilePages
 from penstock.ingress.pages.container_pages import ContainerPages
 from penstock.ingress.pages.conversation_pages import ConversationPages
+from penstock.ingress.pages.decision_pages import DecisionPages
 from penstock.ingress.pages.event_pages import EventPages
 from penstock.ingress.pages.front_page import FrontPage
 from penstock.ingress.pages.health import HealthPages
@@ -49,6 +51,7 @@ from penstock.outbound import Sender
 from penstock.policy import AccountBook, KeyMirror, PolicySettings
 from penstock.queue import Batches, Queue, QueueSettings
 from penstock.queue.files import Files
+from penstock.records.decision_log import DecisionLog
 from penstock.records.model import Family
 from penstock.records.signal import PeerState
 from penstock.routing import Router, RoutingSettings
@@ -83,7 +86,7 @@ def pages() -> Starlette:
     values = KeptValues(objects, ServingSettings())
     rooms = DeskRooms(store, Queue(QueueSettings()), Batches(), values)
     desk = JobDesk(rooms, AdmissionSettings(), clock)
-    needs = BatchNeeds(store, objects, desk, reader, mirror, ContractCounts())
+    needs = BatchNeeds(store, objects, desk, reader, mirror, ContractCounts(), DecisionLog())
     batches = BatchParts(needs, IngressSettings(), clock)
     webhooks = WebhookSettings()
     book = EndpointBook(store, webhooks)
@@ -110,6 +113,7 @@ def pages() -> Starlette:
             reader, sessions.conversations, StoragePolicy(), frozenset()
         ),
         models=ModelPages(reader, catalogue, frozenset, ManualClock()),
+        decisions=DecisionPages(reader, DecisionBook(store, clock), clock),
         usage=UsagePages(reader, UsageReports(store, MeteringSettings()), ManualClock()),
         health=HealthPages({}),
         routing=RoutingPages(reader, explainer, AccountBook(store).find, clock),

@@ -12,6 +12,7 @@ from tests.unit.ingress.client_on_wire import Wire, post
 from tests.unit.intake.read_samples import FULL, HELLO, KEY
 from uvicorn.server import ServerState
 
+from penstock.admission import Hold
 from penstock.catalogue import Catalogue
 from penstock.clock import TimerWheel
 from penstock.engine.sink import Sink
@@ -39,7 +40,9 @@ class Path(RequestPath):
         self.tasks: list[asyncio.Task[Any] | None] = []
         self.may_answer = asyncio.Event()
 
-    async def run(self, request: InferenceRequest, sink: Sink, end: RequestEnd) -> None:
+    async def run(
+        self, request: InferenceRequest, sink: Sink, end: RequestEnd, hold: Hold | None = None
+    ) -> None:
         self.tasks.append(asyncio.current_task())
         async with asyncio.timeout(60):
             await self.may_answer.wait()
@@ -64,7 +67,7 @@ class Worker:
         reader = Reader(catalogue, keys, PriceBook(catalogue.models), IngressSettings().intake)
         self.desk = Desk()
         self.path = Path()
-        ways = Ways(self.path, None, None, None, None)  # type: ignore[arg-type]
+        ways = Ways(self.path, None, None, None, None, None)  # type: ignore[arg-type]
         wheel = TimerWheel(clock)
         self.endpoint = InferenceEndpoint(
             reader, ways, self.desk.endings, IngressSettings(), wheel, clock

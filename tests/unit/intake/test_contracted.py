@@ -9,7 +9,7 @@ from tests.unit.intake.read_samples import ACME, ALL, HELLO, KEY, model
 
 from penstock.catalogue import Catalogue
 from penstock.clock import new_id
-from penstock.contracts.deciding import ContractDecision, Effect
+from penstock.contracts.deciding import ContractDecision
 from penstock.errors import (
     CostCapped,
     Error,
@@ -295,7 +295,7 @@ def test_a_contract_that_observes_sends_the_same_bytes(path: bytes, body: dict[s
     assert observed.request.terms.output_tokens_max == without.request.terms.output_tokens_max
     assert observed.request.prompt.choices == without.request.prompt.choices
     assert observed.request.labels.contract == "w@7"
-    expected = [str(Effect("model", "refused")), "output=10"]
+    expected = ["model=refused", "output=10"]
     assert observed.effects == (expected if body.get("n") is None else [*expected, "choices=1"])
     with pytest.raises(ModelNotAllowed):
         read(reader(STRICT), path, body)

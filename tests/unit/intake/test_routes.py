@@ -5,10 +5,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import Error, InvalidRequest, MalformedModel, NotFound
-from penstock.intake.routes import Surface, find_route, is_inference, path_meant, surface_of
+from penstock.intake.routes import (
+    Surface,
+    find_route,
+    is_inference,
+    path_meant,
+    route_name,
+    surface_of,
+)
 
 KIMI = "@cf/moonshotai/kimi-k2.5"
 A = b"/client/v4/accounts/acme"
+_NAMED = "/client/v4/accounts/{account_id}/ai"
 
 
 def test_openai_chat_names_neither_account_nor_model() -> None:
@@ -157,3 +165,19 @@ def test_any_hot_target_is_read_or_refused_and_nothing_else(start: bytes, rest: 
 )
 def test_wrong_base_url_is_told_the_path_that_was_meant(path: str, meant: str) -> None:
     assert path_meant(path) == meant
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        (b"/v1/chat/completions", "/v1/chat/completions"),
+        (b"/v1/responses?key=secret", "/v1/responses"),
+        (b"/client/v4/accounts/acme/ai/v1/messages", _NAMED + "/v1/messages"),
+        (b"/client/v4/accounts/acme/ai/run/@cf/a/b?key=secret", _NAMED + "/run/{model_name}"),
+        (b"/client/v4/accounts/%2F/ai/run", _NAMED + "/run/{model_name}"),
+        (b"/client/v4/accounts/acme/ai/runner", _NAMED + "/run/{model_name}"),
+    ],
+)
+def test_a_route_is_named_without_ids_and_query(target: bytes, name: str) -> None:
+    assert is_inference(b"POST", target)
+    assert route_name(target) == name

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.engine.engine_line import MODEL, make_request
 
 from penstock.clock import new_id, timestamp_of
-from penstock.jobs.submission import held_by, new_job, to_request
+from penstock.jobs.job_requests import held_by, new_job, to_request
 from penstock.records.job import ClaimedJob, NewJob, Priority, Ticket
 from penstock.records.price import Price, Tier, cost_nanousd
 from penstock.records.prompt_chain import PromptChain

@@ -63,7 +63,7 @@ def read_all(folder: Path, rows_max: int = 1000) -> tuple[list[Row], list[Row]]:
     try:
         rows: list[Row] = []
         while batch := reader.read(rows_max):
-            rows += batch
+            rows += batch.attempts
         return rows, reader.left_open()
     finally:
         reader.close()

@@ -3,30 +3,14 @@
 from typing import Any
 
 import pytest
+from tests.unit.metering.attempt_columns import answer_of
 
 from penstock.metering.reports.cache_findings import cache_answer
-from penstock.metering.reports.rows import ATTEMPT_COLUMNS, request_answer
 from penstock.wire.resources.cache_findings import CacheAnswer
-
-ORDINARY: dict[str, Any] = {
-    **dict.fromkeys(ATTEMPT_COLUMNS, ""),
-    **{name: 0 for name in ATTEMPT_COLUMNS if name.endswith(("_mtok", "_bp", "_nanousd"))},
-    "request": "r",
-    "attempt": 1,
-    "replica": "r1",
-    "session": "s",
-    "outcome": "ok",
-    "prompt_tokens": 1000,
-    "cached_tokens": 900,
-    "output_tokens": 5,
-    "is_cached_estimated": False,
-    "cached_expected": 900,
-}
 
 
 def story(*attempts: dict[str, Any]) -> CacheAnswer:
-    rows = [ORDINARY | {"attempt": number} | facts for number, facts in enumerate(attempts, 1)]
-    return cache_answer(request_answer([tuple(row[n] for n in ATTEMPT_COLUMNS) for row in rows]))
+    return cache_answer(answer_of(*attempts))
 
 
 def kinds(**facts: Any) -> list[str]:

@@ -138,13 +138,13 @@ def test_damage_in_one_file_does_not_cost_the_next(tmp_path: Path) -> None:
 
 
 def test_large_damage_at_the_end_is_kept_for_people_too(tmp_path: Path) -> None:
-    broken = bytearray(b"".join(one_attempt()) * 30)
+    broken = bytearray(b"".join(one_attempt()) * 100)
     broken[5] ^= 1
-    assert read_all(lay_out(tmp_path, bytes(broken), size=16384)) == ([], [])
+    assert read_all(lay_out(tmp_path, bytes(broken), size=2**15)) == ([], [])
     assert list(tmp_path.glob("*.damaged"))
 
 
-@pytest.mark.parametrize("kind", [0, 5, 255])
+@pytest.mark.parametrize("kind", [0, 6, 255])
 def test_record_of_a_kind_that_is_not_known_is_not_guessed_at(tmp_path: Path, kind: int) -> None:
     whole = one_attempt(0)
     data = b"".join([*whole, frame(kind, 1, b"what is this"), *one_attempt(2)])

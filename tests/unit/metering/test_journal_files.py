@@ -65,7 +65,7 @@ class Book:
 
     def drain(self, rows_max: int = 3) -> None:
         while rows := self.reader.read(rows_max):
-            self.read += rows
+            self.read += rows.attempts
             self.reader.done()
         self.reader.done()
         assert self.read == self.closed

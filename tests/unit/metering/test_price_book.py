@@ -70,3 +70,14 @@ def test_price_is_of_the_last_row_that_has_begun(days: list[date], data: st.Data
     found = book(*rows).price(MODEL, Tier.NOW, at(day.year, day.month, day.day) + second)
     begun = [row for row in rows if row.valid_from is None or row.valid_from <= day]
     assert found.input_nanousd_per_mtok == begun[-1].input_nanousd_per_mtok
+
+
+def test_starts_of_prices_within_a_period() -> None:
+    cheap, dear = Prices(), Prices(valid_from=date(2026, 11, 12))
+    prices = book(cheap, dear)
+    midnight = at(2026, 11, 12)
+    assert prices.starts_within(midnight - 1, midnight + 1) == [midnight]
+    # A price that begins with the period changes nothing inside it.
+    assert prices.starts_within(midnight, midnight + 1) == []
+    assert prices.starts_within(midnight - 1, midnight) == []
+    assert (prices.knows(MODEL), prices.knows("@cf/x/z")) == (True, False)

@@ -114,7 +114,7 @@ class Fleet:
         """What the ledger will be told."""
         reader = JournalReader(self.journal.folder)
         try:
-            return reader.read(1000)
+            return reader.read(1000).attempts
         finally:
             reader.close()
 

@@ -12,7 +12,7 @@ def test_what_every_worker_reads_is_not_added_up() -> None:
     }
     newer = {"penstock_webhook_tries_total": {"outcome delivered": 4.0}}
     snapshots = [Snapshot([], Gauges(cell=cell)) for cell in (figures, figures, newer, {})]
-    page = render(snapshots).decode().splitlines()
+    page = render(snapshots, 1).decode().splitlines()
     assert 'penstock_flex_queued{model="a"} 7.0' in page
     assert 'penstock_flex_queued{model="b"} 2.0' in page
     assert 'penstock_webhook_tries_total{outcome="delivered"} 4.0' in page

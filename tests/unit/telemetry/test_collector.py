@@ -18,11 +18,14 @@ from penstock.telemetry.metrics import (
 SUMMED = (
     "penstock_lease", "penstock_beyond", "penstock_journal", "penstock_ledger", "penstock_drain",
     "penstock_route_", "penstock_index_", "penstock_sessions_", "penstock_ejections_",
-    "penstock_signal_", "penstock_workers_", "penstock_signals_sent", "penstock_signals_heard",
+    "penstock_signal_", "penstock_workers_in", "penstock_signals_sent", "penstock_signals_heard",
     "penstock_signals_trimmed", "penstock_event_streams", "penstock_log_lines",
     "penstock_responses_", "penstock_contracts_", "penstock_contract_unknown",
+    "penstock_traces_",
 )  # fmt: skip
-OF_CELL = ("penstock_flex_", "penstock_webhook_")
+OF_CELL = (
+    "penstock_flex_", "penstock_webhook_", "penstock_host_silent", "penstock_unready_",
+)  # fmt: skip
 BY_REASON = ("penstock_session_moves_total", "penstock_signals_dropped_total")
 
 
@@ -58,8 +61,9 @@ def row(model: str = "m", account: str = "a", scale: int = 1) -> Row:
 
 
 def test_page_of_no_workers_is_still_a_page() -> None:
-    families = parse(render([]))
+    families = parse(render([], 2))
     assert value(families, "penstock_workers") == 0
+    assert value(families, "penstock_workers_wanted") == 2
     assert value(families, "penstock_ejected_replicas") == 0
 
 
@@ -70,7 +74,7 @@ def test_every_declared_metric_is_on_the_page_and_no_other() -> None:
     gauges.contracts = {"penstock_contract_effects_total": {"review output enforce": 1}}
     gauges.reasons = {name: {"load": 1} for name in BY_REASON}
     gauges.cell = {name: {"model m": 1.0} for name in METRICS if name.startswith(OF_CELL)}
-    page = render([Snapshot([row()], gauges)])
+    page = render([Snapshot([row()], gauges)], 2)
     families = parse(page)
     names = {
         name + "_total" if family.type == "counter" else name for name, family in families.items()
@@ -86,7 +90,7 @@ def test_counters_and_gauges_are_added_up_over_workers() -> None:
         Snapshot([row(scale=1)], Gauges(client_connections=2, engine_connections=3)),
         Snapshot([row(scale=2)], Gauges(client_connections=5, engine_connections=7)),
     ]
-    families = parse(render(snapshots))
+    families = parse(render(snapshots, 2))
     of = {"model": "m", "account": "a"}
     assert value(families, "penstock_in_flight", **of) == 3
     assert value(families, "penstock_retries_total", **of) == 6
@@ -102,7 +106,7 @@ def test_counters_and_gauges_are_added_up_over_workers() -> None:
 
 
 def test_histograms_are_cumulative_and_added_up() -> None:
-    families = parse(render([Snapshot([row(scale=1)], Gauges()), Snapshot([row()], Gauges())]))
+    families = parse(render([Snapshot([row(scale=1)], Gauges()), Snapshot([row()], Gauges())], 2))
     name, of = "penstock_first_token_seconds", {"model": "m", "account": "a"}
     assert value(families, f"{name}_bucket", le="0.25", **of) == 0
     assert value(families, f"{name}_bucket", le="0.5", **of) == 2
@@ -114,7 +118,7 @@ def test_histograms_are_cumulative_and_added_up() -> None:
 
 def test_models_and_accounts_stay_apart() -> None:
     snapshot = Snapshot([row("m", "a"), row("m", "b", 2), row("n", "a", 3)], Gauges())
-    families = parse(render([snapshot]))
+    families = parse(render([snapshot], 2))
     assert value(families, "penstock_retries_total", model="m", account="a") == 2
     assert value(families, "penstock_retries_total", model="m", account="b") == 4
     assert value(families, "penstock_retries_total", model="n", account="a") == 6
@@ -126,7 +130,7 @@ def test_what_workers_see_alike_is_not_added_up() -> None:
         Gauges(waiting={"m": 2}, ready_replicas={"m": 4, "n": 1}, ejected_replicas=1),
         Gauges(waiting={"m": 3, "n": 1}, ready_replicas={"m": 3}, ejected_replicas=2),
     ]
-    families = parse(render([Snapshot([], each) for each in gauges]))
+    families = parse(render([Snapshot([], each) for each in gauges], 2))
     assert value(families, "penstock_ready_replicas", model="m") == 4
     assert value(families, "penstock_ready_replicas", model="n") == 1
     assert value(families, "penstock_ejected_replicas") == 2
@@ -141,21 +145,21 @@ def test_counts_by_reason_are_added_up_over_workers() -> None:
         Gauges(reasons={name: {"load": 1, "lost": 4}}),
         Gauges(),
     ]
-    families = parse(render([Snapshot([], each) for each in gauges]))
+    families = parse(render([Snapshot([], each) for each in gauges], 2))
     for reason, count in {"load": 3, "drain": 0, "lost": 4}.items():
         assert value(families, name, reason=reason) == count
 
 
 def test_peers_are_counted_by_the_worker_that_hears_the_fewest() -> None:
     gauges = [Gauges(peers_heard=3), Gauges(peers_heard=1), Gauges(peers_heard=3)]
-    families = parse(render([Snapshot([], each) for each in gauges]))
+    families = parse(render([Snapshot([], each) for each in gauges], 2))
     assert value(families, "penstock_peers_heard") == 1
 
 
 def test_rendering_changes_no_workers_numbers() -> None:
     mine = row()
     for _ in range(3):
-        render([Snapshot([mine], Gauges()), Snapshot([mine], Gauges())])
+        render([Snapshot([mine], Gauges()), Snapshot([mine], Gauges())], 2)
     assert mine == row()
 
 
@@ -163,7 +167,7 @@ def test_rendering_changes_no_workers_numbers() -> None:
 @given(st.text(max_size=12), st.text(max_size=12))
 def test_labels_of_any_text_leave_the_page_readable(model: str, account: str) -> None:
     snapshot = Snapshot([row(model, account)], Gauges(waiting={model: 2}))
-    page = render([snapshot]).decode()
+    page = render([snapshot], 2).decode()
     lines = [line for line in page.split("\n") if line.startswith("penstock_retries_total{")]
     assert len(lines) == 1
     assert lines[0].endswith("} 2.0")

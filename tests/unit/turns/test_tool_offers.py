@@ -29,7 +29,8 @@ class SlowServer:
 async def test_more_than_the_worker_may_hold_are_refused() -> None:
     server = SlowServer()
     offers = ToolOffers(None, cast("Any", server), cast("Any", server), 1)
-    opened: Any = SimpleNamespace(grant=SimpleNamespace(account="account"), fields={})
+    account = SimpleNamespace(account="account")
+    opened: Any = SimpleNamespace(grant=account, fields={}, contract=None, tool_names={})
     asked = ServerTools(None, [(0, cast("Any", b"{}"))])
     async with asyncio.TaskGroup() as group:
         first = group.create_task(offers.offer(opened, asked, [[]]))

@@ -54,7 +54,7 @@ class Rooms:
 
     def code(self) -> TurnCode:
         rooms = cast("Any", self)
-        return TurnCode(rooms, rooms, rooms, 1000)
+        return TurnCode(rooms, rooms, rooms)
 
 
 def turn() -> TurnTools:

@@ -17,6 +17,7 @@ USAGE = {
     "completion_tokens_details": {"reasoning_tokens": 3},
 }
 KEY = "0123456789abcdef0123456789abcdef"
+GONE = {"code": "engine_lost", "message": "gone"}
 
 
 def composer() -> ResponseComposer:
@@ -147,7 +148,7 @@ def test_streamed_and_whole_give_the_same_response() -> None:
 def test_wherever_a_stream_is_cut_every_item_is_ended(at: int, how: str) -> None:
     made = composer()
     events = b"".join(map(made.events, CHUNKS[:at]))
-    events += made.fail("engine_lost", "gone") if how == "fail" else made.cancel()
+    events += made.fail(GONE) if how == "fail" else made.cancel()
     found = read(events)
     assert [event["sequence_number"] for event in found] == list(range(len(found)))
     added = [e["output_index"] for e in found if e["type"] == "response.output_item.added"]
@@ -157,7 +158,7 @@ def test_wherever_a_stream_is_cut_every_item_is_ended(at: int, how: str) -> None
     assert found[0]["type"] == "response.created"
     if how == "fail":
         assert (last["type"], last["response"]["status"]) == ("response.failed", "failed")
-        assert last["response"]["error"] == {"code": "engine_lost", "message": "gone"}
+        assert last["response"]["error"] == GONE
     else:
         # openai's SDK takes `response.cancelled` for an event of its audio API.
         assert (last["type"], last["response"]["status"]) == ("response.incomplete", "cancelled")
@@ -182,7 +183,7 @@ def test_usage_of_a_cut_stream_is_the_last_that_was_counted() -> None:
     made = composer()
     made.events(chunk(content="a", usage={"prompt_tokens": 5, "completion_tokens": 1}))
     made.events(chunk(content="b", usage={"prompt_tokens": 5, "completion_tokens": 2}))
-    last = read(made.fail("engine_lost", "gone"))[-1]
+    last = read(made.fail(GONE))[-1]
     assert last["response"]["usage"]["output_tokens"] == 2
 
 

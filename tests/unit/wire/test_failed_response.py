@@ -7,7 +7,7 @@ import pytest
 
 from penstock.wire.apis.failed_response import failed_response
 
-ERROR = ("engine_lost", "It went away.")
+ERROR = {"code": "engine_lost", "message": "It went away."}
 CREATED = (
     b'event: response.created\ndata: {"response":{"id":"resp_x","model":"m","tools":[{}],'
     b'"status":"in_progress","error":null},"sequence_number":0,"type":"response.created"}\n\n'
@@ -32,7 +32,7 @@ def test_response_is_the_one_that_the_stream_began_with(last: bytes) -> None:
     response = failed["response"]
     assert (response["id"], response["model"], response["tools"]) == ("resp_x", "m", [{}])
     assert response["status"] == "failed"
-    assert response["error"] == {"code": "engine_lost", "message": "It went away."}
+    assert response["error"] == ERROR
 
 
 def test_client_that_had_nothing_is_told_of_a_response_first() -> None:

@@ -13,6 +13,7 @@ from penstock.wire.apis.turn_composer import AskedCall, ChatAnswer, TurnComposer
 KEY = "0123456789abcdef0123456789abcdef"
 CODE = '{"code": "print(6*7)"}'
 CITED = {"type": "container_file_citation", "file_id": "cfile_1", "filename": "plot.png"}
+GONE = {"code": "engine_lost", "message": "gone"}
 
 
 def composer(*, has_outputs: bool = True) -> TurnComposer:
@@ -191,7 +192,7 @@ def test_every_item_that_was_begun_is_ended(how: str) -> None:
     ended(made)
     made.begin_code_call("cntr_1", "print(6*7)")
     made.written()
-    events = read(made.fail("engine_lost", "gone") if how == "fail" else made.cancel())
+    events = read(made.fail(GONE) if how == "fail" else made.cancel())
     assert [event["type"] for event in events] == [
         "response.output_item.done",
         "response.failed" if how == "fail" else "response.incomplete",

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.bench.figures import Report, Spread
-from penstock.cli.figures import NOTHING, bar, dollars, percent, short
+from penstock.console.formats import NOTHING, bar, dollars, percent, short
 
 _BAR: Final = 40
 _ROWS: Final = 10

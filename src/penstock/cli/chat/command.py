@@ -16,7 +16,6 @@ from penstock.cli.chat.answer_events import AnswerEvents
 from penstock.cli.chat.chat_tools import ChatTools
 from penstock.cli.chat.conversation import IMAGE_BYTES_MAX, Conversation
 from penstock.cli.chat.gateway_stream import RESPONSES, GatewayStream
-from penstock.cli.chat.keyboard import unseen_typing
 from penstock.cli.chat.saved_files import CitedFile, safe_name, save_files
 from penstock.cli.chat.screen import (
     AnswerText,
@@ -29,6 +28,7 @@ from penstock.cli.chat.screen import (
 from penstock.cli.chat.slash import Slash, Typed, understand
 from penstock.cli.chat.tool_events import ToolEvents
 from penstock.cli.exit_codes import CommandFailed
+from penstock.cli.keyboard import unseen_typing
 from penstock.cli.options import DEFAULT_STATE, StateOption, invocation
 from penstock.cli.output import console
 from penstock.cli.running_gateway import KeyFileOption, UrlOption, gateway_url, read_secret

@@ -11,6 +11,7 @@ from penstock.cli.contracts.folder import check_folder, checked_documents, compi
 from penstock.cli.contracts.printing import (
     print_applied,
     print_changes,
+    print_effects,
     print_results,
     print_sets,
     read_label,
@@ -18,6 +19,7 @@ from penstock.cli.contracts.printing import (
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, print_json
+from penstock.cli.period_options import SinceOption, UntilOption
 from penstock.console.contract_operations import (
     LIST_CONTRACT_SETS,
     SHOW_CONTRACT,
@@ -27,6 +29,7 @@ from penstock.console.contract_operations import (
     SetNamed,
     VersionAsked,
 )
+from penstock.console.decision_operations import SHOW_CONTRACT_EFFECTS, EffectsAsked
 from penstock.console.operation import Nothing
 from penstock.contracts.alerts import alert_rules
 from penstock.contracts.cases import read_cases
@@ -177,6 +180,26 @@ def show(
         print_json(found)
     else:
         typer.echo(found.document, nl=False)
+
+
+@app.command()
+def effects(  # noqa: PLR0913 - each is an option of the command line
+    context: typer.Context,
+    *,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    account: Annotated[str | None, typer.Option(help="Only this account's, by name or id.")] = None,
+    workflow: Annotated[str | None, typer.Option(help="Only of this workflow.")] = None,
+    state: StateOption = DEFAULT_STATE,
+    json: JsonOption = False,
+) -> None:
+    """Show how many requests ran under each contract, and what contracts changed and refused."""
+    asked = EffectsAsked(since=since, until=until, account=account, workflow=workflow)
+    found = run_operation(context, state, SHOW_CONTRACT_EFFECTS, asked)
+    if json:
+        print_json(found)
+    else:
+        print_effects(found)
 
 
 @app.command()

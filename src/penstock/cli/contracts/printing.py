@@ -8,10 +8,12 @@ from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.output import console, print_table
 from penstock.cli.table import Column, Columns
 from penstock.console.contract_operations import ContractSetAnswer, ContractSetsAnswer
+from penstock.console.formats import percent, short
 from penstock.contracts.differing import ContractChange
 from penstock.contracts.reading import read_contract
 from penstock.contracts.set_book import Applied
 from penstock.intake.contract_cases import CaseResult
+from penstock.wire.resources.contract_effects import ContractEffectsAnswer
 
 _CONTRACTS: Columns = ("contract", "mode", Column("model", is_optional=True), "accounts")
 _SETS: Columns = (
@@ -57,6 +59,13 @@ def print_applied(applied: Applied) -> None:
     out.print(f"set {applied.number} is in force")
 
 
+_EFFECTS: Columns = (
+    "contract",
+    *(Column(title, is_right=True) for title in ("requests", "share", "changed", "refused")),
+    Column("observed", is_right=True),
+)
+
+
 def print_sets(sets: ContractSetsAnswer, present: ContractSetAnswer) -> None:
     out = console()
     if not present.number:
@@ -100,3 +109,25 @@ def read_label(label: str) -> tuple[str, int | None]:
             f"{label!r} is no contract: write NAME, or NAME@V with a version.", ExitCode.USAGE
         )
     return name, int(version)
+
+
+def print_effects(answer: ContractEffectsAnswer) -> None:
+    """Print how many requests ran under each contract, and what it changed and refused."""
+    whole = sum(each.requests for each in answer.contracts)
+    rows = []
+    for each in answer.contracts:
+        done = [count for count in each.decisions if not count.is_observed]
+        observed = sum(count.count for count in each.decisions if count.is_observed)
+        rows.append(
+            (
+                each.contract or "none",
+                short(each.requests),
+                percent(each.requests / whole if whole else None),
+                *(
+                    short(sum(count.count for count in done if count.verdict == verdict))
+                    for verdict in ("change", "deny")
+                ),
+                short(observed),
+            )
+        )
+    print_table(_EFFECTS, rows)

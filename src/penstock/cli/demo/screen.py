@@ -12,7 +12,7 @@ from penstock.cli.bench.tables import busy_note, milliseconds
 from penstock.cli.demo.acts import Act, ActRow, Stage
 from penstock.cli.demo.engine_watch import EngineWatch
 from penstock.cli.demo.plan import DemoPlan
-from penstock.cli.figures import NOTHING, bar, dollars, percent, short
+from penstock.console.formats import NOTHING, bar, dollars, percent, short
 
 _BAR: Final = 20
 _NAMES: Final[Mapping[Act, str]] = {

@@ -6,9 +6,8 @@ from pathlib import Path
 import msgspec
 import typer
 
-from penstock.cli.figures import dollars
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
-from penstock.cli.output import console, last_part, print_json, print_table
+from penstock.cli.output import console, print_json, print_table
 from penstock.cli.postgres import opened
 from penstock.cli.roster import read_replicas
 from penstock.cli.table import Column
@@ -17,6 +16,7 @@ from penstock.cli.up.ready import local_address
 from penstock.cli.up.state import Running
 from penstock.clock import SystemClock
 from penstock.config import Config
+from penstock.console.formats import dollars, last_part
 from penstock.fleet.processes import is_running
 from penstock.metering.reports.usage_reports import UsageReports
 from penstock.queue import Queue

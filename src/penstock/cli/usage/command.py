@@ -10,7 +10,10 @@ from penstock.cli.administration import Administration, administer, run_operatio
 from penstock.cli.exit_codes import CommandFailed, ExitCode
 from penstock.cli.options import DEFAULT_STATE, JsonOption, StateOption, invocation
 from penstock.cli.output import console, print_json
+from penstock.cli.period_options import SinceOption, UntilOption
+from penstock.cli.usage.difference import diff
 from penstock.cli.usage.lines import print_session_csv, print_usage_csv
+from penstock.cli.usage.sessions import sessions, stability
 from penstock.cli.usage.tables import print_request, print_session, print_usage
 from penstock.clock import SystemClock
 from penstock.console.usage_operations import (
@@ -32,12 +35,6 @@ from penstock.wire.resources.usage_query import ReportPeriod, read_parameters, r
 
 app = typer.Typer(help="Show what was used and what it cost.", invoke_without_command=True)
 
-SinceOption = Annotated[
-    str | None, typer.Option(help="A date or an RFC 3339 time; 24 h before --until if not given.")
-]
-UntilOption = Annotated[
-    str | None, typer.Option(help="Up to this time, not including it; now if not given.")
-]
 CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV, for spreadsheets.")]
 
 
@@ -114,7 +111,13 @@ def usage(  # noqa: PLR0913 - each is an option of the command line
         print_usage(report.usage, report.account_names)
 
 
-@app.command()
+app.command()(diff)
+app.command()(stability)
+app.command()(sessions)
+
+
+# `penstock explain` says more; this name works for one more release.
+@app.command(hidden=True)
 def request(
     context: typer.Context,
     id: Annotated[str, typer.Argument(metavar="ID", help="The request's id (x-request-id).")],

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 
 from rich.text import Text
 
-from penstock.cli.figures import NOTHING, bar, dollars, milliseconds, percent, short
-from penstock.cli.output import console, error_console, last_part, print_table
+from penstock.cli.output import console, error_console, print_table
 from penstock.cli.table import Cell, Column, Columns
 from penstock.cli.usage.charge import charge_line
+from penstock.console.formats import NOTHING, bar, dollars, last_part, milliseconds, percent, short
 from penstock.wire.resources.usage import (
     AttemptAnswer,
     RequestAnswer,

@@ -108,7 +108,7 @@ class ClientWriter(Sink):
         self._exchange.answer(200, lines, shaped)
 
     def comment(self) -> None:
-        """Keep the connection alive while the engine reads a long prompt."""
+        """Keep the connection alive while the engine reads a long prompt, or events are held."""
         # No route headers yet: this replica may fail, and another may answer.
         if self._exchange.is_started:
             self._exchange.write(_KEEPALIVE)

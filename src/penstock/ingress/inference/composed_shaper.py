@@ -5,6 +5,7 @@ from msgspec import Raw
 
 from penstock.clock import Clock
 from penstock.errors import Error
+from penstock.ingress import error_response
 from penstock.ingress.inference.api_shapers import (
     DONE,
     RESPONSE_ENDS,
@@ -44,7 +45,7 @@ class ComposedShaper(ApiShaper):
         return len(events) if at < 0 else at
 
     def failure(self, error: Error, request_id: str) -> bytes:
-        return self.composer.fail(error.code, error.message) + DONE
+        return self.composer.fail(error_response.response_error(error)) + DONE
 
 
 class CompactionShaper(ComposedShaper):

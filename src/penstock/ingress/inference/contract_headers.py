@@ -12,7 +12,7 @@ NAMES: Final = (
     "x-penstock-applied",
 )
 # What has headers of its own.
-_TOLD_APART: Final = "model"
+_TOLD_APART: Final = ("model", "fallback")
 
 
 def contract_headers(decision: ContractDecision | None) -> bytes:
@@ -27,7 +27,7 @@ def contract_headers(decision: ContractDecision | None) -> bytes:
         lines += (
             f"x-penstock-model: {decision.model.id}\r\nx-penstock-model-why: {decision.why}\r\n"
         )
-    applied = [str(each) for each in decision.effects if each.kind != _TOLD_APART]
+    applied = [str(each) for each in decision.effects if each.kind not in _TOLD_APART]
     if applied and decision.is_enforced:
         lines += f"x-penstock-applied: {', '.join(applied)}\r\n"
     return lines.encode("latin-1")

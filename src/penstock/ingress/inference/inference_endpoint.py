@@ -10,35 +10,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
-from penstock.clock import Clock, TimerWheel, new_id
-from penstock.errors import Aborted, Error, InternalError, OverLimit, Refused
+from penstock.clock import Clock, TimerWheel
+from penstock.errors import Aborted, Error, InternalError, OverLimit, Refused, Withheld
 from penstock.ingress import error_response
 from penstock.ingress.http.exchange import JSON, Exchange
 from penstock.ingress.http.worker_connections import WorkerConnections
-from penstock.ingress.inference.api_shapers import shaper_for
+from penstock.ingress.inference.answer_writers import AnswerWriters
 from penstock.ingress.inference.async_offer import async_offer
-from penstock.ingress.inference.client_writer import AnswerTerms, ClientWriter, KeepaliveTimer
-from penstock.ingress.inference.composed_shaper import (
-    after_composing,
-    composed_shaper,
-    turn_shaper,
-)
-from penstock.ingress.inference.contract_headers import contract_headers
-from penstock.ingress.inference.cors import cors_lines
+from penstock.ingress.inference.client_writer import ClientWriter, KeepaliveTimer
+from penstock.ingress.inference.inference_call import InferenceCall
 from penstock.ingress.inference.request_accounting import RequestAccounting
-from penstock.ingress.inference.stored_writer import StoredWriter
-from penstock.ingress.inference.turn_writer import TurnWriter
-from penstock.ingress.inference.usage_cost import UsageCost
 from penstock.ingress.inference.ways import FlexCaller, Ways
 from penstock.ingress.settings import IngressSettings
 from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.opened_request import Delivery, OpenedRequest
 from penstock.intake.request_reader import RequestReader
 from penstock.intake.routes import RequestRoute, Surface, find_route, is_messages, surface_of
-from penstock.records.price import Price, Tier
+from penstock.records.price import Tier
 from penstock.records.prompt_chain import LINKS_MAX
-from penstock.records.request import Api, InferenceRequest, Outcome, RequestEnd, RequestId
-from penstock.serving.shaping import RenamedReasoning, Shaper, Steps
+from penstock.records.request import InferenceRequest, Outcome, RequestId
 from penstock.turns.foreground import AskedTurn
 
 _QUEUED: Final = (Delivery.QUEUE, Delivery.TASK)
@@ -47,6 +37,7 @@ _NOW: Final = Tier.NOW
 _FLEX: Final = Tier.FLEX
 _CLIENT_LEFT: Final = Outcome.CLIENT_LEFT
 _FAILED: Final = Outcome.FAILED
+_OK: Final = Outcome.OK
 _OVER_LIMIT_STATUS: Final = OverLimit.status
 
 if TYPE_CHECKING:
@@ -56,19 +47,6 @@ if TYPE_CHECKING:
     from penstock.records.usage import Usage
 
 logger = logging.getLogger(__name__)
-
-
-class InferenceCall:
-    """One request while it is served; its fields are set as they become known."""
-
-    def __init__(self, exchange: Exchange, started: float) -> None:
-        self.id = RequestId(new_id())
-        self.exchange = exchange
-        self.started = started
-        self.key: Key | None = None
-        self.end = RequestEnd()
-        self.request: InferenceRequest | None = None
-        self.writer: ClientWriter | None = None
 
 
 class InferenceEndpoint(WorkerConnections):
@@ -86,18 +64,19 @@ class InferenceEndpoint(WorkerConnections):
         super().__init__(settings, wheel, clock)
         self._reader = reader
         self._path = ways.now
+        self._fallback = ways.fallback
         self._stored = ways.stored
         self._flex = ways.flex
         self._queue = ways.queue
         self._background = ways.background
         self._accounting = accounting
-        self._clock = clock
+        self._traces = accounting.traces
+        self._writers = AnswerWriters(accounting, settings, wheel, clock)
         self._monotonic = clock.monotonic
-        self._cors_origins = settings.cors_origins
 
     async def serve(self, exchange: Exchange) -> None:
         """Serve one request until it is answered, has failed or was cancelled."""
-        call = InferenceCall(exchange, self._monotonic())
+        call = self._begin(exchange)
         try:
             route = find_route(exchange.target)
             headers = exchange.caller
@@ -113,17 +92,19 @@ class InferenceEndpoint(WorkerConnections):
             if request is None:
                 await self._serve_otherwise(call, opened, headers)
                 return
+            if opened.unread is not None and delivery is None:
+                opened, request = await self._admit(call, request, opened, headers)
             call.request = request
             self._accounting.begin(request)
-            writer = call.writer = self._writer(call, request, opened, headers)
+            writer = call.writer = self._writers.of_request(call, request, opened, headers)
             is_long = len(request.prompt.chain.links) >= LINKS_MAX
             if delivery is None and not request.prompt.is_stream and not is_long:
-                await self._path.run(request, writer, call.end)
+                await self._path.run(request, writer, call.end, call.hold)
             else:
                 caller = FlexCaller(opened, headers, exchange, writer)
-                await self._run(call.end, request, writer, caller)
+                await self._run(call, request, writer, caller)
         except Error as error:
-            self._fail(call, error)
+            self._fail(call, self._accounting.logged(call.id, call.key, error, call.end))
         except asyncio.CancelledError:
             if exchange.disconnected:
                 call.end.outcome = _CLIENT_LEFT
@@ -137,13 +118,39 @@ class InferenceEndpoint(WorkerConnections):
         finally:
             self._account_for_end(call)
 
+    def _begin(self, exchange: Exchange) -> InferenceCall:
+        call = InferenceCall(exchange, self._monotonic())
+        if self._traces is not None:
+            call.end.trace = self._traces.begin(call.id, exchange.headers, call.started)
+        return call
+
+    async def _admit(
+        self,
+        call: InferenceCall,
+        request: InferenceRequest,
+        opened: OpenedRequest,
+        headers: CallerHeaders,
+    ) -> tuple[OpenedRequest, InferenceRequest]:
+        """Reserve the money of a request, or of the same for the cheaper model of its contract."""
+        try:
+            admitted = await self._fallback.admit(request, opened, headers)
+        except Error:
+            call.request = request
+            self._accounting.begin(request)
+            raise
+        call.hold = admitted.hold
+        return admitted.opened, admitted.request
+
     def _account_for_end(self, call: InferenceCall) -> None:
-        """Write the request's log line, and add it to the counters."""
+        """Write the request's log line, add it to the counters, and note its trace."""
         exchange, end = call.exchange, call.end
         self.drop_body(exchange)
+        if call.hold is not None:
+            # It is not settled if the request never ran.
+            call.hold.drop()
         end.total_seconds = self._monotonic() - call.started
         end.status = exchange.status
-        self._accounting.finish(call.id, exchange.target, call.request, end)
+        self._accounting.finish(call.id, exchange.target, call.request, end, call.key)
         if not end.attempts and end.outcome is _FAILED:
             self._accounting.count_refusal(call.key, end)
 
@@ -154,26 +161,26 @@ class InferenceEndpoint(WorkerConnections):
         if opened.state is None:
             await self._enqueue(call, opened, headers)
             return
-        turn, request = await self._stored.begin(call.id, opened, headers)
+        turn, request, call.hold = await self._stored.begin(call.id, opened, headers)
         if turn.is_background:
-            own = self._answer_headers(call, turn.opened, headers)
+            own = self._writers.headers(call, turn.opened, headers)
             await self._background.submit(turn, request, call.exchange, own)
             return
         call.request = request
         self._accounting.begin(request)
         running: Coroutine[Any, Any, Usage | None]
         if turn.tools is not None:
-            asked = AskedTurn(turn.opened, turn.tools, request, headers)
-            turns = self._turn_writer(call, asked)
+            asked = AskedTurn(turn.opened, turn.tools, request, headers, call.hold)
+            turns = self._writers.of_turn(call, asked)
             writer: ClientWriter = turns
             running = self._stored.run_with_tools(turn, asked, turns, call.end)
         elif turn.keeps:
-            stored = self._stored_writer(call, request, turn.opened, headers)
+            stored = self._writers.of_stored(call, request, turn.opened, headers)
             writer = stored
-            running = self._stored.run(turn, request, stored, call.end)
+            running = self._stored.run(turn, request, stored, call.end, call.hold)
         else:
-            writer = self._writer(call, request, turn.opened, headers)
-            running = self._path.run(request, writer, call.end)
+            writer = self._writers.of_request(call, request, turn.opened, headers)
+            running = self._path.run(request, writer, call.end, call.hold)
         call.writer = writer
         await self._with_keepalive(running, request, writer)
         if turn.keeps or turn.tools is not None or request.prompt.is_stream:
@@ -183,7 +190,7 @@ class InferenceEndpoint(WorkerConnections):
         self, call: InferenceCall, opened: OpenedRequest, headers: CallerHeaders
     ) -> None:
         answer = await self._queue.serve(call.id, opened, headers)
-        own = self._answer_headers(call, opened, headers)
+        own = self._writers.headers(call, opened, headers)
         call.exchange.answer(200, JSON + own, answer)
 
     async def _read_large(
@@ -214,90 +221,12 @@ class InferenceEndpoint(WorkerConnections):
     def account_of(self, headers: CallerHeaders) -> str:
         return self._reader.find_account(headers)
 
-    def _writer(
-        self,
-        call: InferenceCall,
-        request: InferenceRequest,
-        opened: OpenedRequest,
-        headers: CallerHeaders,
-    ) -> ClientWriter:
-        terms = self._answer_terms(call, request, opened, headers)
-        is_run = opened.route.surface is Surface.WORKERS_RUN
-        price = self._price_told(call, request, headers)
-        if opened.composed is not None:
-            composed = composed_shaper(request, opened.composed, self._clock)
-            steps = Steps(composed, after_composing(price, is_run=is_run))
-            return ClientWriter(call.exchange, terms, call.end, composed, steps)
-        api = shaper_for(request, is_run=is_run)
-        shaper: Shaper = api
-        if request.api is Api.CHAT and request.model.reasoning_field == "reasoning_content":
-            shaper = Steps(RenamedReasoning(), api)
-        if price is not None:
-            shaper = Steps(UsageCost(request.api, price), shaper)
-        return ClientWriter(call.exchange, terms, call.end, api, shaper)
-
-    def _stored_writer(
-        self,
-        call: InferenceCall,
-        request: InferenceRequest,
-        opened: OpenedRequest,
-        headers: CallerHeaders,
-    ) -> StoredWriter:
-        assert opened.composed is not None, "what is stored is composed"
-        terms = self._answer_terms(call, request, opened, headers)
-        composed = composed_shaper(request, opened.composed, self._clock)
-        price = self._price_told(call, request, headers)
-        after = after_composing(price, is_run=opened.route.surface is Surface.WORKERS_RUN)
-        return StoredWriter(call.exchange, terms, call.end, composed, after)
-
-    def _turn_writer(self, call: InferenceCall, asked: AskedTurn) -> TurnWriter:
-        opened, request, headers = asked.opened, asked.request, asked.headers
-        assert opened.composed is not None, "what has tools is composed"
-        terms = self._answer_terms(call, request, opened, headers)
-        composed = turn_shaper(request, opened.composed, self._clock, asked.tools)
-        price = self._price_told(call, request, headers)
-        after = after_composing(price, is_run=opened.route.surface is Surface.WORKERS_RUN)
-        writer = TurnWriter(call.exchange, terms, call.end, composed, after)
-        if request.prompt.is_stream:
-            seconds = self.settings.keepalive_seconds
-            writer.timer = KeepaliveTimer(writer, self.wheel, seconds)
-        return writer
-
-    def _answer_terms(
-        self,
-        call: InferenceCall,
-        request: InferenceRequest,
-        opened: OpenedRequest,
-        headers: CallerHeaders,
-    ) -> AnswerTerms:
-        return AnswerTerms(
-            headers=self._answer_headers(call, opened, headers),
-            price=request.terms.price,
-            asked_at=request.terms.asked_at,
-            is_chunked=call.exchange.speaks_chunked,
-            tells_cost=request.prompt.is_stream and headers.wants_cost(),
-        )
-
-    def _answer_headers(
-        self, call: InferenceCall, opened: OpenedRequest, headers: CallerHeaders
-    ) -> bytes:
-        """Return the lines that every answer to a request has which was read."""
-        own = self._headers(call.id, call.exchange, headers.caller_request_id())
-        if opened.contract is None:
-            return own
-        self._accounting.count_contract(opened.contract)
-        return own + contract_headers(opened.contract)
-
-    def _price_told(
-        self, call: InferenceCall, request: InferenceRequest, headers: CallerHeaders
-    ) -> Price | None:
-        """Return the price for `usage.cost`; None if neither caller nor account wants that."""
-        account = None if call.key is None else call.key.account
-        is_told = headers.wants_usage_cost() or (account is not None and account.has_usage_cost)
-        return request.terms.price if is_told else None
-
     async def _run(
-        self, end: RequestEnd, request: InferenceRequest, writer: ClientWriter, caller: FlexCaller
+        self,
+        call: InferenceCall,
+        request: InferenceRequest,
+        writer: ClientWriter,
+        caller: FlexCaller,
     ) -> None:
         """Run a request that is streamed, is flex work, or has very many messages."""
         if len(request.prompt.chain.links) >= LINKS_MAX:
@@ -306,7 +235,7 @@ class InferenceEndpoint(WorkerConnections):
         running: Coroutine[Any, Any, Usage | None]
         delivery = caller.opened.delivery
         if delivery is None:
-            running = self._path.run(request, writer, end)
+            running = self._path.run(request, writer, call.end, call.hold)
         elif delivery is Delivery.PREFER:
             await self._flex.prefer(request, caller)
             return
@@ -314,7 +243,7 @@ class InferenceEndpoint(WorkerConnections):
             running = self._flex.in_place(request, caller)
         usage_of_job = await self._with_keepalive(running, request, writer)
         if request.prompt.is_stream:
-            writer.finish(usage_of_job or end.usage)
+            writer.finish(usage_of_job or call.end.usage)
 
     async def _with_keepalive(
         self,
@@ -335,7 +264,8 @@ class InferenceEndpoint(WorkerConnections):
     def _fail(self, call: InferenceCall, error: Error) -> None:
         exchange, request_id = call.exchange, call.id
         self._count_refused(call, error)
-        call.end.outcome = _FAILED
+        # What a contract withheld was served: it is counted and charged.
+        call.end.outcome = _OK if isinstance(error, Withheld) else _FAILED
         call.end.error_code = error.code
         if exchange.response_complete:
             # The error came after a complete answer: nothing may be written behind that.
@@ -349,7 +279,7 @@ class InferenceEndpoint(WorkerConnections):
             return
         lines = b"".join(b"%s: %s\r\n" % pair for pair in error_response.headers(error))
         caller_id = exchange.caller.caller_request_id()
-        lines = self._headers(request_id, exchange, caller_id) + lines
+        lines = self._writers.request_lines(call, caller_id) + lines
         if is_messages(exchange.target):
             body = error_response.messages_body(error, request_id)
             exchange.answer(error.status, JSON + lines, body)
@@ -359,15 +289,6 @@ class InferenceEndpoint(WorkerConnections):
         offer = async_offer(error, call.request, exchange.target) if self.settings.flex else UNSET
         body = error_response.body(error, request_id, is_workers_ai=is_workers_ai, offer=offer)
         exchange.answer(status, JSON + lines, body)
-
-    def _headers(self, request_id: str, exchange: Exchange, caller_request_id: str) -> bytes:
-        lines = f"x-request-id: {request_id}\r\n"
-        if caller_request_id:
-            lines += f"x-caller-request-id: {caller_request_id}\r\n"
-        if exchange.target.startswith(b"/client"):
-            lines += f"cf-ai-req-id: {request_id}\r\n"
-        raw = lines.encode("latin-1")
-        return raw + cors_lines(self._cors_origins, exchange.headers) if self._cors_origins else raw
 
 
 def _joined(parts: list[bytes]) -> bytes:

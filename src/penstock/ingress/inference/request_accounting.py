@@ -1,16 +1,22 @@
-"""Accounts for the end of every request: writes its log line and adds to the counters."""
+"""Accounts for the end of every request: its log line, the counters and its trace."""
 
 from typing import Final
 
 from penstock.clock import Clock
 from penstock.contracts.counts import ContractCounts
 from penstock.contracts.deciding import ContractDecision
+from penstock.contracts.refusals import log_refusal
+from penstock.contracts.traced_decisions import traced_log
+from penstock.errors import Error, JournalFull
+from penstock.intake.routes import route_name
 from penstock.metering import Refusals, usd_bytes
 from penstock.records.account import Key
+from penstock.records.decision_log import DecisionLog
 from penstock.records.request import InferenceRequest, Outcome, RequestEnd, RequestId
 from penstock.telemetry.counters import Metrics, ModelCounters
-from penstock.telemetry.request_line import RequestLines, who
+from penstock.telemetry.request_line import RequestLines, trace_field, who
 from penstock.telemetry.request_log import RequestLog
+from penstock.telemetry.traces import Traces
 
 _CALLERS_MAX: Final = 10_000
 
@@ -18,12 +24,24 @@ _CALLERS_MAX: Final = 10_000
 class RequestAccounting:
     """Joins the log and the metrics; endpoints call nothing else of telemetry."""
 
-    def __init__(self, metrics: Metrics, log: RequestLog, refusals: Refusals, clock: Clock) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        log: RequestLog,
+        refusals: Refusals,
+        clock: Clock,
+        decisions: DecisionLog,
+        traces: Traces | None = None,
+    ) -> None:
         self._metrics = metrics
         self._log = log
         self._lines = RequestLines()
         self._refusals = refusals
+        self._decisions = decisions
         self._now = clock.now
+        self._monotonic = clock.monotonic
+        # None if no request is traced.
+        self.traces = traces
         self.contracts = ContractCounts()
         # By key and model.
         self._callers: dict[tuple[str, str], _Caller] = {}
@@ -37,6 +55,7 @@ class RequestAccounting:
         target: bytes,
         request: InferenceRequest | None,
         end: RequestEnd,
+        key: Key | None = None,
     ) -> None:
         about = b""
         if request is None:
@@ -50,15 +69,40 @@ class RequestAccounting:
                 cost = usd_bytes(end.charge_nanousd) if end.attempts else b""
                 about = caller.names + self._lines.labels(request, cost)
         _count(counters, end)
+        if end.trace is not None:
+            about += trace_field(end.trace)
+            self._note_trace(request_id, target, request, end, key)
         if self._log.is_on:
             at = self._now()
             self._log.write(self._lines.line(at, request_id, target, about, end))
 
+    def _note_trace(
+        self,
+        request_id: RequestId,
+        target: bytes,
+        request: InferenceRequest | None,
+        end: RequestEnd,
+        key: Key | None,
+    ) -> None:
+        assert self.traces is not None, "it began the trace"
+        self.traces.note(request_id, route_name(target), request, end, _account_of(key))
+
     def count_refusal(self, key: Key | None, end: RequestEnd) -> None:
         """Count a request of which nothing ran: the ledger has no row for it, only a count."""
-        account = "" if key is None or key.account is None else key.account.id
+        account = _account_of(key)
         key_id = "" if key is None else key.id
         self._refusals.count(self._now(), account, key_id, end.error_code)
+
+    def logged(self, request: RequestId, key: Key | None, error: Error, end: RequestEnd) -> Error:
+        """Log an error that is a contract's refusal; return the error that the client gets."""
+        if error.decided is None:
+            return error
+        try:
+            log = traced_log(self._decisions, end.trace, self._monotonic)
+            log_refusal(log, request, key, error)
+        except JournalFull as full:
+            return full
+        return error
 
     def count_contract(self, decision: ContractDecision) -> None:
         self.contracts.add(decision)
@@ -106,6 +150,10 @@ class RequestAccounting:
                 counters.turn_growth.add(float(growth))
 
 
+def _account_of(key: Key | None) -> str:
+    return "" if key is None or key.account is None else key.account.id
+
+
 class _Caller:
     """A key's use of a model: its counters, and its names in the log."""
 
@@ -121,6 +169,8 @@ def _count(counters: ModelCounters, end: RequestEnd) -> None:
         _add(counters.errors, end.error_code)
     if end.attempts > 1:
         counters.retries += end.attempts - 1
+    if end.waited_seconds:
+        counters.wait.add(end.waited_seconds)
     counters.charged_nanousd += end.charge_nanousd
     usage = end.usage
     if usage is not None:

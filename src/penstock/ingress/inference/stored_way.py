@@ -4,6 +4,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.admission import Hold
 from penstock.errors import Error
 from penstock.ingress.inference.stored_writer import StoredWriter
 from penstock.ingress.inference.turn_writer import TurnWriter
@@ -12,6 +13,7 @@ from penstock.intake.opened_request import OpenedRequest
 from penstock.intake.request_reader import RequestReader
 from penstock.records.price import Tier
 from penstock.records.request import InferenceRequest, RequestEnd, RequestId
+from penstock.serving.budget_fallback import BudgetFallback
 from penstock.serving.request_path import RequestPath
 from penstock.turns import StoredTurn, StoredTurns
 from penstock.turns.foreground import AskedTurn, ForegroundTurns
@@ -32,17 +34,19 @@ class StoredWay:
         reader: RequestReader,
         turns: StoredTurns,
         path: RequestPath,
+        fallback: BudgetFallback,
         foreground: ForegroundTurns,
     ) -> None:
         self._reader = reader
         self._turns = turns
         self._path = path
+        self._fallback = fallback
         self._foreground = foreground
 
     async def begin(
         self, request_id: RequestId, opened: OpenedRequest, headers: CallerHeaders
-    ) -> tuple[StoredTurn, InferenceRequest]:
-        """Return the turn, and the chat request that it became."""
+    ) -> tuple[StoredTurn, InferenceRequest, Hold | None]:
+        """Return the turn, the chat request that it became, and what was reserved for that."""
         if opened.state is not None and opened.state.is_background:
             # Refused before anything is reserved.
             self._reader.require_queue(opened.model, "background")
@@ -59,16 +63,24 @@ class StoredWay:
                 lambda reader: reader.read_prompt(request_id, headers, chat, tier),
                 opened.route.inline_bytes_max,
             )
+            hold = None
+            if chat.unread is not None and tier is Tier.NOW:
+                turn.opened, request, hold = await self._fallback.admit(request, chat, headers)
         except BaseException:
             await self._turns.give_up(turn)
             raise
-        return turn, request
+        return turn, request, hold
 
     async def run(
-        self, turn: StoredTurn, request: InferenceRequest, writer: StoredWriter, end: RequestEnd
+        self,
+        turn: StoredTurn,
+        request: InferenceRequest,
+        writer: StoredWriter,
+        end: RequestEnd,
+        hold: Hold | None,
     ) -> None:
         """Serve the request; when this returns, the response is stored and can be reported."""
-        await self._run(turn, request, writer, self._path.run(request, writer, end), end)
+        await self._run(turn, request, writer, self._path.run(request, writer, end, hold), end)
 
     async def run_with_tools(
         self, turn: StoredTurn, asked: AskedTurn, writer: TurnWriter, end: RequestEnd

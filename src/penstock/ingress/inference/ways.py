@@ -11,6 +11,7 @@ from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.opened_request import OpenedRequest
 from penstock.records.request import InferenceRequest, RequestId
 from penstock.records.usage import Usage
+from penstock.serving.budget_fallback import BudgetFallback
 from penstock.serving.request_path import RequestPath
 from penstock.turns import StoredTurn
 
@@ -49,9 +50,13 @@ class BackgroundWay(Protocol):
 
 
 class Ways(NamedTuple):
-    """`now` runs a request at once, `stored` with its state; the others make jobs of it."""
+    """`now` runs a request at once, `stored` with its state; the others make jobs of it.
+
+    `fallback` reserves the money of requests that a cheaper model may serve.
+    """
 
     now: RequestPath
+    fallback: BudgetFallback
     stored: StoredWay
     flex: FlexWay
     queue: QueueWay

@@ -8,6 +8,7 @@ import msgspec
 
 from penstock.clock import new_id
 from penstock.contracts.counts import ContractCounts
+from penstock.contracts.refusals import log_refusal
 from penstock.errors import (
     BodyTooLarge,
     Error,
@@ -21,11 +22,13 @@ from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.opened_request import OpenedRequest
 from penstock.intake.request_reader import RequestReader
 from penstock.intake.routes import RequestRoute, Surface
-from penstock.jobs.submission import JobDesk, new_job
+from penstock.jobs.job_requests import new_job
+from penstock.jobs.submission import JobDesk
 from penstock.queue.batch_files import FileBatch, FileBatches, RefusedLine
 from penstock.queue.batch_output import CANCELLED
 from penstock.queue.files import Files, StoredFile
 from penstock.records.account import Key
+from penstock.records.decision_log import DecisionLog
 from penstock.records.job import Door, NewJob, Priority, Submission
 from penstock.records.model import Capability, ModelId
 from penstock.records.price import Tier
@@ -60,6 +63,7 @@ class ReadingRooms(msgspec.Struct, frozen=True):
     desk: JobDesk
     # What contracts changed of the lines.
     contracts: ContractCounts
+    decisions: DecisionLog
 
 
 class _Chunk:
@@ -137,6 +141,7 @@ class BatchReading:
                 lambda reader: self._job(reader, number, text, is_repeated=is_repeated),
             )
         except Error as refused:
+            log_refusal(self._rooms.decisions, new_id(), self._key, refused)
             chunk.refused.append(refused_line(number, _custom_id(text), refused))
             return
         self._rooms.contracts.add(asked.contract)

@@ -21,7 +21,8 @@ from penstock.ingress.jobs.job_failure import job_error
 from penstock.ingress.jobs.job_waits import JobWaits
 from penstock.ingress.settings import IngressSettings
 from penstock.intake.routes import Surface
-from penstock.jobs.submission import JobDesk, new_job
+from penstock.jobs.job_requests import new_job
+from penstock.jobs.submission import JobDesk
 from penstock.records.job import Door, Job, JobId, Submission
 from penstock.records.request import InferenceRequest
 from penstock.records.usage import Usage

@@ -17,7 +17,8 @@ from penstock.ingress.settings import IngressSettings
 from penstock.intake.caller_headers import CallerHeaders
 from penstock.intake.opened_request import Delivery, OpenedRequest
 from penstock.intake.request_reader import RequestReader
-from penstock.jobs.submission import JobDesk, new_job
+from penstock.jobs.job_requests import new_job
+from penstock.jobs.submission import JobDesk
 from penstock.queue import NewBatch
 from penstock.records.job import BatchId, Door, NewJob, Submission
 from penstock.records.price import Tier
@@ -117,6 +118,7 @@ class QueueEndpoint:
         self, item: QueueItem, opened: OpenedRequest, headers: CallerHeaders
     ) -> InferenceRequest:
         own, request_id = opened.with_fields(item.fields), RequestId(new_id())
+        own.contract = None if opened.contract is None else opened.contract.copied()
         return await self._reader.read_by_size(
             opened.body_bytes,
             lambda reader: reader.read_prompt(request_id, headers, own, Tier.FLEX),

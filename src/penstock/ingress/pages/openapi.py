@@ -7,6 +7,7 @@ import msgspec
 
 from penstock.ingress.pages.openapi_apis import API_TYPES, api_paths
 from penstock.ingress.pages.openapi_containers import CONTAINER_TYPES, container_paths
+from penstock.ingress.pages.openapi_decisions import DECISION_TYPES, decision_paths
 from penstock.ingress.pages.openapi_events import EVENT_TYPES, event_paths
 from penstock.ingress.pages.openapi_state import STATE_TYPES, state_paths
 from penstock.queue.files import UPLOADED
@@ -45,7 +46,7 @@ _TYPES: Final = (
     batches.FileObject, batches.FileList, batches.FileDeleted, batches.CreateBatch,
     batches.BatchObject, batches.BatchList,
     *API_TYPES,
-    *EVENT_TYPES,
+    *DECISION_TYPES, *EVENT_TYPES,
     *STATE_TYPES,
     *CONTAINER_TYPES,
 )  # fmt: skip
@@ -153,6 +154,7 @@ def _paths() -> Schema:
         ),
         **api_paths(),
         **_usage_paths(),
+        **decision_paths(),
         **_job_paths(),
         **event_paths(),
         **state_paths(),

@@ -17,6 +17,7 @@ from penstock.ingress.inference.cors import EXPOSED_HEADERS
 from penstock.ingress.pages.batch_pages import BatchPages
 from penstock.ingress.pages.container_pages import ContainerPages
 from penstock.ingress.pages.conversation_pages import ConversationPages
+from penstock.ingress.pages.decision_pages import DecisionPages
 from penstock.ingress.pages.event_pages import EventPages
 from penstock.ingress.pages.file_pages import FilePages
 from penstock.ingress.pages.front_page import FrontPage
@@ -58,6 +59,7 @@ class Pages(msgspec.Struct, frozen=True):
     front: FrontPage
     models: ModelPages
     usage: UsagePages
+    decisions: DecisionPages
     health: HealthPages
     routing: RoutingPages
     tokens: TokenPages
@@ -91,6 +93,7 @@ def build_pages(
         Route("/v1/usage", usage.usage),
         Route("/v1/usage/requests/{id}", usage.request),
         Route("/v1/usage/sessions/{session:path}", usage.session),
+        *pages.decisions.routes(),
         Route("/v1/models", models.list_openai),
         Route("/v1/models/{model:path}", models.show_openai),
         Route(f"{_ACCOUNT}/ai/v1/models", models.list_openai),

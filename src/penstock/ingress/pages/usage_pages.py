@@ -26,36 +26,42 @@ class UsagePages:
         self._now = clock.now
 
     async def usage(self, request: Request) -> Response:
-        account = await self._account(request)
-        asked = _asked(request)
-        if account is not None:
-            asked = [each for each in asked if each[0] != Label.ACCOUNT]
-            asked.append((Label.ACCOUNT, account))
+        asked = await asked_of_account(self._reader, request)
         return json_response(await self._reports.usage(read_usage_query(asked, self._now())))
 
     async def session(self, request: Request) -> Response:
-        account = await self._account(request)
+        account = await account_of(self._reader, request)
         name = request.path_params["session"]
         query = read_session_query(_asked(request), name, self._now(), account=account)
         return json_response(await self._reports.session(query))
 
     async def request(self, request: Request) -> Response:
-        account = await self._account(request)
+        account = await account_of(self._reader, request)
         read_parameters(_asked(request), ())
         found = await self._reports.request(request.path_params["id"], account=account)
         return json_response(found)
 
-    async def _account(self, request: Request) -> str | None:
-        """Return the only account that this key may see; None for an operator's, which sees all."""
-        key = await self._reader.authenticate(CallerHeaders(request.scope["headers"]))
-        if key.account is None:
-            return None
-        if key.account.is_blocked:
-            raise AccountBlocked
-        own = key.account.id
-        if any(name == Label.ACCOUNT and value != own for name, value in _asked(request)):
-            raise Forbidden("This key sees its own account's usage only.")
-        return own
+
+async def account_of(reader: RequestReader, request: Request) -> str | None:
+    """Return the only account that a key may see; None for an operator's, which sees all."""
+    key = await reader.authenticate(CallerHeaders(request.scope["headers"]))
+    if key.account is None:
+        return None
+    if key.account.is_blocked:
+        raise AccountBlocked
+    own = key.account.id
+    if any(name == Label.ACCOUNT and value != own for name, value in _asked(request)):
+        raise Forbidden("This key sees its own account's rows only.")
+    return own
+
+
+async def asked_of_account(reader: RequestReader, request: Request) -> list[tuple[str, str]]:
+    """Return a query's parameters, restricted to the account that its key may see."""
+    account = await account_of(reader, request)
+    asked = _asked(request)
+    if account is None:
+        return asked
+    return [*(each for each in asked if each[0] != Label.ACCOUNT), (Label.ACCOUNT, account)]
 
 
 def _asked(request: Request) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from penstock.wire.resources.cache_findings import CacheAnswer, CacheFinding
 from penstock.wire.resources.usage import AttemptAnswer, RequestAnswer
 
 # Routing estimates bytes and engines count blocks, so only less than this share is a loss.
-_AS_EXPECTED: Final = 0.8
+AS_EXPECTED: Final = 0.8
 # The largest block of a prefix cache: vLLM's on CPUs. On GPUs it is 16.
 _BLOCK_TOKENS_MAX: Final = 128
 _MOVED: Final = {
@@ -43,11 +43,12 @@ def cache_answer(answer: RequestAnswer) -> CacheAnswer:
         cached_expected=row.cached_expected,
         session_moved=row.session_moved,
         cache_break=row.cache_break,
-        findings=list(_findings(row)),
+        findings=list(cache_findings(row)),
     )
 
 
-def _findings(row: AttemptAnswer) -> Iterator[CacheFinding]:
+def cache_findings(row: AttemptAnswer) -> Iterator[CacheFinding]:
+    """Yield what the facts of an attempt say of its cache, at least one finding."""
     if row.cache_break:
         yield _break(row.cache_break)
     if row.session_moved in _MOVED:
@@ -67,7 +68,7 @@ def _counts(row: AttemptAnswer) -> Iterator[CacheFinding]:
             said="The stream was cut before the engine said what was cached:"
             f" {cached} tokens is what routing expected, and what is charged as cached.",
         )
-    elif cached < expected * _AS_EXPECTED:
+    elif cached < expected * AS_EXPECTED:
         yield CacheFinding(
             kind="evicted",
             said=f"{expected} tokens were expected in the replica's cache, and {cached} were there:"

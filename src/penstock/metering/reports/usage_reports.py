@@ -3,14 +3,16 @@
 It checks no keys: the callers decide who may see what.
 """
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from penstock import errors
 from penstock.clock import timestamp_of
-from penstock.metering.prices import usd
+from penstock.metering.prices import PriceBook, usd
+from penstock.metering.reports.difference_rows import difference_answer, difference_statement
 from penstock.metering.reports.rows import (
     ATTEMPT_COLUMNS,
     ratio,
@@ -21,7 +23,9 @@ from penstock.metering.reports.rows import (
 from penstock.metering.reports.statement import usage_statement
 from penstock.metering.settings import MeteringSettings
 from penstock.store import Store, Transaction
+from penstock.wire.resources.difference_query import DifferenceQuery
 from penstock.wire.resources.usage import RequestAnswer, SessionAnswer, UsageAnswer
+from penstock.wire.resources.usage_difference import DifferenceAnswer
 from penstock.wire.resources.usage_query import ReportPeriod, SessionQuery, UsageQuery
 
 # A gateway's pool has few connections, and the drain and the mirrors need them too.
@@ -72,18 +76,19 @@ _LAST_HOURS = "select key, max(hour) from usage_hours where hour >= %s group by 
 
 
 class UsageReports:
-    """Gives three reports: sums by label, a session's turns, and one request's charge."""
+    """Gives reports: sums by label, two periods compared, a session's turns, a request's charge."""
 
     def __init__(self, store: Store, settings: MeteringSettings) -> None:
         self._store = store
         self._days_max = settings.report_days_max
+        self._groups_max = settings.report_groups_max
         self._reading_now = 0
 
     async def usage(self, query: UsageQuery) -> UsageAnswer:
         """Return sums by label and time."""
         check_period(query.since, query.until, self._days_max)
         statement = usage_statement(query)
-        async with self._reading() as transaction:
+        async with self.reading() as transaction:
             rows = await transaction.fetch(statement.sql, statement.params)
         return UsageAnswer(
             since=query.since,
@@ -94,12 +99,21 @@ class UsageReports:
             has_more=len(rows) > query.limit,
         )
 
+    async def difference(self, query: DifferenceQuery, prices: PriceBook) -> DifferenceAnswer:
+        """Return how two periods differ, each change split into its causes."""
+        check_period(query.since, query.until, self._days_max)
+        statement = difference_statement(query, prices, self._groups_max)
+        async with self.reading() as transaction:
+            rows = await transaction.fetch(statement.sql, statement.params)
+        # In a thread: hundreds of groups take tens of milliseconds, in which control serves others.
+        return await asyncio.to_thread(difference_answer, query, prices, rows)
+
     async def session(self, query: SessionQuery) -> SessionAnswer:
         """Return a session's turns in their order, and how its prompt grows."""
         check_period(query.since, query.until, self._days_max)
         days = (query.since.date(), query.until.date(), query.since, query.until)
         params = (*days, query.account, query.session)
-        async with self._reading() as transaction:
+        async with self.reading() as transaction:
             sums = await transaction.fetch_one(_TURNS + _TURN_SUMS, params)
             rows = await transaction.fetch(_TURNS + _TURN_ROWS, (*params, query.limit + 1))
         assert sums is not None, "an aggregate has a row"
@@ -127,33 +141,33 @@ class UsageReports:
         """Return those of some accounts that have turns of a session of that name."""
         check_period(period.since, period.until, self._days_max)
         days = (period.since.date(), period.until.date(), period.since, period.until)
-        async with self._reading() as transaction:
+        async with self.reading() as transaction:
             rows = await transaction.fetch(_OWNERS, (list(among), *days, session))
         return tuple(row[0] for row in rows)
 
     async def keys_last_used(self, since: datetime) -> Mapping[str, datetime]:
         """Return the last hour with a request of each key that has had one since then."""
-        async with self._reading() as transaction:
+        async with self.reading() as transaction:
             rows = await transaction.fetch(_LAST_HOURS, (since,))
         return dict(rows)
 
     async def request(self, id: str, *, account: str | None = None) -> RequestAnswer:
         """Return one request with all its attempts; only of `account`, if given."""
-        day = _day_of(id)
+        day = time_of_request(id).date()
         columns = ", ".join(ATTEMPT_COLUMNS)
         sql = (
             f"select {columns} from usage_attempts"  # noqa: S608 - names of our own columns
             " where day = %s and request = %s and (%s::text is null or account = %s)"
             " order by attempt"
         )
-        async with self._reading() as transaction:
+        async with self.reading() as transaction:
             rows = await transaction.fetch(sql, (day, id, account, account))
         if not rows:
             raise errors.NotFound(f"There is no usage of a request {id}.")
         return request_answer(rows)
 
     @asynccontextmanager
-    async def _reading(self) -> AsyncIterator[Transaction]:
+    async def reading(self) -> AsyncIterator[Transaction]:
         """Open a transaction, or refuse if AT_ONCE_MAX reports run already."""
         if self._reading_now >= AT_ONCE_MAX:
             raise errors.Overloaded("Too many usage reports at once.", retry_after_seconds=1)
@@ -181,13 +195,11 @@ def check_period(since: datetime, until: datetime, days_max: int) -> None:
         )
 
 
-def _day_of(id: str) -> date:
-    """Return the day in the id itself, which is the day of its partition."""
+def time_of_request(id: str) -> datetime:
+    """Return the time in a request's id; NotFound for what is no such id."""
     try:
-        is_ours = str(uuid.UUID(id)) == id and uuid.UUID(id).version == 7
-        day = datetime.fromtimestamp(timestamp_of(id), UTC).date() if is_ours else None
+        if str(uuid.UUID(id)) == id and uuid.UUID(id).version == 7:
+            return datetime.fromtimestamp(timestamp_of(id), UTC)
     except (ValueError, OverflowError):
-        day = None
-    if day is None:
-        raise errors.NotFound("There is no such request: a request id is a UUIDv7.")
-    return day
+        pass
+    raise errors.NotFound("There is no such request: a request id is a UUIDv7.")

@@ -43,6 +43,7 @@ class ChatBody(msgspec.Struct, frozen=True):
     ignore_eos: bool = False
     stop: str | list[str] | None = None
     tools: list[dict[str, Any]] | None = None
+    functions: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     response_format: dict[str, Any] | None = None
     priority: int = 0
@@ -139,7 +140,8 @@ def _checked(
         min_tokens=body.min_tokens,
         ignore_eos=body.ignore_eos,
         stop=[body.stop] if isinstance(body.stop, str) else body.stop or [],
-        tools=body.tools or [],
+        tools=body.tools or [{"function": each} for each in body.functions or []],
+        has_functions=bool(body.functions),
         tool_choice=body.tool_choice,
         json_schema=(response_format.get("json_schema") or {}).get("schema"),
         wants_json=response_format.get("type") in {"json_object", "json_schema"},

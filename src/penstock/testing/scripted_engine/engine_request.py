@@ -66,6 +66,8 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True):
     ignore_eos: bool = False
     stop: list[str] = []
     tools: list[dict[str, Any]] = []
+    # The tools were given in the older form, as `functions`; vLLM itself does not take it.
+    has_functions: bool = False
     tool_choice: str | dict[str, Any] | None = None
     json_schema: dict[str, Any] | None = None
     wants_json: bool = False

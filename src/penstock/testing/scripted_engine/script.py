@@ -19,6 +19,8 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Instead of made-up words, but not instead of JSON that the request asks for.
     sentence: str | None = None
     reasoning: str | None = None
+    # Tools that are called, offered or not, each with its arguments as JSON.
+    calls: list[tuple[str, str]] | None = None
     tokens: int | None = None
     huge_line: int | None = None
     no_usage: bool = False

@@ -42,6 +42,8 @@ class ScriptedAnswer(msgspec.Struct, frozen=True):
     reasoning: list[str] = []
     tool_calls: list[ScriptedToolCall] = []
     stop_reason: str | None = None
+    # True if the call is written in the older form, `function_call`.
+    calls_function: bool = False
     # True if the finish reason comes with the last piece, as at a limit or a stop word.
     ends_with_piece: bool = False
 
@@ -54,11 +56,19 @@ class ScriptedAnswer(msgspec.Struct, frozen=True):
 
 def compose(request: EngineRequest, script: Script, index: int) -> ScriptedAnswer:
     """Return the answer for choice `index`."""
-    called = _called_tools(request)
+    called = script.calls or _called_tools(request)
     if called:
         calls = [ScriptedToolCall(name=name, pieces=_cut(arguments)) for name, arguments in called]
         reason = "stop" if isinstance(request.tool_choice, dict) else "tool_calls"
-        return ScriptedAnswer(pieces=[], finish_reason=reason, tool_calls=calls)
+        if request.has_functions:
+            calls, reason = calls[:1], "function_call"
+        said = _PIECES.findall(script.text) if script.text else []
+        return ScriptedAnswer(
+            pieces=said,
+            finish_reason=reason,
+            tool_calls=calls,
+            calls_function=request.has_functions,
+        )
     reasoning = _PIECES.findall(script.reasoning) if script.reasoning else []
     pieces = _pieces(request, script, index)
     answer = _stopped(pieces, request.stop)

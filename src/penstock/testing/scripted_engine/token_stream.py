@@ -45,12 +45,18 @@ class TokenStream:
             yield self._chunks.reasoning(index, piece, self._running(count, index))
         for position, call in enumerate(answer.tool_calls):
             count += 1
-            start = (position, call_ids[position], call.name)
-            yield self._chunks.tool_start(index, start, self._running(count, index))
+            if answer.calls_function:
+                yield self._chunks.function_part(index, {"name": call.name}, b"")
+            else:
+                start = (position, call_ids[position], call.name)
+                yield self._chunks.tool_start(index, start, self._running(count, index))
             for piece in call.pieces:
                 count += 1
                 usage = self._running(count, index)
-                yield self._chunks.tool_arguments(index, position, piece, usage)
+                if answer.calls_function:
+                    yield self._chunks.function_part(index, {"arguments": piece}, usage)
+                else:
+                    yield self._chunks.tool_arguments(index, position, piece, usage)
         last = answer.pieces[-1] if answer.ends_with_piece and answer.pieces else None
         for piece in answer.pieces[:-1] if last is not None else answer.pieces:
             count += 1

@@ -73,6 +73,10 @@ class ChunkWriter:
         more = {"index": position, "function": {"arguments": piece}}
         return self.delta(index, b'{"content":null,"tool_calls":[' + _json(more) + b"]}", usage)
 
+    def function_part(self, index: int, part: dict[str, str], usage: bytes) -> bytes:
+        """Return a piece of a call in the older form, which servers other than vLLM write."""
+        return self.delta(index, b'{"function_call":' + _json(part) + b"}", usage)
+
     def delta(self, index: int, delta: bytes, usage: bytes) -> bytes:
         choice = b'{"index":%d,"delta":%b,"logprobs":null,"finish_reason":null,"token_ids":null}]'
         return self._head + choice % (index, delta) + usage + b"}\n\n"
@@ -143,7 +147,10 @@ def whole_choice(
         "audio": None,
         "function_call": None,
     }
-    if answer.tool_calls:
+    if answer.calls_function:
+        call = answer.tool_calls[0]
+        message["function_call"] = {"name": call.name, "arguments": "".join(call.pieces)}
+    elif answer.tool_calls:
         message["tool_calls"] = [
             {
                 "id": call_id,

@@ -168,9 +168,10 @@ class ResponseComposer:
         self._report("incomplete")
         return self._written()
 
-    def fail(self, code: str, message: str) -> bytes:
+    def fail(self, error: dict[str, str]) -> bytes:
         """Return the last events of a stream that cannot be completed."""
-        self.stop("failed", code, message)
+        self.stop("failed")
+        self.response["error"] = error
         self._report("failed")
         return self._written()
 

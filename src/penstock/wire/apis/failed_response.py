@@ -24,13 +24,12 @@ _opening_decoder = msgspec.json.Decoder(_Opening)
 _numbered_decoder = msgspec.json.Decoder(_Numbered)
 
 
-def failed_response(own_id: str, error: tuple[str, str], first: bytes, last: bytes) -> bytes:
+def failed_response(own_id: str, error: dict[str, str], first: bytes, last: bytes) -> bytes:
     """Return the end of a stream that began with `first` and had `last`; empty if none was sent.
 
-    `error` is a code and a message. If none was sent, `response.created` comes first: openai's SDK
-    does not accept the failure of a response that was never created.
+    If none was sent, `response.created` comes first: openai's SDK does not accept the failure of a
+    response that was never created.
     """
-    code, message = error
     response = _opened(first) or {
         "id": own_id, "object": "response", "output": [], "usage": None, "incomplete_details": None,
     }  # fmt: skip
@@ -39,7 +38,7 @@ def failed_response(own_id: str, error: tuple[str, str], first: bytes, last: byt
     if not first:
         events = _event("response.created", {**response, "status": "in_progress"}, number)
         number += 1
-    failed = {**response, "status": "failed", "error": {"code": code, "message": message}}
+    failed = {**response, "status": "failed", "error": error}
     return events + _event("response.failed", failed, number)
 
 

@@ -122,7 +122,9 @@ def _named(place: int, fields: Fields) -> QueueItem:
 
 def in_item(place: int, wrong: Refused) -> InvalidRequest:
     """Return the same refusal, naming the item."""
-    return InvalidRequest(f"requests[{place}]: {wrong.message}", param=f"requests[{place}]")
+    refused = InvalidRequest(f"requests[{place}]: {wrong.message}", param=f"requests[{place}]")
+    refused.decided = wrong.decided
+    return refused
 
 
 def _item(fields: Fields) -> QueueItem:

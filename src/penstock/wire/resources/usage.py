@@ -148,6 +148,14 @@ class AttemptAnswer(msgspec.Struct, frozen=True, kw_only=True):
     multiplier_bp: int
     charge_nanousd: int
     charge_reason: str
+    # The turn that it was a step of, what it was for, and what its contract chose.
+    parent_id: str
+    purpose: str
+    contract: str
+    task: str
+    model_asked: str
+    # When it came into the ledger; null for attempts from before the ledger knew.
+    drained_at: datetime | None
     charge_usd: str
     calculation: Calculation
 

@@ -3,15 +3,15 @@
 Shared by `GET /v1/usage` and `penstock usage`, so that both accept and refuse the same.
 """
 
-import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
 from penstock.errors import InvalidRequest
+from penstock.wire.resources.moments import read_moment
 
 ROWS_MAX: Final = 10_000
 ROWS_DEFAULT: Final = 1000
@@ -20,8 +20,6 @@ PERIOD_DEFAULT: Final = timedelta(hours=24)
 _HOUR: Final = timedelta(hours=1)
 _VALUE_CHARS_MAX: Final = 256
 _NAME_CHARS_MAX: Final = 64
-_DATE = re.compile(r"2\d{3}-\d\d-\d\d")
-_TIME = re.compile(r"2\d{3}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
 
 
 class Label(StrEnum):
@@ -100,7 +98,7 @@ def read_usage_query(given: Iterable[tuple[str, str]], now: float) -> UsageQuery
         group_by=_group_by(params.get("group_by", "")),
         by=_step(params.get("by")),
         filters={label: read_value(params[label], label) for label in Label if label in params},
-        limit=_limit(params.get("limit")),
+        limit=read_limit(params.get("limit"), ROWS_DEFAULT, ROWS_MAX),
     )
 
 
@@ -118,7 +116,7 @@ def read_session_query(
         session=read_value(session, "session"),
         since=since,
         until=until,
-        limit=_limit(params.get("limit")),
+        limit=read_limit(params.get("limit"), ROWS_DEFAULT, ROWS_MAX),
     )
 
 
@@ -156,30 +154,24 @@ def read_value(text: str, name: str) -> str:
 
 
 def _period(params: Mapping[str, str], now: float) -> tuple[datetime, datetime]:
-    until = (
-        _time(params["until"], "until") if "until" in params else datetime.fromtimestamp(now, UTC)
-    )
-    since = _time(params["since"], "since") if "since" in params else until - PERIOD_DEFAULT
-    if since >= until:
-        raise InvalidRequest("`since` must be before `until`.", param="since")
+    since, until = read_times(params, now)
     begin, end = _hour(since), _hour(until)
     return begin, end if end == until else end + _HOUR
 
 
-def _time(text: str, name: str) -> datetime:
-    """Parse a time, or a date as its 0:00 UTC."""
-    try:
-        if _DATE.fullmatch(text):
-            day = date.fromisoformat(text)
-            return datetime(day.year, day.month, day.day, tzinfo=UTC)
-        if _TIME.fullmatch(text):
-            return datetime.fromisoformat(text.upper()).astimezone(UTC)
-    except ValueError:
-        pass  # a thirteenth month, a 25th hour: refused like any other text
-    raise InvalidRequest(
-        f"`{name}` must be a date (2026-11-01) or an RFC 3339 time (2026-11-01T12:00:00Z).",
-        param=name,
-    )
+def read_times(
+    params: Mapping[str, str], now: float, default: timedelta = PERIOD_DEFAULT
+) -> tuple[datetime, datetime]:
+    """Return `since` and `until`, which may be absent, to the microsecond."""
+    until = datetime.fromtimestamp(now, UTC)
+    if "until" in params:
+        until = read_moment(params["until"], "until", now)
+    since = until - default
+    if "since" in params:
+        since = read_moment(params["since"], "since", now)
+    if since >= until:
+        raise InvalidRequest("`since` must be before `until`.", param="since")
+    return since, until
 
 
 def _hour(time: datetime) -> datetime:
@@ -204,10 +196,11 @@ def _step(text: str | None) -> Step | None:
     return Step(text)
 
 
-def _limit(text: str | None) -> int:
+def read_limit(text: str | None, default: int, most: int) -> int:
+    """Return how many rows are asked for."""
     if text is None:
-        return ROWS_DEFAULT
+        return default
     is_number = text.isascii() and text.isdigit() and len(text) <= 5
-    if not is_number or not 1 <= int(text) <= ROWS_MAX:
-        raise InvalidRequest(f"`limit` must be a whole number from 1 to {ROWS_MAX}.", param="limit")
+    if not is_number or not 1 <= int(text) <= most:
+        raise InvalidRequest(f"`limit` must be a whole number from 1 to {most}.", param="limit")
     return int(text)

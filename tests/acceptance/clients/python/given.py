@@ -14,6 +14,7 @@ MODEL = _given.get("MODEL", "@cf/moonshotai/kimi-k2.5")
 API = _given.get("API", "chat")
 PROMPT = _given.get("PROMPT", "Say hello.")
 SESSION = _given.get("SESSION", "")
+WORKFLOW = _given.get("WORKFLOW", "")
 # A conversation that is kept on the server, by its id.
 CONVERSATION = _given.get("CONVERSATION", "")
 # One header is all that a client needs to have its conversation's cache kept.

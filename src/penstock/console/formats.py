@@ -1,4 +1,4 @@
-"""Formats numbers for narrow tables: short counts, money, times, shares, bars. Pure."""
+"""Formats numbers for people: short counts, money, times, shares, bars. Pure."""
 
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Final
@@ -28,6 +28,16 @@ def dollars(nanousd: int) -> str:
     return f"${cents}" if fine == cents else f"${fine.normalize():f}"
 
 
+def signed_amount(nanousd: int, *, is_fine: bool) -> str:
+    """Format a change of money: in cents, or in millionths of a dollar; 0 if it rounds to nothing.
+
+    All amounts of a table are `is_fine` or none is, so that they can be compared at a glance.
+    """
+    step = Decimal("0.000001" if is_fine else "0.01")
+    amount = Decimal(nanousd).scaleb(-9).quantize(step, ROUND_HALF_UP)
+    return f"{amount:+,}" if amount else "0"
+
+
 def percent(share: float | None) -> str:
     return NOTHING if share is None else f"{share * 100:.0f}%"
 
@@ -45,3 +55,8 @@ def bar(part: int, whole: int, width: int) -> str:
     eighths = max(1, round(part * width * 8 / whole))
     full, rest = divmod(eighths, 8)
     return "█" * full + (_EIGHTHS[rest] if rest else "")
+
+
+def last_part(model: str) -> str:
+    """Return a model's id without its publisher, which narrow tables have no room for."""
+    return model.rpartition("/")[2]

@@ -1,0 +1,1 @@
+"""`penstock decisions`: shows and verifies the log of what contracts decided and operators did."""

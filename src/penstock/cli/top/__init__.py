@@ -1,0 +1,1 @@
+"""`penstock top`: watches the cell in a terminal."""

@@ -1,0 +1,71 @@
+"""Screen 3: what changed in spending, and why."""
+
+import functools
+from typing import Final
+
+from markupsafe import Markup
+
+from penstock.console.charts import WaterfallStep
+from penstock.console.formats import signed_amount
+from penstock.console.screens.page import Context, PageRequest
+from penstock.console.usage_operations import SHOW_DIFFERENCE, DifferenceAsked
+from penstock.wire.resources.usage_difference import ChangeParts
+
+_DOLLAR: Final = 10**9
+
+
+async def read_spend(page: PageRequest) -> Context:
+    """Read the comparison of two periods."""
+    view = page.view
+    asked = DifferenceAsked(
+        since=view.since,
+        until=view.until,
+        against=view.get("against") or None,
+        by=view.get("by") or None,
+        account=view.account,
+        workflow=view.workflow,
+    )
+    found = await page.read(SHOW_DIFFERENCE, asked)
+    total, rows = found.difference.total, found.difference.rows
+    # All amounts have the same digits: cents, or millionths where no total reaches a dollar.
+    is_fine = max(total.before_nanousd, total.after_nanousd) < _DOLLAR
+    shown = functools.partial(_shown, is_fine=is_fine)
+
+    def amount(nanousd: int) -> str:
+        return shown(nanousd).removeprefix("+")
+
+    # A cause that changed nothing anywhere has no column and no step.
+    causes = [
+        each
+        for each in ChangeParts.__struct_fields__
+        if any(shown(getattr(row.parts_nanousd, each)) != "0" for row in (total, *rows))
+    ]
+    steps = [(each, getattr(total.parts_nanousd, each)) for each in causes]
+    before, after = total.before_nanousd, total.after_nanousd
+    return {
+        "found": found,
+        "causes": causes,
+        "amount": amount,
+        "change": shown,
+        "part": functools.partial(_part, is_fine=is_fine),
+        "steps": [
+            WaterfallStep("before", before / _DOLLAR, amount(before)),
+            *(WaterfallStep(name, size / _DOLLAR, shown(size)) for name, size in steps),
+            WaterfallStep("now", after / _DOLLAR, amount(after)),
+        ],
+    }
+
+
+def _shown(nanousd: int, *, is_fine: bool) -> str:
+    """Return a change with its sign and unit; "0" for one that rounds to nothing."""
+    text = signed_amount(nanousd, is_fine=is_fine)
+    return text if text == "0" else f"{text[0]}${text[1:]}"
+
+
+def _part(parts: ChangeParts, cause: str, *, is_fine: bool) -> Markup | str:
+    """Return one part of a change with its sign; large ones stand out."""
+    value: int = getattr(parts, cause)
+    total = sum(abs(getattr(parts, each)) for each in parts.__struct_fields__)
+    text = _shown(value, is_fine=is_fine)
+    is_large = text != "0" and abs(value) * 2 > total
+    return Markup("<strong>{}</strong>").format(text) if is_large else text

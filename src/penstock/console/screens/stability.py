@@ -1,0 +1,67 @@
+"""Screen 1: can we keep session behaviour stable across retries?"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from penstock.console.charts import Series
+from penstock.console.incident_operations import SHOW_STABILITY, StabilityAsked
+from penstock.console.screens.page import Context, PageRequest
+from penstock.metering.reports.cache_findings import AS_EXPECTED
+from penstock.wire.resources.session_list import StabilityRow
+
+_LINES_MAX: Final = 6
+# Below this share the figure is marked, because somebody should look.
+_STAYED_LOW: Final = 0.9
+
+
+class JudgedWorkflow(NamedTuple):
+    """A workflow's row, and which of its figures are marked."""
+
+    row: StabilityRow
+    is_stayed_low: bool
+    is_hit_low: bool
+    # Puts workflows in order, the worst first; 0 if all is well.
+    trouble: float
+
+
+async def read_stability(page: PageRequest) -> Context:
+    """Read how steady each workflow's sessions are."""
+    view = page.view
+    asked = StabilityAsked(
+        since=view.since, until=view.until, account=view.account, workflow=view.workflow
+    )
+    found = await page.read(SHOW_STABILITY, asked)
+    answer = found.stability
+    step = timedelta(seconds=answer.step_seconds)
+    form = "%d %b %H:%M" if step < timedelta(days=1) else "%d %b"
+    shown = answer.rows[:_LINES_MAX]
+    points = max((len(row.hits) for row in shown), default=0)
+    # The worst first: its row is where an incident begins.
+    judged = sorted(map(_judged, answer.rows), key=lambda each: each.trouble, reverse=True)
+    return {
+        "workflows": judged,
+        "troubled": sum(each.trouble > 0 for each in judged),
+        "names": found.account_names,
+        "has_more": answer.has_more,
+        "series": [Series(row.workflow or "(none)", _percents(row.hits)) for row in shown],
+        "starts": [(answer.since + step * number).strftime(form) for number in range(points)],
+    }
+
+
+def _judged(row: StabilityRow) -> JudgedWorkflow:
+    stayed, counted = row.stayed, row.hit_counted or 0.0
+    is_stayed_low = stayed is not None and stayed < _STAYED_LOW
+    is_hit_low = bool(row.hit_expected) and counted < (row.hit_expected or 0.0) * AS_EXPECTED
+    trouble = 0.0
+    if is_stayed_low:
+        trouble += (1 - (stayed or 0.0)) * row.session_turns
+    if is_hit_low:
+        trouble += ((row.hit_expected or 0.0) - counted) * row.requests
+    if row.session_turns and row.cache_breaks > row.session_turns * (1 - _STAYED_LOW):
+        trouble += row.cache_breaks
+    return JudgedWorkflow(row, is_stayed_low, is_hit_low, trouble)
+
+
+def _percents(hits: Sequence[float | None]) -> list[float | None]:
+    return [None if hit is None else hit * 100 for hit in hits]

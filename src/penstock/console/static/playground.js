@@ -1,0 +1,212 @@
+// The playground: one conversation, kept in this page alone. Answers are shown as text, never as markup.
+const room = document.getElementById("playground");
+if (room) start(room);
+
+function start(room) {
+  const settings = document.getElementById("ask");
+  const talk = document.getElementById("talk");
+  const say = document.getElementById("say");
+  const stop = document.getElementById("stop");
+  let messages = [], running = null, total = 0, turn = 0, session = crypto.randomUUID();
+
+  const element = (kind, name, text) => {
+    const made = document.createElement(kind);
+    if (name) made.className = name;
+    if (text) made.textContent = text;
+    return made;
+  };
+
+  function body() {
+    const form = new FormData(settings);
+    const system = form.get("system").trim();
+    const asked = {
+      model: form.get("model"),
+      messages: system ? [{ role: "system", content: system }, ...messages] : messages,
+      max_tokens: Number(form.get("max_tokens")),
+      temperature: Number(form.get("temperature")),
+    };
+    const tools = form.get("tools").trim();
+    if (tools) asked.tools = JSON.parse(tools);
+    if (form.get("stream")) { asked.stream = true; asked.stream_options = { include_usage: true }; }
+    return asked;
+  }
+
+  function labels() {
+    const form = new FormData(settings);
+    const found = { "x-session-affinity": session };
+    if (form.get("workflow")) found["x-penstock-workflow"] = form.get("workflow");
+    if (form.get("task")) found["x-penstock-task"] = form.get("task");
+    return found;
+  }
+
+  async function ask() {
+    let asked;
+    try { asked = body(); } catch (error) { note(`The tools are no JSON: ${error.message}`); return; }
+    const answer = element("div", "said model");
+    const text = answer.appendChild(element("p", "words"));
+    const facts = answer.appendChild(element("p", "dim"));
+    talk.appendChild(answer);
+    running = new AbortController();
+    stop.disabled = false;
+    const began = performance.now();
+    let first = 0;
+    const state = { content: "", calls: [], usage: null, cost: "" };
+    const grow = () => { first ||= performance.now(); text.textContent = state.content; answer.scrollIntoView({ block: "end" }); };
+    try {
+      const reply = await fetch("/console/playground/ask", {
+        method: "POST", signal: running.signal, body: JSON.stringify(asked),
+        headers: { "content-type": "application/json", "x-form-token": room.dataset.token, ...labels() },
+      });
+      const isStream = (reply.headers.get("content-type") || "").startsWith("text/event-stream");
+      if (!reply.ok) throw new Error(await problem(reply));
+      if (isStream) await readStream(reply, state, grow);
+      else readWhole(await reply.json(), reply, state, grow);
+      messages.push(message(state));
+      facts.textContent = factsOf(state, reply, began, first);
+      const id = reply.headers.get("x-penstock-request");
+      if (id) facts.append(" ", link(id));
+      for (const call of state.calls) answer.appendChild(answering(call));
+    } catch (error) {
+      facts.textContent = error.name === "AbortError" ? "stopped" : error.message;
+      facts.className = "problem";
+    } finally { running = null; stop.disabled = true; }
+  }
+
+  async function readStream(reply, state, grow) {
+    const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+    let left = "";
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      left += value;
+      const events = left.split("\n\n");
+      left = events.pop();
+      for (const event of events) {
+        if (event.startsWith(": cost-usd ")) state.cost = event.slice(11).trim();
+        if (!event.startsWith("data: ") || event === "data: [DONE]") continue;
+        const data = JSON.parse(event.slice(6));
+        if (data.error) throw new Error(data.error.message);
+        if (data.usage) state.usage = data.usage;
+        const delta = data.choices?.[0]?.delta;
+        if (delta?.content) { state.content += delta.content; grow(); }
+        for (const part of delta?.tool_calls || []) {
+          const call = (state.calls[part.index] ||= { id: "", type: "function", function: { name: "", arguments: "" } });
+          call.id ||= part.id || "";
+          call.function.name += part.function?.name || "";
+          call.function.arguments += part.function?.arguments || "";
+        }
+      }
+    }
+  }
+
+  function readWhole(data, reply, state, grow) {
+    state.content = data.choices[0].message.content || "";
+    state.calls = data.choices[0].message.tool_calls || [];
+    state.usage = data.usage;
+    state.cost = reply.headers.get("x-penstock-cost-usd") || "";
+    grow();
+  }
+
+  const message = (state) => state.calls.length
+    ? { role: "assistant", content: state.content || null, tool_calls: state.calls }
+    : { role: "assistant", content: state.content };
+
+  async function problem(reply) {
+    try { return (await reply.json()).error.message; } catch { return `The answer was ${reply.status}.`; }
+  }
+
+  function factsOf(state, reply, began, first) {
+    const usage = state.usage || {}, cached = usage.prompt_tokens_details?.cached_tokens;
+    const seconds = (performance.now() - (first || began)) / 1000;
+    turn += 1;
+    total += Number(state.cost) || 0;
+    document.getElementById("sum").textContent = `session: ${turn} turns, $${total.toFixed(6)}`;
+    const parts = [`turn ${turn}: prompt ${usage.prompt_tokens ?? "?"} tokens`, cached == null ? "" : `cached ${cached}`,
+      `output ${usage.completion_tokens ?? "?"} tokens`, first ? `first token ${((first - began) / 1000).toFixed(2)} s` : "",
+      usage.completion_tokens > 1 && seconds > 0.05 ? `${Math.round(usage.completion_tokens / seconds)} tokens a second` : "",
+      state.cost ? `$${state.cost}` : "", reply.headers.get("x-penstock-contract") || "", reply.headers.get("x-penstock-model") || ""];
+    return parts.filter(Boolean).join(" · ");
+  }
+
+  function link(id) {
+    const made = element("a", "", "this request");
+    made.href = `/console/request?id=${encodeURIComponent(id)}`;
+    return made;
+  }
+
+  function answering(call) {
+    const form = element("form", "call");
+    form.append(element("code", "", `${call.function.name}(${call.function.arguments})`));
+    const box = form.appendChild(element("textarea"));
+    box.setAttribute("aria-label", `The result of ${call.function.name}`);
+    form.append(element("button", "", "Answer it"));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      messages.push({ role: "tool", tool_call_id: call.id, content: box.value });
+      form.replaceChildren(element("code", "", `${call.function.name} → ${box.value}`));
+      if (!talk.querySelector("form.call textarea")) ask();
+    });
+    return form;
+  }
+
+  function note(text) { talk.appendChild(element("p", "problem", text)); }
+
+  async function imageOf(file) {
+    return new Promise((resolve, reject) => {
+      const reader = new FileReader();
+      reader.onload = () => resolve(reader.result);
+      reader.onerror = () => reject(reader.error);
+      reader.readAsDataURL(file);
+    });
+  }
+
+  say.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const box = document.getElementById("text"), image = document.getElementById("image");
+    const text = box.value.trim();
+    if (running || (!text && !image.files.length)) return;
+    const shown = element("div", "said you", text);
+    let content = text;
+    if (image.files.length) {
+      const url = await imageOf(image.files[0]);
+      content = [{ type: "text", text }, { type: "image_url", image_url: { url } }];
+      const picture = shown.appendChild(element("img"));
+      picture.src = url;
+      picture.alt = image.files[0].name;
+      image.value = "";
+    }
+    messages.push({ role: "user", content });
+    talk.appendChild(shown);
+    box.value = "";
+    await ask();
+  });
+  document.getElementById("text").addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && event.ctrlKey) say.requestSubmit();
+  });
+  stop.addEventListener("click", () => running?.abort());
+  document.getElementById("anew").addEventListener("click", () => {
+    running?.abort();
+    messages = []; total = 0; turn = 0; session = crypto.randomUUID();
+    talk.replaceChildren();
+    document.getElementById("sum").textContent = "";
+  });
+
+  const copied = (id, write) => document.getElementById(id).addEventListener("click", async (event) => {
+    try { await navigator.clipboard.writeText(write()); event.target.textContent = "Copied"; } catch (error) { note(error.message); }
+  });
+  const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+  copied("curl", () => [`curl ${room.dataset.url}/v1/chat/completions -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json'`,
+    ...Object.entries(labels()).map(([name, value]) => `-H ${quoted(`${name}: ${value}`)}`), `-d ${quoted(JSON.stringify(body()))}`].join(" \\\n  "));
+  copied("python", () => `import os\nfrom openai import OpenAI\n\nclient = OpenAI(base_url="${room.dataset.url}/v1", api_key=os.environ["KEY"])\n` +
+    `asked = ${JSON.stringify(JSON.stringify(body()))}\nimport json\nanswer = client.chat.completions.create(**json.loads(asked), extra_headers=${JSON.stringify(labels())})\nprint(answer)\n`);
+  copied("case", () => {
+    const form = new FormData(settings), asked = body();
+    delete asked.stream_options;
+    return `[[case]]\nname = "from the playground"\nworkflow = ${JSON.stringify(form.get("workflow"))}\nbody = ${inline(asked)}\nexpect = { model = ${JSON.stringify(asked.model)} }\n`;
+  });
+  function inline(value) {
+    if (Array.isArray(value)) return `[${value.map(inline).join(", ")}]`;
+    if (value && typeof value === "object") return `{ ${Object.entries(value).filter(([, each]) => each != null).map(([name, each]) => `${JSON.stringify(name)} = ${inline(each)}`).join(", ")} }`;
+    return JSON.stringify(value);
+  }
+}

@@ -1,0 +1,181 @@
+"""Splits the change of a group's charges between two periods into eight parts. Pure.
+
+A group's list cost is a product and sum of seven factors:
+
+    requests x attempts per request x sum over models (share of the attempts
+        x (prompt tokens x price by hit ratio + output tokens x output price))
+
+Each factor's part is its exact Shapley share: the mean, over all orders in which the seven factors
+could have changed one after another, of what the cost changes when this one does. So no order is
+preferred, and swapping the periods negates each part. The eighth part is the rest: what was charged
+changes otherwise than the list cost, because callers left, jobs failed, or tokens were estimated.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import factorial, fsum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from penstock.metering.reports.model_use import ModelTier, ModelUse
+from penstock.wire.resources.usage_difference import ChangeParts
+
+# In the order of the bits of a mask: a set bit takes that factor from the later period.
+FACTORS: Final = ("volume", "retries", "models", "prompts", "cache", "answers", "price")
+_COUNT: Final = len(FACTORS)
+# The factors behind requests and attempts, which multiply everything.
+_INNER: Final = _COUNT - 2
+
+
+class PeriodUse(msgspec.Struct, frozen=True):
+    """What one group used in one period."""
+
+    requests: int
+    models: Mapping[ModelTier, ModelUse]
+
+    @property
+    def attempts(self) -> int:
+        return sum(each.attempts for each in self.models.values())
+
+    @property
+    def charge_nanousd(self) -> int:
+        return sum(each.charge_nanousd for each in self.models.values())
+
+    @property
+    def list_nanousd(self) -> int:
+        """The list cost, rounded once."""
+        return ModelUse.rounded(sum(each.list_units for each in self.models.values()))
+
+
+class _Terms(NamedTuple):
+    """One model's factors in one period."""
+
+    share: float
+    prompt: float
+    hit: float
+    output: float
+    prices: tuple[float, float, float]
+
+
+class _Sides(NamedTuple):
+    """The factors of both periods: volume, retries, and the terms of each model."""
+
+    volume: tuple[float, float]
+    retries: tuple[float, float]
+    models: list[tuple[_Terms, _Terms]]
+
+
+def difference(before: PeriodUse, after: PeriodUse) -> ChangeParts:
+    """Return the parts of the change of the charges; they add up to it to the nano-dollar."""
+    costs = _costs(_sides(before, after))
+    parts = [round(_share(number, costs)) for number in range(_COUNT)]
+    largest = max(range(_COUNT), key=lambda number: abs(parts[number]))
+    if parts[largest]:
+        # Rounding leaves a few nano-dollars; where they go must not depend on a direction.
+        parts[largest] += after.list_nanousd - before.list_nanousd - sum(parts)
+    change = after.charge_nanousd - before.charge_nanousd
+    named = dict(zip(FACTORS, parts, strict=True))
+    return ChangeParts(**named, uncharged=change - sum(parts))
+
+
+def added(parts: Sequence[ChangeParts]) -> ChangeParts:
+    """Return the sums of several groups' parts."""
+    names = ChangeParts.__struct_fields__
+    return ChangeParts(**{name: sum(getattr(each, name) for each in parts) for name in names})
+
+
+def _sides(before: PeriodUse, after: PeriodUse) -> _Sides:
+    """Return the factors; what a period does not have is taken as in the other one.
+
+    So the whole change of a group that is new or gone is volume, and of a model is models.
+    """
+    first, second = _volume(before), _volume(after)
+    retries = (
+        _ratio(before.attempts, first) or _ratio(after.attempts, second) or 1.0,
+        _ratio(after.attempts, second) or _ratio(before.attempts, first) or 1.0,
+    )
+    models = []
+    # In one order, so that swapped periods calculate with the very same numbers.
+    for name in sorted(before.models.keys() | after.models.keys()):
+        one, two = _used(before, name), _used(after, name)
+        if one is None and two is None:
+            continue
+        models.append(
+            (
+                _terms(before.attempts, one, after.attempts, two),
+                _terms(after.attempts, two, before.attempts, one),
+            )
+        )
+    return _Sides((first, second), retries, models)
+
+
+def _volume(period: PeriodUse) -> int:
+    # A first attempt may be missing: its row could not be written, or is not drained yet.
+    return period.requests or period.attempts
+
+
+def _used(period: PeriodUse, name: ModelTier) -> ModelUse | None:
+    use = period.models.get(name)
+    return use if use is not None and use.attempts else None
+
+
+def _terms(total: int, use: ModelUse | None, other_total: int, other: ModelUse | None) -> _Terms:
+    """Return a model's terms in a period, from the other period where this one has none."""
+    known, also = use or other, other or use
+    assert known is not None, "one of the two periods has it"
+    assert also is not None, "one of the two periods has it"
+    if total:
+        share = 0.0 if use is None else use.attempts / total
+    else:
+        share = 0.0 if other is None else other.attempts / other_total
+    hit = known.cached_share
+    if hit is None:
+        hit = also.cached_share or 0.0
+    return _Terms(
+        share,
+        known.prompt_tokens / known.attempts,
+        hit,
+        known.output_tokens / known.attempts,
+        known.token_prices,
+    )
+
+
+def _costs(sides: _Sides) -> list[float]:
+    """Return the list cost by mask: 128 evaluations, of which 32 sum over the models."""
+    inner = [0.0] * 2**_INNER
+    for models in sides.models:
+        for mask in range(2**_INNER):
+            uncached, cached, output = models[mask >> 4 & 1].prices
+            hit = models[mask >> 2 & 1].hit
+            prompt = models[mask >> 1 & 1].prompt * (hit * cached + (1 - hit) * uncached)
+            answer = models[mask >> 3 & 1].output * output
+            inner[mask] += models[mask & 1].share * (prompt + answer)
+    return [
+        sides.volume[mask & 1] * sides.retries[mask >> 1 & 1] * inner[mask >> 2]
+        for mask in range(2**_COUNT)
+    ]
+
+
+def _weight(others: int) -> float:
+    """Return the share of all orders in which exactly these many others come first."""
+    return factorial(others) * factorial(_COUNT - 1 - others) / factorial(_COUNT)
+
+
+# For each factor: the masks without it, and how many orders have that mask before it.
+_ORDERS: Final = tuple(
+    tuple(
+        (mask, mask | 1 << number, _weight(mask.bit_count()))
+        for mask in range(2**_COUNT)
+        if not mask >> number & 1
+    )
+    for number in range(_COUNT)
+)
+
+
+def _share(number: int, costs: Sequence[float]) -> float:
+    # `fsum` does not depend on the order of its terms, so swapped periods give exactly -x.
+    return fsum(weight * (costs[one] - costs[without]) for without, one, weight in _ORDERS[number])
+
+
+def _ratio(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0

@@ -1,0 +1,144 @@
+"""The made-up incident, with culprits drawn by a seed: each cause is found by three clicks.
+
+Each click is on the page's first marked element, so that nobody needs to know the culprit. Two
+commands find each cause as well.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+from tests.acceptance.console_cell import (
+    ConsoleCell,
+    ConsoleReader,
+    ConsoleServer,
+    console_server,
+)
+from tests.acceptance.site_browser import Browser
+from typer.testing import CliRunner
+
+from penstock.cli.commands import app
+
+# The first one in CI, all at full length.
+SEEDS = (1, 2, 3, 4, 5)
+_IN_CI = 1
+BROKEN = "The system message is not that of the session's last turn"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ConsoleServer]:
+    with console_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module", params=SEEDS)
+def cell(
+    server: ConsoleServer,
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[ConsoleCell]:
+    if request.param > _IN_CI and not request.config.getoption("--full"):
+        pytest.skip("further seeds: `make nightly`, or --full")
+    with server.cell(tmp_path_factory.mktemp("cell"), request.param) as cell:
+        yield cell
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    opened = Browser(tmp_path_factory.mktemp("chromium"))
+    opened.resize(1280, 900, is_phone=False)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def reader(browser: Browser, cell: ConsoleCell) -> ConsoleReader:
+    found = ConsoleReader(browser, cell.control)
+    found.sign_in()
+    return found
+
+
+def culprits(cell: ConsoleCell) -> tuple[str, str]:
+    assert cell.incident is not None
+    return cell.incident.workflow, cell.incident.replica
+
+
+def click_first(reader: ConsoleReader) -> None:
+    """Click on the element that the page marks, which is the first link of its table."""
+    is_first = "document.querySelector('main .first') === document.querySelector('main tbody a')"
+    assert reader.browser.evaluate(is_first)
+    reader.click("main .first")
+
+
+@pytest.mark.timeout(120)
+def test_the_spike_is_three_clicks_away_by_the_page_of_spending(
+    reader: ConsoleReader, cell: ConsoleCell
+) -> None:
+    workflow, _ = culprits(cell)
+    reader.follow("spend")
+    assert reader.text("main tbody th") == workflow
+    click_first(reader)
+    click_first(reader)
+    assert BROKEN in reader.text(".findings")
+    assert workflow in reader.text("main .figure + p")
+    reader.check_quiet()
+
+
+@pytest.mark.timeout(120)
+def test_the_broken_cache_is_two_clicks_away_from_the_first_page(
+    reader: ConsoleReader, cell: ConsoleCell
+) -> None:
+    workflow, _ = culprits(cell)
+    assert reader.text("main tbody tr.bad th") == workflow
+    click_first(reader)
+    click_first(reader)
+    assert BROKEN in reader.text(".findings")
+    reader.check_quiet()
+
+
+@pytest.mark.timeout(120)
+def test_the_slow_replica_is_three_clicks_away(reader: ConsoleReader, cell: ConsoleCell) -> None:
+    _, replica = culprits(cell)
+    reader.follow("fleet")
+    assert reader.text("main tbody tr.bad th") == replica
+    assert reader.text("main tbody tr th") == replica
+    click_first(reader)
+    click_first(reader)
+    assert f"Replica {replica} is slow" in reader.text(".finding.lead")
+    reader.check_quiet()
+
+
+@pytest.fixture
+def remote(cell: ConsoleCell, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
+    """Commands that know control's address and a key, and nothing of the database."""
+    monkeypatch.delenv("PENSTOCK_STORE_DSN", raising=False)
+    monkeypatch.setenv("PENSTOCK_OPERATOR_URL", cell.control.url)
+    monkeypatch.setenv("PENSTOCK_OPERATOR_KEY", cell.control.keys.operator)
+    monkeypatch.setenv("COLUMNS", "250")
+    return CliRunner()
+
+
+def run(remote: CliRunner, *words: str) -> str:
+    done = remote.invoke(app, list(words))
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_two_commands_find_the_spike(remote: CliRunner, cell: ConsoleCell) -> None:
+    workflow, _ = culprits(cell)
+    changed = json.loads(run(remote, "usage", "diff", "--since", "24h", "--json"))
+    first = changed["rows"][0]
+    assert first["labels"]["workflow"] == workflow
+    parts = first["parts_nanousd"]
+    assert max(parts, key=lambda name: abs(parts[name])) == "cache"
+    table = run(remote, "requests", "--dear", "--since", "24h", "--limit", "10")
+    assert table.count("cache break: system") == table.count(f" {workflow} ") == 10
+
+
+def test_two_commands_find_the_slow_replica(remote: CliRunner, cell: ConsoleCell) -> None:
+    _, replica = culprits(cell)
+    table = run(remote, "requests", "--slow", "--since", "24h", "--limit", "1")
+    id = re.search(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", table)
+    assert id is not None, table
+    assert f"Replica {replica} is slow" in run(remote, "explain", id[0])

@@ -1,0 +1,141 @@
+"""Signing in to the console: wrong keys, revoked keys, eager sessions, and behind TLS."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import httpx
+import pytest
+from tests.integration.cells.control_process import ControlProcess, control_process
+from tests.integration.cells.gateway_process import eventually
+from tests.integration.console.console_browser import Browser
+from tests.integration.console.console_cell import filled, patient_control
+from tests.integration.console.console_rows import ConsoleRows
+
+_URL: Final = "https://penstock.example.com"
+
+
+@pytest.fixture(scope="module")
+def rows(module_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> ConsoleRows:
+    return filled(module_dsn, tmp_path_factory.mktemp("journal"))
+
+
+@pytest.fixture(scope="module")
+def control(
+    module_dsn: str, tmp_path_factory: pytest.TempPathFactory, rows: ConsoleRows
+) -> Iterator[ControlProcess]:
+    """One process for all: none of these tests may harm it."""
+    with patient_control(module_dsn, tmp_path_factory.mktemp("control")) as control:
+        yield control
+
+
+@pytest.fixture(scope="module")
+def browser(control: ControlProcess) -> Iterator[Browser]:
+    with Browser(control) as browser:
+        yield browser
+
+
+def test_an_agents_key_signs_nobody_in(control: ControlProcess, rows: ConsoleRows) -> None:
+    with Browser(control, "") as browser:
+        for secret in (rows.runtime_secret, "psk_wrong", "", " ", "é", "\u202e", "x" * 5000):
+            answer = browser.sign_in(secret)
+            assert answer.status_code == 403, secret
+            assert "set-cookie" not in answer.headers
+        assert browser.sign_in("a\0b").status_code == 400
+
+
+def test_a_revoked_key_is_signed_out_within_five_seconds(control: ControlProcess) -> None:
+    with control.client() as client:
+        made = client.post("/keys", json={"role": "operator", "name": "leaver"}).json()
+        with Browser(control, made["secret"]) as browser:
+            token = browser.token()
+            client.delete(f"/keys/{made['key']['id']}")
+            # What changes something is refused at once.
+            answer = browser.client.post(
+                "/console/do/create_account",
+                data={"token": token, "name": "too late"},
+                headers={"origin": browser.origin},
+            )
+            assert answer.headers["location"] == "/console/sign-in"
+            eventually(lambda: browser.get("/console/").is_redirect, seconds=5)
+            assert browser.sign_in(made["secret"]).status_code == 403
+        names = [each["name"] for each in client.get("/accounts").json()["accounts"]]
+    assert "too late" not in names
+
+
+def test_guessed_keys_are_slowed_down_by_address_alone(dsn: str, tmp_path: Path) -> None:
+    bounds = {"control.console_sign_ins_per_minute": 3, "control.host": "0.0.0.0"}
+    with (
+        control_process(dsn, tmp_path, bounds) as control,
+        Browser(control) as before,
+        Browser(control, "") as browser,
+    ):
+        # What a client says of its address counts for nothing.
+        statuses = [
+            browser.sign_in("psk_wrong", **{"x-forwarded-for": f"10.0.0.{number}"}).status_code
+            for number in range(5)
+        ]
+        assert statuses == [403] * 3 + [429] * 2
+        refused = browser.sign_in(control.keys.operator)
+        assert refused.status_code == 429
+        assert 1 <= int(refused.headers["retry-after"]) <= 60
+        # Whoever is in stays in, and others come in from elsewhere.
+        before.page("/console/")
+        elsewhere = httpx.HTTPTransport(local_address="127.0.0.2")
+        with httpx.Client(transport=elsewhere, base_url=control.url) as client:
+            answer = client.post(
+                "/console/sign-in",
+                data={"key": control.keys.operator},
+                headers={"origin": control.url},
+            )
+            assert answer.status_code == 303
+        log = (tmp_path / "control.log").read_text()
+        assert "console_sign_in_refused" in log
+        assert control.keys.operator not in log
+        assert "psk_wrong" not in log
+
+
+def test_an_eager_session_is_slowed_down(dsn: str, tmp_path: Path) -> None:
+    with (
+        control_process(dsn, tmp_path, {"control.requests_per_minute": 5}) as control,
+        Browser(control) as eager,
+        Browser(control) as other,
+    ):
+        statuses = [eager.get("/console/request").status_code for _ in range(7)]
+        assert statuses == [200] * 5 + [429] * 2
+        assert int(eager.get("/console/request").headers["retry-after"]) >= 1
+        other.page("/console/request")
+
+
+def test_behind_tls_the_cookie_is_for_tls_alone(dsn: str, tmp_path: Path) -> None:
+    with (
+        control_process(dsn, tmp_path, {"control.console_url": _URL}) as control,
+        httpx.Client(base_url=control.url, trust_env=False) as client,
+    ):
+
+        def sign_in(origin: str) -> httpx.Response:
+            key = {"key": control.keys.operator}
+            return client.post("/console/sign-in", data=key, headers={"origin": origin})
+
+        for origin in (control.url, _URL.replace("https", "http"), f"{_URL}:8443", f"{_URL}/"):
+            assert sign_in(origin).status_code == 403
+        cookie = sign_in(_URL).headers["set-cookie"]
+        assert cookie.startswith("__Host-penstock=")
+        for needed in ("Secure", "HttpOnly", "Path=/", "SameSite=strict"):
+            assert needed in cookie
+        assert "domain" not in cookie.lower()
+        value = cookie.partition(";")[0]
+        page = client.get("/console/request", headers={"cookie": value})
+        assert page.status_code == 200
+        # The name without its prefix could have been set by a neighbour.
+        bare = value.removeprefix("__Host-")
+        assert client.get("/console/", headers={"cookie": bare}).status_code == 303
+        [token] = set(re.findall(r'name="token" value="(\w+)"', page.text))
+        out = client.post(
+            "/console/sign-out", data={"token": token}, headers={"origin": _URL, "cookie": value}
+        )
+        # A browser takes the end of such a cookie only with what began it.
+        ended = out.headers["set-cookie"]
+        assert ended.startswith("__Host-penstock=")
+        assert ("Secure" in ended, "Max-Age=0" in ended) == (True, True)

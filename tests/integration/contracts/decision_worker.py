@@ -1,0 +1,69 @@
+"""A worker's journal with decisions, its drain, and a desk that verifies the log."""
+
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from tests.unit.contracts.decision_rows import DECIDED, DENIED
+from tests.unit.metering.journal_files import SMALL
+
+from penstock.cli.decisions.verifying import Verified, verify_log
+from penstock.clock import SystemClock, new_id
+from penstock.console.operation import Answered, Asked, Operation
+from penstock.contracts.decision_book import DecisionBook
+from penstock.contracts.decision_log import JournaledDecisions
+from penstock.contracts.decision_queries import ChainHead
+from penstock.metering import Drain, Journal, Ledger, MeteringSettings, Refusals
+from penstock.records.decision import LoggedDecision
+from penstock.store import Store
+
+CLOCK = SystemClock()
+
+
+class DecisionWorker:
+    """What a gateway worker has of decisions."""
+
+    def __init__(self, store: Store, folder: Path, settings: MeteringSettings = SMALL) -> None:
+        self.journal = Journal(folder, new_id(), settings)
+        self.log = JournaledDecisions(self.journal, CLOCK)
+        ledger = Ledger(store, 10, DecisionBook(store, CLOCK))
+        self.drain = Drain(self.journal, ledger, Refusals(store, 10), settings, _released)
+
+    def decide(self, count: int = 1, decision: LoggedDecision = DENIED) -> None:
+        for _ in range(count):
+            self.log.write(DECIDED, [decision])
+
+    def die(self) -> None:
+        """Leave the journal as a kill does."""
+        self.journal.leave()
+
+
+class LogDesk:
+    """Runs the operations by which a log is verified, without signing in."""
+
+    def __init__(self, store: Store) -> None:
+        self._rooms: Any = _Rooms(DecisionBook(store, CLOCK))
+
+    async def run(self, operation: Operation[Asked, Answered], asked: Asked) -> Answered:
+        return await operation.run(self._rooms, asked)
+
+
+class _Rooms:
+    def __init__(self, decisions: DecisionBook) -> None:
+        self.decisions = decisions
+        self.clock = CLOCK
+
+
+async def verify(store: Store, outside: list[ChainHead] | None = None) -> Verified:
+    return await verify_log(LogDesk(store), outside or [])
+
+
+def tamper(dsn: str, statement: str) -> None:
+    """Change the log as somebody who owns the database could."""
+    with psycopg.connect(dsn) as connection:
+        connection.execute("set session_replication_role = replica")
+        connection.execute(statement)
+
+
+async def _released(_: str) -> None:
+    pass
