@@ -1,6 +1,7 @@
 """What each failure does to a background response: the rows of docs/state.md's second table."""
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -109,9 +110,17 @@ def test_postgres_away_and_its_readers_wait(running: tuple[Cell, JobRunner]) -> 
     runner.hold()
     client = sdk(cell)
     id = queued(client)
+    is_reading = threading.Event()
+
+    def read() -> list[Any]:
+        stream = client.responses.retrieve(id, stream=True)
+        is_reading.set()
+        return list(stream)
+
     with ThreadPoolExecutor(1) as pool:
-        reader = pool.submit(lambda: list(client.responses.retrieve(id, stream=True)))
-        eventually(lambda: not reader.done(), 1)
+        reader = pool.submit(read)
+        # The stream's head has come, so that it waits for events and not for its answer.
+        assert is_reading.wait(30)
         with postgres_away(cell):
             eventually(lambda: cell.get(f"{V1}/{id}").status_code == 503)
             assert not reader.done()
