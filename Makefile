@@ -22,7 +22,7 @@ export NATIVE_OPTIMISE ?= $(if $(filter wheel image release soak bench-%,$(filte
 # Type checking takes minutes without its cache, and seconds with it.
 export MYPY_CACHE_DIR := $(CACHE)/mypy
 
-.PHONY: setup check test unit integration native wheel image release simulation engine acceptance up docs site clean pin bench-overhead bench-gate bench-profile bench-count bench-contracts bench-routing bench-scaling bench-queue \
+.PHONY: setup check test unit integration native wheel image release simulation engine acceptance up docs site clean pin bench-overhead bench-gate bench-profile bench-count bench-console bench-contracts bench-readers bench-routing bench-scaling bench-queue \
 	bench-flex bench-agents bench-pressure bench-workers chaos chaos-agents chaos-contracts chaos-fleet chaos-kubernetes chaos-metering hostile-sandbox soak nightly summary \
 	verify-release
 
@@ -129,6 +129,15 @@ bench-count: setup
 bench-contracts: setup
 	$(BIN)/python benchmarks/contract_costs.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(FUNCTIONS),--functions)
 
+# The console's pages on a month of a million attempts, beside their own statements, and what axe finds: 12 minutes.
+bench-console: setup
+	tests/acceptance/clients/setup-node
+	PYTHONPATH=. $(BIN)/python benchmarks/console.py
+
+# What fifty readers of live pages cost a gateway that answers 200 requests a second: MINUTES=10.
+bench-readers: setup
+	PYTHONPATH=. $(BIN)/python benchmarks/console_readers.py $(if $(MINUTES),--minutes $(MINUTES))
+
 # A simulated fleet on published traces, our rule and others', up to 25 minutes; FULL=1 for every row and the plots.
 bench-routing: setup
 	$(BIN)/python benchmarks/routing.py $(if $(FULL),--full)
@@ -222,6 +231,8 @@ nightly: setup
 	$(MAKE) hostile-sandbox
 	$(MAKE) bench-count
 	$(MAKE) bench-contracts
+	$(MAKE) bench-console
+	$(MAKE) bench-readers
 	$(MAKE) soak
 	$(MAKE) bench-overhead
 

@@ -72,7 +72,7 @@ class GoneBack(SetNamed, frozen=True, kw_only=True):
 
 
 async def _list(rooms: OperatorRooms, _: Nothing) -> ContractSetsAnswer:
-    number = await rooms.contracts.number()
+    in_force, sets = await rooms.contracts.sets()
     workers = [
         ContractWorker(
             each.worker.holder,
@@ -83,7 +83,7 @@ async def _list(rooms: OperatorRooms, _: Nothing) -> ContractSetsAnswer:
         for each in await rooms.workers.read()
         if each.worker.kind == "gateway" and each.silent_seconds < _ALIVE_SECONDS
     ]
-    return ContractSetsAnswer(number, await rooms.contracts.sets(), workers)
+    return ContractSetsAnswer(in_force, sets, workers)
 
 
 async def _show_set(rooms: OperatorRooms, asked: SetNamed) -> ContractSetAnswer:

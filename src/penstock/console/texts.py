@@ -18,6 +18,9 @@ def text(value: object) -> str:
 
 def printable(value: str) -> str:
     """Return a text without control characters and turning marks."""
+    if value.isprintable():
+        # Nearly every text; neither kind of character is printable.
+        return value
     return "".join(
         each for each in value if each not in _TURNING and unicodedata.category(each) != "Cc"
     )

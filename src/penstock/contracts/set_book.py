@@ -46,7 +46,8 @@ _NAMED: Final = """
     where set_id = (select set_id from contract_revision) and name = %s
 """
 _SETS: Final = """
-    select s.id, s.applied_at, s.actor, s.message, s.from_set,
+    select (select set_id from contract_revision),
+        s.id, s.applied_at, s.actor, s.message, s.from_set,
         (select count(*) from contracts c where c.set_id = s.id)
     from contract_sets s order by s.id desc limit %s
 """
@@ -137,11 +138,6 @@ class ContractBook:
             gone = [row.name for row in await read_rows(tx, before)]
         return Applied(0, gone, [])
 
-    async def number(self) -> int:
-        """Return the number of the set in force; 0 is none."""
-        async with self._store.statement() as statement:
-            return await read_in_force(statement)
-
     async def in_force(self) -> tuple[int, list[ContractRow]]:
         """Return the number of the set in force, and its contracts; 0 is none."""
         async with self._store.transaction() as tx:
@@ -168,11 +164,12 @@ class ContractBook:
             raise NotFound(f"No contract {name} is in force. `penstock contracts list` shows them.")
         return ContractRow(*row)
 
-    async def sets(self, limit: int = 100) -> list[ContractSetRow]:
-        """Return the sets, newest first."""
+    async def sets(self, limit: int = 100) -> tuple[int, list[ContractSetRow]]:
+        """Return the number of the set in force, 0 for none, and the sets, newest first."""
         async with self._store.statement() as statement:
             rows = await statement.fetch(_SETS, (limit,))
-        return [ContractSetRow(*row) for row in rows]
+        in_force = int(rows[0][0]) if rows else 0
+        return in_force, [ContractSetRow(*row[1:]) for row in rows]
 
     async def _forget_old(self, tx: Transaction, number: int) -> None:
         old = [row[0] for row in await tx.fetch(_OLD, (number, self._settings.sets_max))]

@@ -32,6 +32,7 @@ class ControlProcess(msgspec.Struct, frozen=True):
     url: str
     port: int
     keys: OperatorKeys
+    pid: int
 
     def client(self, secret: str | None = None) -> httpx.Client:
         """A client with this key; the operator's if none is given, none if it is empty."""
@@ -69,7 +70,7 @@ def control_process(
     url = f"http://127.0.0.1:{port}"
     try:
         eventually(lambda: _answers(url), seconds=30)
-        yield ControlProcess(url, port, keys)
+        yield ControlProcess(url, port, keys, process.pid)
         assert process.poll() is None, "control ended by itself"
     finally:
         process.terminate()

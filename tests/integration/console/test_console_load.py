@@ -1,26 +1,27 @@
 """Fifty people who watch live pages ask no more of Postgres than a few do."""
 
 import asyncio
-from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import psycopg
 import pytest
 from tests.integration.cells.control_process import ControlProcess, control_process
+from tests.integration.console.reader_crowd import (
+    CROWD_SETTINGS,
+    LIVE_SECONDS,
+    READERS,
+    make_keys,
+    sign_in_all,
+)
 
-from penstock.policy import KeyBook
-from penstock.records.account import Role
-from penstock.store import Store, StoreSettings
 from penstock.store.embedded import EmbeddedPostgres
 from penstock.store.migrate import migrate
 
 # Servers of their own are begun and stopped, which takes long on a busy machine.
 pytestmark = pytest.mark.timeout(180)
 
-_READERS = 50
 _SECONDS = 10.0
-_LIVE_SECONDS = 2.0
 _STATEMENTS_PER_SECOND_MAX = 10.0
 
 
@@ -43,39 +44,13 @@ def test_fifty_readers_share_their_readings(
     """Each has a key of their own."""
     if path.endswith("flex") and not full:
         pytest.skip("the second page: `make nightly`, or --full")
-    secrets = asyncio.run(_keys(dsn))
-    settings = {"control.console_sign_ins_per_minute": 1000}
-    with control_process(dsn, tmp_path, settings) as control:
+    secrets = asyncio.run(make_keys(dsn))
+    with control_process(dsn, tmp_path, CROWD_SETTINGS) as control:
         rate, pages = asyncio.run(_measured(control, own_postgres, secrets, path))
     print(f"{path}: {pages} pages in {_SECONDS:.0f} s, {rate:.1f} statements/s of them")
     # A busy machine answers more slowly, and is asked less.
-    assert pages > 0.4 * _READERS * _SECONDS / _LIVE_SECONDS
+    assert pages > 0.4 * READERS * _SECONDS / LIVE_SECONDS
     assert rate <= _STATEMENTS_PER_SECOND_MAX
-
-
-async def _watched(
-    client: httpx.AsyncClient, server: EmbeddedPostgres, cookies: list[str], path: str
-) -> tuple[int, int]:
-    """Return how many statements ran, and how many parts of pages were answered."""
-    pages = 0
-
-    async def watch(number: int, cookie: str) -> None:
-        nonlocal pages
-        # People do not begin together.
-        await asyncio.sleep(_LIVE_SECONDS * number / len(cookies))
-        while True:
-            answer = await client.get(path, headers={"cookie": cookie, "hx-request": "true"})
-            assert answer.status_code == 200
-            pages += 1
-            await asyncio.sleep(_LIVE_SECONDS)
-
-    counted = 0
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_SECONDS + 1), asyncio.TaskGroup() as group:
-            for each in enumerate(cookies):
-                group.create_task(watch(*each))
-            counted = await _statements(server, _SECONDS)
-    return counted, pages
 
 
 async def _measured(
@@ -83,11 +58,14 @@ async def _measured(
 ) -> tuple[float, int]:
     """Return the statements a second that readers add, and how many parts of pages they got."""
     async with httpx.AsyncClient(base_url=control.url, trust_env=False, timeout=20) as client:
-        cookies = [await _sign_in(client, control, secret) for secret in secrets]
+        crowd = await sign_in_all(client, secrets)
         await asyncio.sleep(2)
         idle = await _statements(server, 5.0)
-        counted, pages = await _watched(client, server, cookies, path)
-    return counted / _SECONDS - idle / 5.0, pages
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(crowd.watch(path, _SECONDS))
+            counted = await _statements(server, _SECONDS)
+            watching.cancel()
+    return counted / _SECONDS - idle / 5.0, crowd.pages
 
 
 async def _statements(server: EmbeddedPostgres, seconds: float) -> int:
@@ -110,25 +88,3 @@ def _log_of(server: EmbeddedPostgres) -> Path:
         row = connection.execute("select current_setting('data_directory')").fetchone()
     assert row is not None
     return Path(str(row[0])).parent / "postgres.log"
-
-
-async def _sign_in(client: httpx.AsyncClient, control: ControlProcess, secret: str) -> str:
-    answer = await client.post(
-        "/console/sign-in", data={"key": secret}, headers={"origin": control.url}
-    )
-    assert answer.status_code == 303
-    client.cookies.clear()
-    return str(answer.headers["set-cookie"]).partition(";")[0]
-
-
-async def _keys(dsn: str) -> list[str]:
-    store = Store(StoreSettings(dsn=dsn))
-    await store.open()
-    try:
-        book = KeyBook(store)
-        return [
-            (await book.create(Role.AUDITOR, None, f"reader {number}"))[1]
-            for number in range(_READERS)
-        ]
-    finally:
-        await store.close()

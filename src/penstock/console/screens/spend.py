@@ -34,11 +34,13 @@ async def read_spend(page: PageRequest) -> Context:
     def amount(nanousd: int) -> str:
         return shown(nanousd).removeprefix("+")
 
+    parts = [_parts(row.parts_nanousd, is_fine=is_fine) for row in rows]
+    of_total = _parts(total.parts_nanousd, is_fine=is_fine)
     # A cause that changed nothing anywhere has no column and no step.
     causes = [
         each
         for each in ChangeParts.__struct_fields__
-        if any(shown(getattr(row.parts_nanousd, each)) != "0" for row in (total, *rows))
+        if any(cells[each] != "0" for cells in (of_total, *parts))
     ]
     steps = [(each, getattr(total.parts_nanousd, each)) for each in causes]
     before, after = total.before_nanousd, total.after_nanousd
@@ -47,7 +49,7 @@ async def read_spend(page: PageRequest) -> Context:
         "causes": causes,
         "amount": amount,
         "change": shown,
-        "part": functools.partial(_part, is_fine=is_fine),
+        "rows": list(zip(rows, parts, strict=True)),
         "steps": [
             WaterfallStep("before", before / _DOLLAR, amount(before)),
             *(WaterfallStep(name, size / _DOLLAR, shown(size)) for name, size in steps),
@@ -62,10 +64,13 @@ def _shown(nanousd: int, *, is_fine: bool) -> str:
     return text if text == "0" else f"{text[0]}${text[1:]}"
 
 
-def _part(parts: ChangeParts, cause: str, *, is_fine: bool) -> Markup | str:
-    """Return one part of a change with its sign; large ones stand out."""
-    value: int = getattr(parts, cause)
-    total = sum(abs(getattr(parts, each)) for each in parts.__struct_fields__)
-    text = _shown(value, is_fine=is_fine)
-    is_large = text != "0" and abs(value) * 2 > total
-    return Markup("<strong>{}</strong>").format(text) if is_large else text
+def _parts(parts: ChangeParts, *, is_fine: bool) -> dict[str, Markup | str]:
+    """Return each part of a change with its sign; large ones stand out."""
+    sizes = {cause: getattr(parts, cause) for cause in parts.__struct_fields__}
+    total = sum(map(abs, sizes.values()))
+    cells: dict[str, Markup | str] = {}
+    for cause, size in sizes.items():
+        text = _shown(size, is_fine=is_fine)
+        is_large = text != "0" and abs(size) * 2 > total
+        cells[cause] = Markup("<strong>{}</strong>").format(text) if is_large else text
+    return cells

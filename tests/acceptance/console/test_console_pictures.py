@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from PIL import Image
-from tests.acceptance.console_cell import console_server
-from tests.acceptance.console_pictures import (
+from tests.acceptance.console.console_cell import console_server
+from tests.acceptance.console.console_pictures import (
     BYTES_MAX,
     FOLDER,
     PICTURES,
@@ -24,7 +24,7 @@ def test_pictures_are_of_the_pages_as_they_are(tmp_path: Path) -> None:
             words = draw(browser, cell, tmp_path)
         finally:
             browser.close()
-    how = "draw them again: python -m tests.acceptance.console_pictures"
+    how = "draw them again: python -m tests.acceptance.console.console_pictures"
     assert words == read_words(), how
     for name in PICTURES:
         with (

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.acceptance.console_cell import (
+from tests.acceptance.console.console_cell import (
     ConsoleCell,
     ConsoleReader,
     ConsoleServer,
-    console_server,
 )
 from tests.acceptance.site_browser import Browser
 from tests.integration.cells.gateway_process import GatewayProcess
@@ -26,31 +25,9 @@ _REVOKED_SECONDS = 5.0
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ConsoleServer]:
-    with console_server() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def cell(server: ConsoleServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleCell]:
     with server.cell(tmp_path_factory.mktemp("cell"), SEED) as cell:
         yield cell
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    opened = Browser(tmp_path_factory.mktemp("chromium"))
-    opened.resize(1280, 900, is_phone=False)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def reader(browser: Browser, cell: ConsoleCell) -> ConsoleReader:
-    """An operator who has signed in and sees the first page."""
-    found = ConsoleReader(browser, cell.control)
-    found.sign_in()
-    return found
 
 
 def is_focused(reader: ConsoleReader, selector: str) -> bool:

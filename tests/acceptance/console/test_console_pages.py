@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.acceptance.client_run import CLIENTS, clients_folder
-from tests.acceptance.console_cell import (
+from tests.acceptance.console.axe import axe_source, serious_findings
+from tests.acceptance.console.console_cell import (
     ConsoleCell,
     ConsoleReader,
     ConsoleServer,
-    console_server,
 )
 from tests.acceptance.site_browser import Browser
 
@@ -18,16 +17,7 @@ from penstock.console.screens.screens import SCREENS
 SEED = 20261119
 WIDTHS = (320, 1280)
 SCHEMES = ("light", "dark")
-_AXE = """axe.run(document, {resultTypes: ['violations']}).then(found => found.violations
-    .filter(each => ['serious', 'critical'].includes(each.impact))
-    .map(each => [each.id, each.nodes.map(node => node.html.slice(0, 160)).slice(0, 3)]))"""
 _TOO_WIDE = "document.documentElement.scrollWidth - window.innerWidth"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ConsoleServer]:
-    with console_server() as server:
-        yield server
 
 
 @pytest.fixture(scope="module")
@@ -45,21 +35,13 @@ def empty(server: ConsoleServer, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    opened = Browser(tmp_path_factory.mktemp("chromium"))
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("pictures")
 
 
 @pytest.fixture(scope="module")
 def axe() -> str:
-    installed = clients_folder("node", CLIENTS / "node" / "package-lock.json")
-    return (installed / "node_modules" / "axe-core" / "axe.min.js").read_text()
+    return axe_source()
 
 
 @pytest.mark.timeout(300)
@@ -105,8 +87,7 @@ def _unreadable(
         reader.open(path)
         browser.picture(folder / f"{name}.png", is_whole=True)
         wide = browser.evaluate(_TOO_WIDE)
-        browser.evaluate(axe)
-        found = browser.evaluate(_AXE)
+        found = serious_findings(browser, axe)
         reader.check_quiet(refused=404 if name == "nothing" else 0)
         if found or wide > 0:
             wrong[name] = (found, wide)

@@ -173,13 +173,18 @@ async def _fill(dsn: str, folder: Path, seed: int) -> Incident:
     try:
         incident = await make_incident(store, seed, now)
         await make_last_hour(store, incident, seed, now)
-        await _fill_fleet(store)
-        await _fill_decisions(store, folder, incident)
-        await _fill_limits(store, incident)
-        await _fill_jobs(store)
+        await fill_surroundings(store, folder, incident.account)
     finally:
         await store.close()
     return incident
+
+
+async def fill_surroundings(store: Store, folder: Path, account: str) -> None:
+    """Fill what is in a cell beside its ledger: a fleet, decisions, limits and jobs."""
+    await _fill_fleet(store)
+    await _fill_decisions(store, folder, account)
+    await _fill_limits(store, account)
+    await _fill_jobs(store)
 
 
 async def _fill_fleet(store: Store) -> None:
@@ -214,22 +219,23 @@ async def _fill_fleet(store: Store) -> None:
             await transaction.execute(statement)
 
 
-async def _fill_decisions(store: Store, folder: Path, incident: Incident) -> None:
+async def _fill_decisions(store: Store, folder: Path, account: str) -> None:
     """Calls of a tool: some allowed, two refused."""
     worker = DecisionWorker(store, folder / "decisions")
-    request = msgspec.structs.replace(DECIDED, account=incident.account)
+    request = msgspec.structs.replace(DECIDED, account=account)
     for decision in (ALLOWED, ALLOWED, DENIED, DENIED):
         worker.log.write(request, [decision])
     await worker.drain.empty()
 
 
-async def _fill_limits(store: Store, incident: Incident) -> None:
-    book, account = LimitBook(store, AdmissionSettings()), AccountId(incident.account)
+async def _fill_limits(store: Store, account: str) -> None:
+    book = LimitBook(store, AdmissionSettings())
     for measure, period, amount in (
         (Measure.NANOUSD, Period.DAY, 500 * 10**9),
         (Measure.REQUESTS, Period.MINUTE, 600),
     ):
-        await book.create(Limit(0, account, Scope.ACCOUNT, "", measure, period, amount, True))
+        limit = Limit(0, AccountId(account), Scope.ACCOUNT, "", measure, period, amount, True)
+        await book.create(limit)
 
 
 async def _fill_jobs(store: Store) -> None:

@@ -1,7 +1,8 @@
-"""Draws the pictures of docs/first-week-on-call.md: `python -m tests.acceptance.console_pictures`.
+"""Draws the pictures of docs/first-week-on-call.md.
 
-Beside them stand the headings and columns of each page. A test compares, so that a page that has
-changed is drawn, and looked at, again.
+Run it as `python -m tests.acceptance.console.console_pictures`. Beside them stand the headings
+and columns of each page. A test compares, so that a page that has changed is drawn, and looked
+at, again.
 """
 
 import io
@@ -12,10 +13,10 @@ from typing import Any, Final
 
 import msgspec
 from PIL import Image
-from tests.acceptance.console_cell import ConsoleCell, ConsoleReader, console_server
+from tests.acceptance.console.console_cell import ConsoleCell, ConsoleReader, console_server
 from tests.acceptance.site_browser import Browser
 
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[3]
 FOLDER: Final = ROOT / "docs" / "assets"
 WORDS: Final = ROOT / "docs" / "figures" / "console-pictures.json"
 BYTES_MAX: Final = 120_000

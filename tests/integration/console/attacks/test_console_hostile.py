@@ -1,7 +1,6 @@
 """Hostile labels, addresses, heads and files: all is text, nothing breaks or leads away."""
 
 import re
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Final
 
@@ -10,30 +9,10 @@ import pytest
 from tests.integration.cells.control_process import ControlProcess
 from tests.integration.cells.raw_client import RawAnswer, RawClient
 from tests.integration.console.console_browser import Browser
-from tests.integration.console.console_cell import assert_safe, filled, patient_control
+from tests.integration.console.console_cell import assert_safe
 from tests.integration.console.console_rows import HOSTILE, MARKUP, ConsoleRows
 
 from penstock.console.screens.screens import SCREENS
-
-
-@pytest.fixture(scope="module")
-def rows(module_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> ConsoleRows:
-    return filled(module_dsn, tmp_path_factory.mktemp("journal"))
-
-
-@pytest.fixture(scope="module")
-def control(
-    module_dsn: str, tmp_path_factory: pytest.TempPathFactory, rows: ConsoleRows
-) -> Iterator[ControlProcess]:
-    """One process for all: none of these tests may harm it."""
-    with patient_control(module_dsn, tmp_path_factory.mktemp("control")) as control:
-        yield control
-
-
-@pytest.fixture(scope="module")
-def browser(control: ControlProcess) -> Iterator[Browser]:
-    with Browser(control) as browser:
-        yield browser
 
 
 @pytest.mark.parametrize(

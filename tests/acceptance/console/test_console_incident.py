@@ -9,13 +9,11 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from tests.acceptance.console_cell import (
+from tests.acceptance.console.console_cell import (
     ConsoleCell,
     ConsoleReader,
     ConsoleServer,
-    console_server,
 )
-from tests.acceptance.site_browser import Browser
 from typer.testing import CliRunner
 
 from penstock.cli.commands import app
@@ -24,12 +22,6 @@ from penstock.cli.commands import app
 SEEDS = (1, 2, 3, 4, 5)
 _IN_CI = 1
 BROKEN = "The system message is not that of the session's last turn"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ConsoleServer]:
-    with console_server() as server:
-        yield server
 
 
 @pytest.fixture(scope="module", params=SEEDS)
@@ -42,21 +34,6 @@ def cell(
         pytest.skip("further seeds: `make nightly`, or --full")
     with server.cell(tmp_path_factory.mktemp("cell"), request.param) as cell:
         yield cell
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    opened = Browser(tmp_path_factory.mktemp("chromium"))
-    opened.resize(1280, 900, is_phone=False)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def reader(browser: Browser, cell: ConsoleCell) -> ConsoleReader:
-    found = ConsoleReader(browser, cell.control)
-    found.sign_in()
-    return found
 
 
 def culprits(cell: ConsoleCell) -> tuple[str, str]:

@@ -1,39 +1,16 @@
 """Signing in to the console: wrong keys, revoked keys, eager sessions, and behind TLS."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import httpx
-import pytest
 from tests.integration.cells.control_process import ControlProcess, control_process
 from tests.integration.cells.gateway_process import eventually
 from tests.integration.console.console_browser import Browser
-from tests.integration.console.console_cell import filled, patient_control
 from tests.integration.console.console_rows import ConsoleRows
 
 _URL: Final = "https://penstock.example.com"
-
-
-@pytest.fixture(scope="module")
-def rows(module_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> ConsoleRows:
-    return filled(module_dsn, tmp_path_factory.mktemp("journal"))
-
-
-@pytest.fixture(scope="module")
-def control(
-    module_dsn: str, tmp_path_factory: pytest.TempPathFactory, rows: ConsoleRows
-) -> Iterator[ControlProcess]:
-    """One process for all: none of these tests may harm it."""
-    with patient_control(module_dsn, tmp_path_factory.mktemp("control")) as control:
-        yield control
-
-
-@pytest.fixture(scope="module")
-def browser(control: ControlProcess) -> Iterator[Browser]:
-    with Browser(control) as browser:
-        yield browser
 
 
 def test_an_agents_key_signs_nobody_in(control: ControlProcess, rows: ConsoleRows) -> None:

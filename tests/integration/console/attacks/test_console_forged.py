@@ -12,7 +12,7 @@ from tests.integration.cells.control_process import ControlProcess
 from tests.integration.cells.raw_client import RawClient
 from tests.integration.cells.runtime_dsn import runtime_dsn
 from tests.integration.console.console_browser import FORM, Browser
-from tests.integration.console.console_cell import accounts_of, assert_safe, filled, patient_control
+from tests.integration.console.console_cell import accounts_of, assert_safe
 from tests.integration.console.console_rows import MARKUP, ConsoleRows
 
 from penstock.clock import SystemClock
@@ -22,26 +22,6 @@ from penstock.console.settings import ControlSettings
 from penstock.testing.manual_clock import ManualClock
 
 _HOUR: Final = 3600.0
-
-
-@pytest.fixture(scope="module")
-def rows(module_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> ConsoleRows:
-    return filled(module_dsn, tmp_path_factory.mktemp("journal"))
-
-
-@pytest.fixture(scope="module")
-def control(
-    module_dsn: str, tmp_path_factory: pytest.TempPathFactory, rows: ConsoleRows
-) -> Iterator[ControlProcess]:
-    """One process for all: none of these tests may harm it."""
-    with patient_control(module_dsn, tmp_path_factory.mktemp("control")) as control:
-        yield control
-
-
-@pytest.fixture(scope="module")
-def browser(control: ControlProcess) -> Iterator[Browser]:
-    with Browser(control) as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
