@@ -20,6 +20,7 @@ import uvloop
 from uvicorn.server import ServerState
 
 from penstock.admission import AdmissionSettings, Gate, Limits
+from penstock.app.limit_events import publish_notices
 from penstock.catalogue import Catalogue
 from penstock.clock import TimerWheel, new_id
 from penstock.contracts.compiling import compile_set
@@ -119,7 +120,7 @@ class QuietRooms:
         journal = Journal(self._folder / holder, holder, MeteringSettings())
         decisions = JournaledDecisions(journal, clock)
         stages = Stages(
-            limits=Limits(self.store, clock, admission, holder),
+            limits=Limits(self.store, clock, admission, holder, publish_notices),
             gate=Gate(router, admission, self.wheel),
             router=router,
             clients=FleetClients(EngineSettings(), self.wheel, clock),

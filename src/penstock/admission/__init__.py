@@ -14,6 +14,7 @@ from penstock.admission.job_budgets import (
     settle_jobs,
 )
 from penstock.admission.limit_book import LimitBook
+from penstock.admission.limit_notices import LimitNotice
 from penstock.admission.limit_states import LimitState
 from penstock.admission.limit_table import contract_of
 from penstock.admission.limits import LimitKind, Limits
@@ -39,6 +40,7 @@ __all__ = [
     "Hold",
     "LimitBook",
     "LimitKind",
+    "LimitNotice",
     "LimitState",
     "Limits",
     "LostLeases",

@@ -17,6 +17,7 @@ from penstock.admission.hold import NO_HOLD, HeldAmount, HeldAmounts, Hold
 from penstock.admission.lease_desk import LeaseDesk
 from penstock.admission.lease_queue import LeaseQueue
 from penstock.admission.limit_mirror import LimitMirror
+from penstock.admission.limit_notices import LimitNotices, Publish
 from penstock.admission.lost_leases import release_holder
 from penstock.admission.periodic_step import PeriodicStep
 from penstock.admission.refusal import refusal
@@ -40,7 +41,12 @@ class Limits:
     """
 
     def __init__(
-        self, store: Store, clock: Clock, settings: AdmissionSettings, holder: str
+        self,
+        store: Store,
+        clock: Clock,
+        settings: AdmissionSettings,
+        holder: str,
+        publish: Publish,
     ) -> None:
         self.refusals: Counter[LimitKind] = Counter()
         self.warnings: Counter[LimitKind] = Counter()
@@ -53,12 +59,14 @@ class Limits:
         self._mirror = LimitMirror(store, settings)
         self._balances = WindowBalances()
         self._desk = LeaseDesk(store, clock, settings, holder, self._balances)
+        self._notices = LimitNotices(store, settings, publish)
         chores = (
             # First, because without it no lease can be written.
             PeriodicStep(self._desk.renew, settings.lease_seconds / 3),
             PeriodicStep(self._refresh, settings.limits_refresh_seconds),
             PeriodicStep(self._desk.give_back, settings.lease_return_seconds / 2),
             PeriodicStep(self._survey, settings.pots_survey_seconds),
+            PeriodicStep(self._notices.write, settings.pots_survey_seconds),
             PeriodicStep(self._desk.sweep, settings.pots_survey_seconds),
         )
         self._queue = LeaseQueue(self._desk, chores, clock, settings)
@@ -102,6 +110,7 @@ class Limits:
                 return Hold(amounts)
             if isinstance(answer, Shortage):
                 self.refusals[_kind(answer.balance.limit)] += 1
+                self._notices.note_refused(answer)
                 raise refusal(answer, self._clock.now(), self._settings.lease_return_seconds)
             return self._without_postgres(request, amounts)
         finally:
@@ -171,7 +180,9 @@ class Limits:
 
     async def _survey(self) -> bool:
         """Warn of soft limits that are exceeded, then drop balances that are not needed."""
-        for balance in await self._desk.find_passed():
+        passed = await self._desk.find_passed()
+        self._notices.note_passed(passed)
+        for balance in passed:
             limit = balance.limit
             self.warnings[_kind(limit)] += 1
             logger.warning(

@@ -43,7 +43,8 @@ class AdmissionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     pots_max: Annotated[int, Meta(ge=0, le=10**6)] = 20_000
     # How many balances are written or read in one transaction.
     pots_batch_max: Annotated[int, Meta(ge=1, le=100_000)] = 1000
-    # How often the spending of warn-only limits is read, and balances of ended windows are dropped.
+    # How often the spending of warn-only limits is read, events of limits that are used up are
+    # written, and balances of ended windows are dropped.
     pots_survey_seconds: Annotated[float, Meta(ge=0.05, le=600)] = 5.0
     # How often a worker asks again whether Postgres is back; meanwhile nobody waits for it.
     outage_retry_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 1.0

@@ -9,6 +9,7 @@ from penstock.app.batch_parts import BatchNeeds, BatchParts
 from penstock.app.container_rooms import container_book
 from penstock.app.flex_parts import FlexParts
 from penstock.app.job_rooms import desk_rooms, session_books
+from penstock.app.limit_events import publish_notices
 from penstock.app.this_process import host_name
 from penstock.app.trace_parts import TraceParts
 from penstock.app.turn_rooms import TurnRooms, serves_tools
@@ -119,7 +120,7 @@ class GatewayRooms:
         self.waiting_reports = WaitingReports(
             self.store, self.clock, holder, self.gate, self.roster
         )
-        self.limits = Limits(self.store, self.clock, config.admission, holder)
+        self.limits = Limits(self.store, self.clock, config.admission, holder, publish_notices)
         self.journal = Journal(Path(config.metering.journal_folder), holder, config.metering)
         refusals = Refusals(self.store, config.metering.refusals_max)
         self.decision_book = DecisionBook(self.store, self.clock)

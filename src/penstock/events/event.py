@@ -17,7 +17,8 @@ RESPONSE_TYPES: Final = (
 # Penstock's own names. openai's `unwrap` silently takes an unknown type for some other event, so
 # these are sent only to endpoints that ask for them by name.
 JOB_TYPES: Final = ("job.succeeded", "job.failed", "job.cancelled", "job.expired")
-OPENAI_TYPES: Final = (*BATCH_TYPES, *RESPONSE_TYPES, *JOB_TYPES)
+LIMIT_TYPES: Final = ("limit.reached", "limit.passed")
+OPENAI_TYPES: Final = (*BATCH_TYPES, *RESPONSE_TYPES, *JOB_TYPES, *LIMIT_TYPES)
 _MODEL_BATCH: Final = "cf.workersAi.model.batch"
 WORKERS_AI_TYPES: Final = (
     f"{_MODEL_BATCH}.queued",

@@ -42,6 +42,12 @@ delete from limit_spend where ctid = any (array(
     limit %s
 ))
 """
+# A month's window, and as long again: who was told of it is not told twice.
+_OLD_NOTICES: Final = """
+delete from limit_notices where ctid = any (array(
+    select ctid from limit_notices where window_start < %s - interval '62 days' limit %s
+))
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +82,8 @@ class Retention:
         before = now - timedelta(days=self._settings.rollup_days)
         for statement in (_OLD_HOURS, _OLD_REPLICA_HOURS, _OLD_WORKFLOW_HOURS, _OLD_REFUSALS):
             await self._delete(statement, before)
-        await self._delete(_OLD_SPEND, now)
+        for statement in (_OLD_SPEND, _OLD_NOTICES):
+            await self._delete(statement, now)
         return int(dropped[0])
 
     async def _delete(self, statement: LiteralString, time: datetime) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from penstock.admission import AdmissionSettings, LimitBook, Limits
+from penstock.app.limit_events import publish_notices
 from penstock.clock import SystemClock, new_id, timestamp_of
 from penstock.errors import StoreUnavailable
 from penstock.policy import AccountBook
@@ -72,7 +73,7 @@ def a_limit(amount: int, measure: Measure = Measure.TOKENS, **fields: object) ->
 @asynccontextmanager
 async def working(store: Store, settings: AdmissionSettings = SETTINGS) -> AsyncIterator[Limits]:
     """One worker's limits with their loop running; its leases are left as they are at the end."""
-    limits = Limits(store, SystemClock(), settings, new_id())
+    limits = Limits(store, SystemClock(), settings, new_id(), publish_notices)
     await limits.load()
     async with asyncio.TaskGroup() as tasks:
         loop = tasks.create_task(limits.run())

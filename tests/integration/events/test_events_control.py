@@ -1,39 +1,22 @@
 """A leading control tells of what happened, and ends what has nothing left to wait for."""
 
-import asyncio
-import contextlib
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
+from tests.integration.cells.leading_control import WEBHOOKS, leading
 from tests.integration.cells.webhook_receiver import Received, receiving
 
-from penstock.app.control import ControlLoops
 from penstock.clock import SystemClock, new_id
-from penstock.config import Config
-from penstock.events import EndpointBook, NewEndpoint, Shape, WebhookSettings
+from penstock.events import EndpointBook, NewEndpoint, Shape
 from penstock.events.event import WORKERS_AI_TYPES
 from penstock.policy import AccountBook
 from penstock.queue import Batches, NewBatch
 from penstock.records.account import AccountId, KeyId
 from penstock.records.job import BatchId, Door
 from penstock.records.model import ModelId
-from penstock.store import Store, StoreSettings
+from penstock.store import Store
 
 MODEL = "@cf/test/chat"
-WEBHOOKS = WebhookSettings(allowed_networks=("127.0.0.0/8",), poll_seconds=0.02)
-
-
-@contextlib.asynccontextmanager
-async def leading(store: Store, dsn: str, folder: Path) -> AsyncIterator[None]:
-    settings = StoreSettings(
-        dsn=dsn, lock_poll_seconds=0.05, lock_ping_seconds=0.1, objects_url=f"file:{folder}"
-    )
-    control = ControlLoops(Config(store=settings, webhooks=WEBHOOKS), store, SystemClock())
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(control.run())
-        yield
-        running.cancel()
 
 
 async def test_a_batch_is_told_of_when_it_is_queued_and_when_it_has_ended(

@@ -31,6 +31,7 @@ from penstock.admission import (
 )
 from penstock.admission.limit_mirror import LimitMirror
 from penstock.admission.windows import window_of
+from penstock.app.limit_events import publish_notices
 from penstock.clock import SystemClock, new_id
 from penstock.policy import AccountBook, KeyBook, KeyMirror, PolicySettings
 from penstock.records.account import OnOutage, Role
@@ -114,7 +115,7 @@ async def test_there_are_no_more_limits_than_gateways_hold(store: Store) -> None
         await book_.create(on_account(account, a_limit(5, Measure.REQUESTS)))
     await set_limit(store, account, a_limit(5, Measure.REQUESTS))
     with pytest.raises(errors.Overloaded):
-        await Limits(store, SystemClock(), few, new_id()).load()
+        await Limits(store, SystemClock(), few, new_id(), publish_notices).load()
 
 
 async def test_limits_are_read_in_pages(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +123,7 @@ async def test_limits_are_read_in_pages(store: Store, monkeypatch: pytest.Monkey
     account = await account_with(
         store, *(a_limit(5, scope=Scope.WORKFLOW, value=f"w{number}") for number in range(5))
     )
-    limits = Limits(store, SystemClock(), SETTINGS, new_id())
+    limits = Limits(store, SystemClock(), SETTINGS, new_id(), publish_notices)
     await limits.load()
     assert len(limits._mirror.table) == 5
     assert limits.reserve(request(account, workflow="w4")) is None
@@ -225,7 +226,7 @@ async def test_a_lost_workers_lease_stays_charged_until_it_is_given_up(store: St
 async def test_leases_of_windows_long_over_are_dropped(store: Store) -> None:
     account = await account_with(store, a_limit(500), a_limit(50, period=Period.DAY))
     now = SystemClock().now()
-    limits = Limits(store, ManualClock(now=now - 60 * 86_400), SETTINGS, new_id())
+    limits = Limits(store, ManualClock(now=now - 60 * 86_400), SETTINGS, new_id(), publish_notices)
     await limits.load()
     async with asyncio.TaskGroup() as tasks:
         loop = tasks.create_task(limits.run())

@@ -19,6 +19,7 @@ from tests.integration.cells.limits_cell import (
 
 from penstock import errors
 from penstock.admission import NO_HOLD, LimitBook, Limits
+from penstock.app.limit_events import publish_notices
 from penstock.clock import SystemClock, new_id
 from penstock.records.account import KeyId
 from penstock.records.limit import Measure, Period, Scope
@@ -220,7 +221,7 @@ async def test_a_request_that_leaves_while_it_waits_reserves_nothing(store: Stor
 async def test_more_than_may_wait_are_told_to_come_back(store: Store) -> None:
     account = await account_with(store, a_limit(1000))
     narrow = msgspec.structs.replace(SETTINGS, lease_waiting_max=1, lease_wait_seconds=0.1)
-    limits = Limits(store, SystemClock(), narrow, new_id())
+    limits = Limits(store, SystemClock(), narrow, new_id(), publish_notices)
     await limits.load()
     async with asyncio.TaskGroup() as tasks:
         # Nobody serves them: the loop does not run.

@@ -20,6 +20,7 @@ from tests.integration.cells.limits_cell import (
 
 from penstock import errors
 from penstock.admission import Limits
+from penstock.app.limit_events import publish_notices
 from penstock.clock import SystemClock, new_id
 from penstock.store import Store
 
@@ -110,7 +111,7 @@ async def test_a_grant_that_may_not_have_been_committed_is_not_counted_upon(stor
 
 async def test_an_answer_at_the_last_moment_counts(store: Store) -> None:
     account = await account_with(store, a_limit(1000))
-    limits = Limits(store, SystemClock(), SETTINGS, new_id())
+    limits = Limits(store, SystemClock(), SETTINGS, new_id(), publish_notices)
     await limits.load()
     async with asyncio.TaskGroup() as tasks:
         asking = tasks.create_task(limits.lease(request(account)))
@@ -125,7 +126,7 @@ async def test_an_answer_at_the_last_moment_counts(store: Store) -> None:
 
 async def test_one_that_leaves_just_when_it_is_granted_gives_it_up(store: Store) -> None:
     account = await account_with(store, a_limit(1000))
-    limits = Limits(store, SystemClock(), SETTINGS, new_id())
+    limits = Limits(store, SystemClock(), SETTINGS, new_id(), publish_notices)
     await limits.load()
     async with asyncio.TaskGroup() as tasks:
         asking = tasks.create_task(limits.lease(request(account)))

@@ -20,6 +20,7 @@ from tests.integration.cells.limits_cell import (
 
 from penstock import errors
 from penstock.admission import Limits
+from penstock.app.limit_events import publish_notices
 from penstock.clock import SystemClock, new_id
 from penstock.records.limit import Scope
 from penstock.store import Store, StoreSettings, migrate
@@ -125,8 +126,8 @@ async def test_starting_before_postgres_waits_for_it_and_gives_up_after_its_atte
     await asyncio.to_thread(own_postgres.stop)
     few = msgspec.structs.replace(SETTINGS, limits_load_attempts_max=2)
     with pytest.raises(errors.StoreUnavailable):
-        await Limits(store, SystemClock(), few, new_id()).load()
-    limits = Limits(store, SystemClock(), SETTINGS, new_id())
+        await Limits(store, SystemClock(), few, new_id(), publish_notices).load()
+    limits = Limits(store, SystemClock(), SETTINGS, new_id(), publish_notices)
     async with asyncio.TaskGroup() as tasks:
         loading = tasks.create_task(limits.load())
         await asyncio.sleep(0.3)

@@ -24,6 +24,7 @@ from penstock import errors
 from penstock.admission import LimitBook, Limits, list_holders, release_holder
 from penstock.admission.counted_limit import CountedLimit
 from penstock.admission.window_balances import WindowBalances
+from penstock.app.limit_events import publish_notices
 from penstock.clock import SystemClock, new_id
 from penstock.records.limit import Measure, Period, Scope
 from penstock.store import Store
@@ -88,7 +89,7 @@ async def test_leases_that_are_wholly_spent_and_booked_go_and_nothing_changes(
 async def test_renewing_costs_the_same_however_many_leases_there_are(store: Store) -> None:
     account = await account_with(store)
     limit = await set_limit(store, account, a_limit(50, scope=Scope.SESSION, value="*"))
-    limits = Limits(store, SystemClock(), SETTINGS, new_id())
+    limits = Limits(store, SystemClock(), SETTINGS, new_id(), publish_notices)
     await limits._desk.renew()
     await write_leases(store, limits, limit.id, 500, "0 days")
     async with store.transaction() as transaction:

@@ -8,6 +8,7 @@ from tests.unit.engine.engine_line import MODEL, Collector, make_request
 from tests.unit.engine.tiny_engine import Answer, Call, TinyEngine
 
 from penstock import admission, routing
+from penstock.app.limit_events import publish_notices
 from penstock.clock import TimerWheel, new_id
 from penstock.engine.settings import EngineSettings
 from penstock.metering import Journal, Metering, MeteringSettings
@@ -55,7 +56,7 @@ class Fleet:
         )
         stages = Stages(
             limits=admission.Limits(
-                _no_store(), self.clock, admission.AdmissionSettings(), new_id()
+                _no_store(), self.clock, admission.AdmissionSettings(), new_id(), publish_notices
             ),
             gate=self.gate,
             router=self.router,

@@ -22,6 +22,8 @@ EventType = Literal[
     "job.failed",
     "job.cancelled",
     "job.expired",
+    "limit.reached",
+    "limit.passed",
 ]
 EventTypes = Annotated[list[EventType], Meta(min_length=1, max_length=16)]
 ModelEventType = Literal[
