@@ -1,6 +1,7 @@
 """`penstock requests`: lists the slowest, dearest, failed or latest requests, and follows them."""
 
 import asyncio
+import itertools
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Final
@@ -18,12 +19,13 @@ from penstock.clock import SystemClock
 from penstock.console.formats import NOTHING, dollars, last_part, milliseconds, percent, short
 from penstock.console.incident_operations import LIST_REQUESTS, NamedRequests, RequestsAsked
 from penstock.metering.reports.rows import ratio
-from penstock.wire.resources.request_list import RequestOrder, RequestRow
+from penstock.wire.resources.request_list import RequestOrder, RequestRow, RequestsAnswer
 
 _FOLLOW_SECONDS: Final = 2.0
-_FOLLOWED_ROWS: Final = 200
+# Each look reads the last ten seconds again, in pages of so many rows.
+_FOLLOWED_ROWS: Final = 1000
 # Those of earlier looks that may come again.
-_REMEMBERED: Final = 5000
+_REMEMBERED: Final = 50_000
 REQUEST_COLUMNS: Columns = (
     *("asked", "request"),
     Column("why", is_prose=True),
@@ -114,14 +116,24 @@ async def _follow(desk: Administration, asked: RequestsAsked, *, json: bool) -> 
                 print_json(row)
             else:
                 console().print(_line(row, found.account_names), soft_wrap=True)
-        for old in list(seen)[: max(0, len(seen) - _REMEMBERED)]:
+        for old in list(itertools.islice(seen, max(0, len(seen) - _REMEMBERED))):
             del seen[old]
-        latest = [row.drained_at for row in fresh if row.drained_at is not None]
-        if latest:
-            moment = max(latest).astimezone(UTC).isoformat()
-            asked = msgspec.structs.replace(asked, drained_after=moment)
+        asked = _next_look(asked, found.requests)
         if not found.requests.has_more:
             await asyncio.sleep(_FOLLOW_SECONDS)
+
+
+def _next_look(asked: RequestsAsked, answer: RequestsAnswer) -> RequestsAsked:
+    """Return what to ask after this answer: its next page, or what came into the ledger since."""
+    if not answer.requests:
+        return msgspec.structs.replace(asked, after=None)
+    last = answer.requests[-1]
+    assert last.drained_at is not None, "what is listed by this time has one"
+    return msgspec.structs.replace(
+        asked,
+        drained_after=last.drained_at.astimezone(UTC).isoformat(),
+        after=f"{last.request}.{last.attempt}" if answer.has_more else None,
+    )
 
 
 def _line(row: RequestRow, names: Mapping[str, str]) -> Text:

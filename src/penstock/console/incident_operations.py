@@ -66,6 +66,7 @@ class RequestsAsked(OperatorQuestion, frozen=True, kw_only=True):
     order: str | None = None
     outcome: str | None = None
     drained_after: str | None = None
+    after: str | None = None
     limit: str | None = None
 
 

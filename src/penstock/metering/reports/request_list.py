@@ -43,8 +43,13 @@ async def list_requests(reports: UsageReports, query: RequestQuery) -> RequestsA
     conditions = ["day >= %s", "day <= %s"]
     params: list[object] = [query.since.date(), query.until.date()]
     if query.order is RequestOrder.DRAINED:
-        conditions.append("drained_at > %s")
-        params.append((query.drained_after or query.since) - _DRAIN_LATE)
+        since = query.drained_after or query.since
+        # The second page begins where the first ended, and only the first looks back.
+        conditions.append("drained_at >= %s")
+        params.append(since if query.after else since - _DRAIN_LATE)
+        if query.after:
+            conditions.append("(drained_at, request, attempt) > (%s, %s, %s)")
+            params += [since, *query.after]
     else:
         conditions += ["request >= %s", "request < %s"]
         params += [first_id_at(query.since.timestamp()), first_id_at(query.until.timestamp())]

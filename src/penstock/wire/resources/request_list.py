@@ -1,5 +1,6 @@
 """Queries for lists of requests, and their rows: the slow, failed, dear or latest ones."""
 
+import uuid
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -20,8 +21,9 @@ from penstock.wire.resources.usage_query import (
 ROWS_DEFAULT: Final = 50
 ROWS_MAX: Final = 1000
 PERIOD_MAX: Final = timedelta(days=31)
+_ATTEMPT_MAX: Final = 10_000
 _FILTERS: Final = ("account", "workflow", "model", "session", "replica", "caller_request")
-_ALL: Final = (*_FILTERS, "since", "until", "order", "outcome", "drained_after", "limit")
+_ALL: Final = (*_FILTERS, "since", "until", "order", "outcome", "drained_after", "after", "limit")
 
 
 class RequestOrder(StrEnum):
@@ -44,6 +46,8 @@ class RequestQuery(msgspec.Struct, frozen=True, kw_only=True):
     filters: dict[str, str] = {}
     # With `RequestOrder.DRAINED`: only what came into the ledger after this.
     drained_after: datetime | None = None
+    # And with this attempt, which came at that very time, only what is behind it in the order.
+    after: tuple[str, int] | None = None
     limit: int = ROWS_DEFAULT
 
 
@@ -80,7 +84,11 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestsAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Attempts in the order asked for. With `has_more`, some were left out."""
+    """Attempts in the order asked for. With `has_more`, some were left out.
+
+    Those in the order `drained` go on behind the last: `drained_after` is its `drained_at`, and
+    `after` its `request` and `attempt`, joined by a full stop.
+    """
 
     since: datetime
     until: datetime
@@ -107,8 +115,24 @@ def read_request_query(given: Iterable[tuple[str, str]], now: float) -> RequestQ
         only_failed=_one_of(params.get("outcome"), "outcome", ("any", "failed"), "any") == "failed",
         filters={name: read_value(params[name], name) for name in _FILTERS if name in params},
         drained_after=None if after is None else read_moment(after, "drained_after", now),
+        after=_read_attempt(params["after"]) if "after" in params else None,
         limit=read_limit(params.get("limit"), ROWS_DEFAULT, ROWS_MAX),
     )
+
+
+def _read_attempt(text: str) -> tuple[str, int]:
+    """Read the id of a request and the number of its attempt."""
+    request, _, attempt = text.partition(".")
+    try:
+        found = str(uuid.UUID(request)), int(attempt)
+    except ValueError:
+        found = "", 0
+    if not 1 <= found[1] <= _ATTEMPT_MAX:
+        raise InvalidRequest(
+            "`after` must be the id of a request, a full stop, and the number of an attempt.",
+            param="after",
+        )
+    return found
 
 
 def _one_of(text: str | None, name: str, known: Iterable[str], default: str) -> str:
