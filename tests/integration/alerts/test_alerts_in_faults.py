@@ -39,6 +39,7 @@ pytestmark = [needs_prometheus, pytest.mark.timeout(240)]
 # 30 minutes are 15 seconds, 2 minutes are 1.
 _FASTER = 120
 _FIRES_SECONDS = 20.0
+_HOUR_SECONDS = 3600 / _FASTER
 _SETTINGS = {
     **REFRESH,
     "admission.limits_refresh_seconds": 0.1,
@@ -112,6 +113,21 @@ def _silent_before(watched: _Watched) -> None:
     _seen_by(watched.prometheus, "penstock:cached_share:ratio5m")
     time.sleep(2.0)
     assert watched.prometheus.firing() == {}
+
+
+def test_quiet_hour(watched: _Watched) -> None:
+    """Of all alerts none fires, not even for a moment, in an hour of ordinary traffic."""
+    before = watched.cell.gateway.metric("penstock_requests_total")
+    time.sleep(_HOUR_SECONDS)
+    fired = f'max_over_time(ALERTS{{alertstate="firing"}}[{round(_HOUR_SECONDS)}s])'
+    assert watched.prometheus.query(fired) == []
+    # Prometheus did collect all the while, and evaluated every rule.
+    (seen,) = watched.prometheus.query(
+        f"sum(increase(penstock_requests_total[{round(_HOUR_SECONDS)}s]))"
+    )
+    assert float(seen["value"][1]) > 0.5 * _HOUR_SECONDS
+    assert watched.cell.gateway.metric("penstock_requests_total") > before
+    assert watched.prometheus.rule_troubles() == []
 
 
 def test_killed_replicas_without_a_keeper(watched: _Watched) -> None:

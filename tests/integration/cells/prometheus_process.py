@@ -67,6 +67,13 @@ class PrometheusProcess:
                 found.setdefault(alert["labels"]["alertname"], []).append(alert)
         return found
 
+    def rule_troubles(self) -> list[str]:
+        """The rules that Prometheus could not evaluate."""
+        groups = self._get("/api/v1/rules")["data"]["groups"]
+        rules = [rule for group in groups for rule in group["rules"]]
+        assert rules, "no rule was read"
+        return [rule["name"] for rule in rules if rule["health"] != "ok"]
+
     def wait_for(self, name: str, seconds: float) -> dict[str, Any]:
         """Wait until an alert fires, and return it."""
         deadline = time.monotonic() + seconds
