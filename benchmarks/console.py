@@ -240,7 +240,7 @@ def _unreadable(control: ControlProcess, pages: list[Page]) -> list[object]:
     with tempfile.TemporaryDirectory(prefix="penstock-chromium-") as profile:
         browser = Browser(Path(profile))
         try:
-            reader = ConsoleReader(browser, control)
+            reader = ConsoleReader(browser, control.url, control.keys.operator)
             reader.sign_in()
             for width in (320, 1280):
                 browser.resize(width, 900, is_phone=width < 700)

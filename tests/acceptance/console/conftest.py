@@ -29,6 +29,6 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture
 def reader(browser: Browser, cell: ConsoleCell) -> ConsoleReader:
     """An operator who has signed in to a module's cell and sees the first page."""
-    found = ConsoleReader(browser, cell.control)
+    found = ConsoleReader(browser, cell.control.url, cell.control.keys.operator)
     found.sign_in()
     return found

@@ -105,10 +105,10 @@ def console_server() -> Iterator[ConsoleServer]:
 class ConsoleReader:
     """Somebody at a browser who has a key."""
 
-    def __init__(self, browser: Browser, control: ControlProcess) -> None:
+    def __init__(self, browser: Browser, url: str, key: str) -> None:
         self.browser = browser
-        self.url = control.url
-        self._key = control.keys.operator
+        self.url = url
+        self._key = key
 
     def open(self, path: str = "/console/") -> None:
         self.browser.open(self.url + path)
@@ -156,10 +156,15 @@ class ConsoleReader:
 
         `refused` is the status of a page that was to be refused, which Chromium reports too.
         """
-        asked = self.browser.requests
-        assert [url for url in asked if not url.startswith((self.url, "data:", "about:"))] == []
+        foreign = [
+            url
+            for url in self.browser.requests
+            if not url.startswith((self.url, "data:", "about:"))
+        ]
+        assert foreign == [], foreign
         expected = f"the server responded with a status of {refused} "
-        assert [each for each in self.browser.errors if expected not in each] == []
+        errors = [each for each in self.browser.errors if expected not in each]
+        assert errors == [], errors
 
 
 def path_of(screen: str) -> str:

@@ -52,7 +52,7 @@ def draw(browser: Browser, cell: ConsoleCell, folder: Path) -> dict[str, list[st
     """Draw all pictures into a folder; return the headings of their pages."""
     browser.resize(*SIZE, is_phone=False)
     browser.prefer("light")
-    reader = ConsoleReader(browser, cell.control)
+    reader = ConsoleReader(browser, cell.control.url, cell.control.keys.operator)
     reader.sign_in()
     found = {}
     for name, show in PICTURES.items():

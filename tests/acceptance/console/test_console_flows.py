@@ -61,7 +61,7 @@ def make_key(dsn: str, role: Role, account: str | None = None) -> tuple[str, str
 def test_a_wrong_key_is_told_so_and_a_right_one_signs_in(
     browser: Browser, cell: ConsoleCell
 ) -> None:
-    reader = ConsoleReader(browser, cell.control)
+    reader = ConsoleReader(browser, cell.control.url, cell.control.keys.operator)
     browser.delete_cookies()
     reader.open()
     # The field has the focus by itself.
@@ -82,7 +82,7 @@ def test_a_revoked_key_is_signed_out_while_it_looks_at_a_live_page(
     browser: Browser, cell: ConsoleCell
 ) -> None:
     key, secret = make_key(cell.dsn, Role.OPERATOR)
-    reader = ConsoleReader(browser, cell.control)
+    reader = ConsoleReader(browser, cell.control.url, cell.control.keys.operator)
     reader.sign_in(secret)
     reader.follow("fleet")
     with cell.control.client() as client:
@@ -133,7 +133,7 @@ def test_a_key_is_made_copied_used_and_revoked(
     server: ConsoleServer, browser: Browser, tmp_path: Path
 ) -> None:
     with server.cell(tmp_path, None) as cell:
-        reader = ConsoleReader(browser, cell.control)
+        reader = ConsoleReader(browser, cell.control.url, cell.control.keys.operator)
         reader.sign_in()
         browser.allow(reader.url, "clipboardReadWrite", "clipboardSanitizedWrite")
         reader.follow("accounts")

@@ -78,7 +78,7 @@ def _unreadable(
     cell: ConsoleCell, browser: Browser, folder: Path, axe: str
 ) -> dict[str, tuple[list[object], int]]:
     """What axe finds, and by how much a page is too wide, on every page; with a picture of each."""
-    reader = ConsoleReader(browser, cell.control)
+    reader = ConsoleReader(browser, cell.control.url, cell.control.keys.operator)
     reader.sign_in()
     folder.mkdir()
     print("pictures are in", folder)

@@ -108,6 +108,7 @@ def test_children_get_options_and_habits_but_no_habit_over_the_configuration(cac
     assert settings["store.dsn"] == "a dsn"
     assert settings["ingress.port"] == 9000
     assert settings["ingress.metrics_port"] == 0
+    assert settings["control.console_gateway_url"] == "http://127.0.0.1:9000"
     assert settings["catalogue.default_model"] == "@acme/here"
     assert "ingress.workers" not in settings
     assert "fleet.orphan_seconds" not in settings

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.cli.ports import free_port, is_free
+from penstock.cli.up.ready import local_address
 from penstock.cli.up.sandbox_child import SandboxKind, sandbox_settings
 from penstock.cli.up.state import UpState
 from penstock.cli.up.wanted import WantedModels
@@ -58,6 +59,9 @@ def settings_for(
     if order.sandbox is not None:
         fixed |= sandbox_settings(loaded, state)
     habits: dict[str, object] = {
+        "control.console_gateway_url": (
+            f"http://{local_address(ingress.host)}:{fixed['ingress.port']}"
+        ),
         "catalogue.default_model": wanted.models[0].id,
         "fleet.state_folder": str(state.fleet),
         "fleet.weights_folder": str(state.weights),

@@ -193,6 +193,8 @@ class ConsolePages:
             )
             return self._html("sign_in.html", {"problem": problem}, 403)
         logger.info("console sign-in", extra={"action": "console_sign_in", "key": key.id})
+        # The keys that readers share were read before this one was made, perhaps.
+        self._readings.forget()
         answer = RedirectResponse(SCREENS[0].path, 303)
         cookies = await self._cookies()
         self._give_cookie(answer, cookies.write(cookies.begin(key.id)))

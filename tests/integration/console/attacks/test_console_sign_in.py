@@ -41,6 +41,18 @@ def test_a_revoked_key_is_signed_out_within_five_seconds(control: ControlProcess
     assert "too late" not in names
 
 
+def test_a_key_that_was_just_made_signs_in_while_others_look(
+    control: ControlProcess, browser: Browser
+) -> None:
+    """Readers share the list of keys for two seconds; it is read anew for who signs in."""
+    with control.client() as client:
+        for name in ("first", "second"):
+            browser.page("/console/fleet")
+            made = client.post("/keys", json={"role": "auditor", "name": name}).json()
+            with Browser(control, made["secret"]) as newcomer:
+                assert name in newcomer.page("/console/fleet")
+
+
 def test_guessed_keys_are_slowed_down_by_address_alone(dsn: str, tmp_path: Path) -> None:
     bounds = {"control.console_sign_ins_per_minute": 3, "control.host": "0.0.0.0"}
     with (
