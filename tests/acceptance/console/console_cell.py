@@ -108,7 +108,7 @@ class ConsoleReader:
     def __init__(self, browser: Browser, url: str, key: str) -> None:
         self.browser = browser
         self.url = url
-        self._key = key
+        self.key = key
 
     def open(self, path: str = "/console/") -> None:
         self.browser.open(self.url + path)
@@ -118,7 +118,7 @@ class ConsoleReader:
         self.browser.delete_cookies()
         self.open()
         assert self.title() == "Sign in"
-        self.browser.type(key or self._key)
+        self.browser.type(key or self.key)
         self.browser.press("Enter")
         self.browser.wait_for("!!document.querySelector('nav')", "not signed in")
 

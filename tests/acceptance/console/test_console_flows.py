@@ -94,6 +94,26 @@ def test_a_revoked_key_is_signed_out_while_it_looks_at_a_live_page(
     assert not browser.evaluate("!!document.querySelector('nav')")
 
 
+def test_a_link_from_elsewhere_leads_to_its_page(reader: ConsoleReader) -> None:
+    """As one in a chat: the browser keeps the cookie back when another site asks."""
+    link = f"{reader.url}/console/requests?period=7d"
+    elsewhere = f"data:text/html,<a href='{link}'>look</a>"
+    reader.browser.open(elsewhere)
+    reader.browser.click("a")
+    reader.browser.wait_for("!!document.querySelector('nav')", "no page of the console")
+    assert reader.title() == "Requests"
+    assert reader.browser.evaluate("location.href") == link
+    # Who is not signed in comes to the same page through the page to sign in.
+    reader.browser.delete_cookies()
+    reader.browser.open(elsewhere)
+    reader.browser.click("a")
+    reader.browser.wait_for("document.activeElement.id === 'key'", "no page to sign in")
+    reader.browser.type(reader.key)
+    reader.go(lambda: reader.browser.press("Enter"))
+    assert reader.browser.evaluate("location.href") == link
+    reader.check_quiet()
+
+
 def test_signing_out_ends_the_session(reader: ConsoleReader) -> None:
     reader.click("form[action='/console/sign-out'] button")
     assert reader.title() == "Sign in"

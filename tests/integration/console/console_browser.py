@@ -22,9 +22,10 @@ class Browser:
         if secret != "":
             assert self.sign_in(secret or control.keys.operator).status_code == 303
 
-    def sign_in(self, secret: str, **headers: str) -> httpx.Response:
+    def sign_in(self, secret: str, to: str = "", **headers: str) -> httpx.Response:
         sent = {"origin": self.origin, **headers}
-        return self.client.post("/console/sign-in", data={"key": secret}, headers=sent)
+        form = {"key": secret, "to": to}
+        return self.client.post("/console/sign-in", data=form, headers=sent)
 
     def get(self, path: str, **headers: str) -> httpx.Response:
         return self.client.get(path, headers=headers)

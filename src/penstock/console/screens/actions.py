@@ -19,6 +19,7 @@ from penstock.console.key_operations import CREATE_KEY, REVOKE_KEY, CreatedKey
 from penstock.console.limit_operations import REMOVE_LIMIT, SET_LIMITS
 from penstock.console.operation import Operation
 from penstock.console.rooms import OperatorRooms
+from penstock.console.screens.forms import own_page
 from penstock.console.texts import text
 from penstock.errors import Forbidden, InvalidRequest, NotFound
 from penstock.policy.account_names import find_account
@@ -32,8 +33,6 @@ _BY_NAME: Final[Mapping[str, Operation[Any, Any]]] = {
     )
 }  # fmt: skip
 _AMOUNT: Final = ("measure", "period", "amount")
-_HOME: Final = "/console/"
-_BACK_CHARS_MAX: Final = 4096
 
 
 class ActDone(msgspec.Struct, frozen=True):
@@ -53,7 +52,7 @@ async def act(rooms: OperatorRooms, key: Key, name: str, form: Mapping[str, str]
         await log_refused(operation, rooms, key.id, Forbidden.code)
         raise Forbidden("An auditor's key reads and changes nothing: use an operator's key.")
     fields: dict[str, Any] = {name: value for name, value in form.items() if value}
-    back = _back(fields.pop("back", _HOME))
+    back = own_page(fields.pop("back", ""))
     typed = fields.pop("typed", "")
     if operation is SET_LIMITS:
         fields["amounts"] = [{each: fields.pop(each, "") for each in _AMOUNT}]
@@ -88,9 +87,3 @@ async def _name_to_type(
     if operation is DRAIN_HOST:
         return str(asked.host)
     return str(asked.replica) if operation is RESTART_REPLICA else None
-
-
-def _back(path: str) -> str:
-    """Return a page of the console; whatever else was asked for is its first page."""
-    is_ours = path.startswith(_HOME) and "\\" not in path and path.isprintable()
-    return path if is_ours and len(path) <= _BACK_CHARS_MAX else _HOME

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.resources import files
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import msgspec
 from markupsafe import Markup
@@ -14,7 +15,7 @@ from starlette.routing import Route
 from penstock.clock import Clock
 from penstock.console.rooms import OperatorRooms
 from penstock.console.screens.actions import act
-from penstock.console.screens.forms import cookie_of, read_form, read_query
+from penstock.console.screens.forms import cookie_of, own_page, read_form, read_query
 from penstock.console.screens.html import Templates, exact
 from penstock.console.screens.page import PageRequest, Screen
 from penstock.console.screens.page_view import PERIODS, PageView, read_view
@@ -105,7 +106,7 @@ class ConsolePages:
                 # htmx would put the page to sign in into the live part of this one.
                 if _is_part(request):
                     return Response(status_code=401, headers={"hx-redirect": _SIGN_IN})
-                return RedirectResponse(_SIGN_IN, 303)
+                return RedirectResponse(_sign_in_for(request), 303)
             except Error as error:
                 return self._error_page(request, error)
             except Exception:
@@ -166,8 +167,13 @@ class ConsolePages:
         await self._reader(request)
         raise NotFound("There is no such page.")
 
-    async def _sign_in_page(self, _: Request) -> Response:
-        return self._html("sign_in.html", {"problem": ""})
+    async def _sign_in_page(self, request: Request) -> Response:
+        to = dict(read_query(request)).get("to", "")
+        if to and request.headers.get("sec-fetch-site") == "cross-site":
+            # A link from a mail or a chat: the browser keeps the cookie back until a page of ours
+            # asks.
+            return self._html("onward.html", {"to": own_page(to)})
+        return self._html("sign_in.html", {"problem": "", "to": to})
 
     async def _sign_in(self, request: Request) -> Response:
         """Take a key once, and give the browser a cookie for it."""
@@ -178,7 +184,8 @@ class ConsolePages:
                 "Too many sign-ins with a wrong key from this address.",
                 retry_after_seconds=self._wrong.seconds_left,
             )
-        secret = (await read_form(request)).get("key", "").strip()[:_TYPED_CHARS_MAX]
+        form = await read_form(request)
+        secret = form.get("key", "").strip()[:_TYPED_CHARS_MAX]
         key = await self._rooms.keys.find(secret.encode()) if secret else None
         if key is None or key.is_revoked or key.role is Role.RUNTIME:
             self._wrong.add(address)
@@ -191,11 +198,11 @@ class ConsolePages:
                 if key is not None and not key.is_revoked
                 else "This key is unknown or revoked."
             )
-            return self._html("sign_in.html", {"problem": problem}, 403)
+            return self._html("sign_in.html", {"problem": problem, "to": form.get("to", "")}, 403)
         logger.info("console sign-in", extra={"action": "console_sign_in", "key": key.id})
         # The keys that readers share were read before this one was made, perhaps.
         self._readings.forget()
-        answer = RedirectResponse(SCREENS[0].path, 303)
+        answer = RedirectResponse(own_page(form.get("to", "")), 303)
         cookies = await self._cookies()
         self._give_cookie(answer, cookies.write(cookies.begin(key.id)))
         return answer
@@ -351,6 +358,15 @@ class ConsolePages:
 def _is_part(request: Request) -> bool:
     """Return whether a live region asks, for itself alone."""
     return request.headers.get("hx-request") == "true"
+
+
+def _sign_in_for(request: Request) -> str:
+    """Return the page to sign in, which leads back to the page that was asked for."""
+    path, query = request.url.path, request.url.query
+    asked = f"{path}?{query}" if query else path
+    if request.method != "GET" or own_page(asked) == SCREENS[0].path:
+        return _SIGN_IN
+    return f"{_SIGN_IN}?{urlencode({'to': asked})}"
 
 
 def _links_of(view: PageView) -> Callable[..., Markup]:

@@ -5,9 +5,12 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
+from penstock.console.screens.safety_headers import ROOT
 from penstock.errors import InvalidRequest
 
 _FIELDS_MAX: Final = 100
+_ADDRESS_CHARS_MAX: Final = 4096
+_HOME: Final = f"{ROOT}/"
 
 
 def cookie_of(request: Request, name: str) -> str:
@@ -43,6 +46,12 @@ async def read_form(request: Request) -> dict[str, str]:
     if len(fields) < len(pairs):
         raise InvalidRequest(problem)
     return fields
+
+
+def own_page(path: str) -> str:
+    """Return the address of a page of the console; whatever else was given is its first page."""
+    is_ours = path.startswith(_HOME) and "\\" not in path and path.isprintable()
+    return path if is_ours and len(path) <= _ADDRESS_CHARS_MAX else _HOME
 
 
 def _pairs(encoded: bytes, problem: str) -> list[tuple[str, str]]:

@@ -1,16 +1,20 @@
 """Signing in to the console: wrong keys, revoked keys, eager sessions, and behind TLS."""
 
+import html
 import re
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlencode
 
 import httpx
+import pytest
 from tests.integration.cells.control_process import ControlProcess, control_process
 from tests.integration.cells.gateway_process import eventually
 from tests.integration.console.console_browser import Browser
 from tests.integration.console.console_rows import ConsoleRows
 
 _URL: Final = "https://penstock.example.com"
+_FROM_A_MAIL: Final = {"sec-fetch-site": "cross-site"}
 
 
 def test_an_agents_key_signs_nobody_in(control: ControlProcess, rows: ConsoleRows) -> None:
@@ -51,6 +55,37 @@ def test_a_key_that_was_just_made_signs_in_while_others_look(
             made = client.post("/keys", json={"role": "auditor", "name": name}).json()
             with Browser(control, made["secret"]) as newcomer:
                 assert name in newcomer.page("/console/fleet")
+
+
+def test_a_link_leads_to_its_page_through_the_page_to_sign_in(control: ControlProcess) -> None:
+    link = "/console/requests?period=7d&workflow=a%26b"
+    with Browser(control, "") as browser:
+        asked = browser.get(browser.get(link).headers["location"])
+        found = re.search(r'name="to" value="([^"]*)"', asked.text)
+        assert found is not None
+        to = html.unescape(found[1])
+        assert to == link
+        wrong = browser.sign_in("psk_wrong", to=to)
+        assert f'value="{html.escape(to)}"' in wrong.text
+        assert browser.sign_in(control.keys.auditor, to=to).headers["location"] == link
+        # From a mail the browser sends no cookie; a page of ours asks again, with it.
+        sent = browser.get(f"/console/sign-in?{urlencode({'to': link})}", **_FROM_A_MAIL)
+        assert f'content="0; url={html.escape(link)}"' in sent.text
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        "https://evil.example/", "//evil.example/", "/\\evil.example", "/console\\..//evil.example",
+        "javascript:alert(1)", "/operator/v1/keys", "/console/\r\nset-cookie: a=b",
+        "/console/" * 999,
+    ],
+)  # fmt: skip
+def test_nobody_is_led_to_another_site(control: ControlProcess, to: str) -> None:
+    with Browser(control, "") as browser:
+        sent = browser.get(f"/console/sign-in?{urlencode({'to': to})}", **_FROM_A_MAIL)
+        assert 'content="0; url=/console/"' in sent.text
+        assert browser.sign_in(control.keys.operator, to=to).headers["location"] == "/console/"
 
 
 def test_guessed_keys_are_slowed_down_by_address_alone(dsn: str, tmp_path: Path) -> None:
