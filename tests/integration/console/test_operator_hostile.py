@@ -22,7 +22,7 @@ _SETTINGS = {
     "control.body_bytes_max": 65_536,
     "control.connections_max": 20,
 }
-_EXAMPLES, _EXAMPLES_FULL = 15, 60
+_EXAMPLES, _EXAMPLES_FULL = 8, 60
 _CHECKS = [
     checks.not_a_server_error,
     checks.status_code_conformance,

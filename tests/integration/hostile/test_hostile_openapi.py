@@ -21,7 +21,7 @@ from tests.integration.hostile.hostile_cell import HostileCell, hostile_cell
 Operation = APIOperation[Any, Any, Any, Any]
 
 # Of each operation; with --full the second.
-_EXAMPLES, _EXAMPLES_FULL = 15, 60
+_EXAMPLES, _EXAMPLES_FULL = 10, 60
 _CHECKS = [
     checks.not_a_server_error,
     checks.status_code_conformance,
