@@ -22,7 +22,7 @@ export NATIVE_OPTIMISE ?= $(if $(filter wheel image release soak bench-%,$(filte
 # Type checking takes minutes without its cache, and seconds with it.
 export MYPY_CACHE_DIR := $(CACHE)/mypy
 
-.PHONY: setup check test unit integration native wheel image release simulation engine acceptance up docs site clean pin bench-overhead bench-gate bench-profile bench-count bench-console bench-contracts bench-readers bench-routing bench-scaling bench-queue \
+.PHONY: setup check test unit integration native wheel image release simulation engine acceptance up docs site clean pin bench-overhead bench-gate bench-profile bench-count bench-console bench-contracts bench-readers bench-traces bench-routing bench-scaling bench-queue \
 	bench-flex bench-agents bench-pressure bench-workers chaos chaos-agents chaos-contracts chaos-fleet chaos-kubernetes chaos-metering hostile-sandbox soak nightly summary \
 	verify-release
 
@@ -129,6 +129,10 @@ bench-count: setup
 bench-contracts: setup
 	$(BIN)/python benchmarks/contract_costs.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(FUNCTIONS),--functions)
 
+# What traces add, off and on, in instructions: minutes, and once more to compile without their tests. FUNCTIONS=1.
+bench-traces: setup
+	$(BIN)/python benchmarks/trace_costs.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(FUNCTIONS),--functions)
+
 # The console's pages on a month of a million attempts, beside their own statements, and what axe finds: 12 minutes.
 bench-console: setup
 	tests/acceptance/clients/setup-node
@@ -231,6 +235,7 @@ nightly: setup
 	$(MAKE) hostile-sandbox
 	$(MAKE) bench-count
 	$(MAKE) bench-contracts
+	$(MAKE) bench-traces
 	$(MAKE) bench-console
 	$(MAKE) bench-readers
 	$(MAKE) soak

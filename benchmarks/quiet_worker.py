@@ -1,9 +1,11 @@
 """A gateway worker in which nothing runs by the clock, so that requests alone cost instructions.
 
 `python quiet_worker.py UPSTREAM_PORTS PORT=FILE …` serves one port for each contract file; an
-empty file is no contract. The rooms of the path, connections, journal and log are the real ones, in
-this process' own order: no Postgres, no limits, no peers, no garbage collection, and a clock that
-stands still. What benchmarks compare so is deterministic, but for the order of a few tables.
+empty file is no contract. With `+traced` behind the file every request is traced, and traces are
+written ten times a second and thrown away. The rooms of the path, connections, journal and log are
+the real ones, in this process' own order: no Postgres, no limits, no peers, no garbage collection,
+and a clock that stands still. What benchmarks compare so is deterministic, but for the order of a
+few tables.
 """
 
 import asyncio
@@ -13,7 +15,7 @@ import hashlib
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import uvicorn
 import uvloop
@@ -46,11 +48,21 @@ from penstock.serving.fleet_clients import FleetClients
 from penstock.serving.request_path import RequestPath, Stages
 from penstock.serving.settings import ServingSettings
 from penstock.store import Store, StoreSettings
+from penstock.telemetry import span_names as names
 from penstock.telemetry.counters import Metrics
+from penstock.telemetry.otlp import SpanWriter
 from penstock.telemetry.request_log import RequestLog
+from penstock.telemetry.settings import TelemetrySettings
+from penstock.telemetry.trace_export import TraceExport
+from penstock.telemetry.traces import Traces
 from penstock.testing.manual_clock import ManualClock
 
 SECRET: Final = "sk-quiet"
+# Behind a file's name: every request of its port is traced.
+TRACED: Final = "+traced"
+# How often traces are written.
+WRITE_SECONDS: Final = 0.1
+TRACING: Final = TelemetrySettings(traces_url="http://127.0.0.1:4318/v1/traces", traces_share=1.0)
 MODEL: Final = Model(
     id=ModelId("@benchmark/penstock/m"),
     aliases=("m",),
@@ -59,6 +71,13 @@ MODEL: Final = Model(
     capabilities=frozenset({Capability.TOOLS}),
     recipe=Recipe(command=("x",)),
 )
+
+
+class Kind(NamedTuple):
+    """What a worker does beside answering: a contract that is in force, and traces."""
+
+    contract: str = ""
+    is_traced: bool = False
 
 
 class Roster:
@@ -112,8 +131,8 @@ class QuietRooms:
         table.apply_keys([key])
         self._keys._cell_secret = b"a cell's secret"  # noqa: SLF001 - as above
 
-    def endpoint(self, contract: str) -> InferenceEndpoint:
-        """Build the rooms of one worker, with this contract in force unless it is empty."""
+    def endpoint(self, kind: Kind, traces: Traces | None) -> InferenceEndpoint:
+        """Build the rooms of one worker, with its contract in force unless that is empty."""
         admission, clock = AdmissionSettings(), self.clock
         router = Router(self.roster, RoutingSettings())
         holder = new_id()
@@ -127,7 +146,7 @@ class QuietRooms:
             meters=Metering(journal, clock),
             decisions=decisions,
         )
-        in_force = compile_set(1, [(1, contract)] if contract else [], self.catalogue)
+        in_force = compile_set(1, [(1, kind.contract)] if kind.contract else [], self.catalogue)
         policies = IntakePolicies(StoragePolicy(), CurrentContracts(in_force))
         settings = IngressSettings()
         reader = RequestReader(
@@ -143,6 +162,7 @@ class QuietRooms:
             Refusals(self.store, 1000),
             clock,
             decisions,
+            traces,
         )
         # No request of these benchmarks goes another way.
         none: Any = None
@@ -163,9 +183,25 @@ async def listen(endpoint: InferenceEndpoint, port: int) -> asyncio.Server:
     )
 
 
-async def serve(upstreams: list[int], contracts: dict[int, str], folder: Path) -> None:
+def written(traces: Traces) -> TraceExport:
+    """Return what writes traces and throws them away."""
+
+    async def post(body: bytes) -> str:
+        return "" if body else "nothing was written"
+
+    resource = {names.SERVICE_NAME: "penstock-gateway"}
+    return TraceExport(traces, SpanWriter(resource, "0"), post, TRACING, WRITE_SECONDS)
+
+
+async def serve(upstreams: list[int], kinds: dict[int, Kind], folder: Path) -> None:
     rooms = QuietRooms(upstreams, folder)
-    servers = [await listen(rooms.endpoint(text), port) for port, text in contracts.items()]
+    servers = list[asyncio.Server]()
+    exports = list[asyncio.Task[None]]()
+    for port, kind in kinds.items():
+        traces = Traces(TRACING, rooms.clock) if kind.is_traced else None
+        servers.append(await listen(rooms.endpoint(kind, traces), port))
+        if traces is not None:
+            exports.append(asyncio.ensure_future(written(traces).run()))
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -177,15 +213,16 @@ async def serve(upstreams: list[int], contracts: dict[int, str], folder: Path) -
 
 def main() -> None:
     upstreams = [int(port) for port in sys.argv[1].split(",")]
-    contracts = dict[int, str]()
+    kinds = dict[int, Kind]()
     for word in sys.argv[2:]:
         port, _, file = word.partition("=")
-        contracts[int(port)] = Path(file).read_text()
+        text = Path(file.removesuffix(TRACED)).read_text()
+        kinds[int(port)] = Kind(text, is_traced=file.endswith(TRACED))
     with (
         tempfile.TemporaryDirectory(prefix="penstock-quiet-") as folder,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        runner.run(serve(upstreams, contracts, Path(folder)))
+        runner.run(serve(upstreams, kinds, Path(folder)))
 
 
 if __name__ == "__main__":

@@ -87,9 +87,9 @@ def copy_checkout(root: Path) -> None:
     shutil.copy(ROOT / "pyproject.toml", root)
 
 
-def take_out(root: Path) -> None:
+def take_out(root: Path, patch: Path = _PATCH) -> None:
     """Apply the patch; an error shows the place that has changed since."""
-    subprocess.run(["git", "apply", str(_PATCH)], cwd=root, check=True)
+    subprocess.run(["git", "apply", str(patch)], cwd=root, check=True)
 
 
 def left_of_contracts(root: Path) -> list[str]:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from callgrind import Profile
-from contract_costs import Count, Round, above, added, medians
+from contract_costs import Round, above, medians
+from counted_worker import Count, added
 from without_contracts import copy_checkout, left_of_contracts, take_out
 
 ROUND = Round(small=1100, added=100, named=1000, labelled=1030, chunk=100, chunk_tools=102)
