@@ -3,17 +3,21 @@
     python3 first_minutes.py WHEEL FOLDER
 
 It makes a virtual environment in FOLDER, installs the wheel, starts `penstock up --imitate`, runs
-the printed curl line as it stands, asks with the openai SDK, and reads `status` and `usage`; then
-`penstock demo`. It has an empty home, and only the variables by which this machine reaches its
-package index. The last line is JSON; the time runs from the wheel to the first answer.
+the printed curl line as it stands, asks with the openai SDK, reads `status` and `usage`, and signs
+in to the console; then `penstock demo`. It has an empty home, and only the variables by which this
+machine reaches its package index. The last line is JSON; the time runs from the wheel to the first
+answer.
 """
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 import time
+import urllib.parse
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +97,7 @@ def first_minutes(wheel: Path, folder: Path) -> dict[str, Any]:
         if not status["replicas"] or not int(tokens):
             raise NewcomerError(f"The status is {status}, the tokens {tokens}.")
         _check_dollars(newcomer)
+        _check_console(newcomer, status["operator_url"])
     finally:
         newcomer.run("penstock", "stop")
         up.wait(_READY_SECONDS)
@@ -127,6 +132,26 @@ def _check_dollars(newcomer: Newcomer) -> None:
             return
         time.sleep(0.5)
     raise NewcomerError("`penstock usage` shows no dollars.")
+
+
+def _check_console(newcomer: Newcomer, url: str) -> None:
+    """Sign in, and get the first page with all that it needs, which comes from the wheel."""
+    key = json.loads(newcomer.run("penstock", "key", "create", "--operator", "--json"))["secret"]
+    # Cookies are kept, and no proxy is asked.
+    opener = urllib.request.build_opener(
+        urllib.request.HTTPCookieProcessor(), urllib.request.ProxyHandler({})
+    )
+    form = urllib.parse.urlencode({"key": key}).encode()
+    door = f"{url}/console/sign-in"
+    asked = urllib.request.Request(door, form, {"Origin": url})  # noqa: S310 - control's address
+    page = opener.open(asked, timeout=_STEP_SECONDS).read().decode()
+    needed = re.findall(r'(?:src|href)="([^"]+\.(?:css|js|svg))"', page)
+    if "<h1>" not in page or not needed:
+        raise NewcomerError(f"The console's first page is {page[:500]}.")
+    for file in needed:
+        # A file of another host is no file of the console.
+        if not file.startswith("/console/static/") or not opener.open(url + file).read():
+            raise NewcomerError(f"The console needs {file}.")
 
 
 if __name__ == "__main__":
