@@ -32,7 +32,8 @@ async def read_spend(page: PageRequest) -> Context:
     shown = functools.partial(_shown, is_fine=is_fine)
 
     def amount(nanousd: int) -> str:
-        return shown(nanousd).removeprefix("+")
+        text = shown(nanousd)
+        return "$0" if text == "0" else text.removeprefix("+")
 
     parts = [_parts(row.parts_nanousd, is_fine=is_fine) for row in rows]
     of_total = _parts(total.parts_nanousd, is_fine=is_fine)
