@@ -1,6 +1,7 @@
 """Settings of the listener on which `penstock control` serves administration."""
 
-from typing import Annotated
+from ipaddress import ip_network
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -40,6 +41,14 @@ class ControlSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     console_idle_minutes: Annotated[float, Meta(ge=0.01, le=10_080)] = 30.0
     # Sign-ins with a wrong key from one client address in a minute; more are answered 429.
     console_sign_ins_per_minute: Annotated[int, Meta(ge=1, le=10**6)] = 5
+    # The header in which a proxy names whom it has signed in, such as `x-forwarded-user`; empty =
+    # people sign in with keys alone. The proxy must drop this header from what clients send.
+    console_person_header: Annotated[str, Meta(pattern=r"^[a-z0-9-]*$")] = ""
+    # Networks of the proxies whose word counts. Whatever else can connect from there can name
+    # anybody.
+    console_proxy_networks: tuple[str, ...] = ()
+    # What these people may do: `auditor` reads, `operator` changes.
+    console_person_role: Literal["auditor", "operator"] = "auditor"
     # How often a live page renews itself.
     console_live_seconds: Annotated[float, Meta(ge=0.5, le=3600)] = 2.0
     # The gateway that the console's playground asks; empty = no playground.
@@ -48,6 +57,13 @@ class ControlSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     )
     # How long the playground waits for the head of an answer.
     console_gateway_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 120.0
+
+    def __post_init__(self) -> None:
+        for network in self.console_proxy_networks:
+            # Raises a ValueError that states what is wrong with the network.
+            ip_network(network)
+        if bool(self.console_person_header) != bool(self.console_proxy_networks):
+            raise ValueError("console_person_header and console_proxy_networks need each other")
 
     @property
     def ingress(self) -> IngressSettings:

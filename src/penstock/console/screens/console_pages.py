@@ -15,15 +15,16 @@ from starlette.routing import Route
 from penstock.clock import Clock
 from penstock.console.rooms import OperatorRooms
 from penstock.console.screens.actions import act
-from penstock.console.screens.forms import cookie_of, own_page, read_form, read_query
+from penstock.console.screens.forms import own_page, read_form, read_query
 from penstock.console.screens.html import Templates, exact
 from penstock.console.screens.page import PageRequest, Screen
 from penstock.console.screens.page_view import PERIODS, PageView, read_view
 from penstock.console.screens.playground import PlaygroundProxy
+from penstock.console.screens.readers import Readers
 from penstock.console.screens.safety_headers import ROOT
 from penstock.console.screens.screens import SCREENS
 from penstock.console.screens.searching import page_of
-from penstock.console.screens.session_cookie import BrowserSession, SessionCookies
+from penstock.console.screens.session_cookie import BrowserSession
 from penstock.console.screens.shared_readings import SharedReadings
 from penstock.console.settings import ControlSettings
 from penstock.console.sign_in import MinuteCounts
@@ -38,18 +39,14 @@ from penstock.errors import (
 )
 from penstock.ingress import error_response
 from penstock.ingress.pages.json_pages import error_page
-from penstock.policy import read_console_secret
-from penstock.records.account import Key, Role
+from penstock.records.account import Role
 
 _SIGN_IN: Final = f"{ROOT}/sign-in"
 _COOKIE: Final = "penstock"
 # A browser takes this name only over TLS, for this host alone.
 _COOKIE_TLS: Final = "__Host-penstock"
-# A revoked key's pages end within this time.
-_KEY_SECONDS: Final = 2.0
 _TYPED_CHARS_MAX: Final = 256
 _RETRY_SECONDS: Final = 3
-_SECRET_SECONDS: Final = 1.0
 _KEPT: Final = "public, max-age=31536000, immutable"
 _TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
@@ -63,16 +60,14 @@ class ConsolePages:
 
     def __init__(self, rooms: OperatorRooms, settings: ControlSettings, clock: Clock) -> None:
         self._rooms = rooms
-        self._clock = clock
-        self._known_cookies: SessionCookies | None = None
         self._settings = settings
         self._templates = Templates()
         self._readings = SharedReadings(clock)
         self._wrong: MinuteCounts[str] = MinuteCounts(settings.console_sign_ins_per_minute, clock)
-        self._asked: MinuteCounts[str] = MinuteCounts(settings.requests_per_minute, clock)
         self._playground = PlaygroundProxy(rooms, settings, clock)
         self._is_tls = settings.console_url.startswith("https://")
         self._cookie = _COOKIE_TLS if self._is_tls else _COOKIE
+        self._readers = Readers(rooms, settings, clock, self._readings, self._cookie)
 
     def routes(self) -> list[Route]:
         """Return the routes of all pages, behind the errors that they answer."""
@@ -117,7 +112,7 @@ class ConsolePages:
 
     def _screen(self, screen: Screen) -> Endpoint:
         async def serve(request: Request) -> Response:
-            session, key = await self._reader(request)
+            session, key = await self._readers.find(request)
             view = read_view(screen.path, read_query(request))
             page = PageRequest(
                 view=view,
@@ -125,17 +120,17 @@ class ConsolePages:
                 rooms=msgspec.structs.replace(self._rooms, actor=key.id),
                 readings=self._readings,
             )
-            token = (await self._cookies()).form_token(session)
+            token = (await self._readers.cookies()).form_token(session)
             context = {**self._frame(page, token, screen), **await screen.read(page)}
             context["has_playground_key"] = self._playground.keys.find(session) is not None
             answer = self._html("live.html" if _is_part(request) else "page.html", context)
-            return self._renewed(answer, session)
+            return await self._renewed(answer, session)
 
         return serve
 
     async def _search(self, request: Request) -> Response:
         """Lead to the page of what was looked for."""
-        _, key = await self._reader(request)
+        _, key = await self._readers.find(request)
         page = PageRequest(
             view=read_view(request.url.path, ()),
             key=key,
@@ -164,12 +159,12 @@ class ConsolePages:
         return RedirectResponse(SCREENS[0].path, 303)
 
     async def _nowhere(self, request: Request) -> Response:
-        await self._reader(request)
+        await self._readers.find(request)
         raise NotFound("There is no such page.")
 
     async def _sign_in_page(self, request: Request) -> Response:
         to = dict(read_query(request)).get("to", "")
-        if to and request.headers.get("sec-fetch-site") == "cross-site":
+        if request.headers.get("sec-fetch-site") == "cross-site":
             # A link from a mail or a chat: the browser keeps the cookie back until a page of ours
             # asks.
             return self._html("onward.html", {"to": own_page(to)})
@@ -203,12 +198,12 @@ class ConsolePages:
         # The keys that readers share were read before this one was made, perhaps.
         self._readings.forget()
         answer = RedirectResponse(own_page(form.get("to", "")), 303)
-        cookies = await self._cookies()
+        cookies = await self._readers.cookies()
         self._give_cookie(answer, cookies.write(cookies.begin(key.id)))
         return answer
 
     async def _sign_out(self, request: Request) -> Response:
-        session, _ = await self._reader(request)
+        session, _ = await self._readers.find(request)
         await self._checked_form(request, session)
         self._playground.keys.forget(session)
         answer = RedirectResponse(_SIGN_IN, 303)
@@ -217,12 +212,9 @@ class ConsolePages:
 
     async def _do(self, request: Request) -> Response:
         """Run an operation that changes something, from a form."""
-        session, _ = await self._reader(request)
+        session, _ = await self._readers.find(request)
         form = await self._checked_form(request, session)
-        # Not by what was known a moment ago: a revoked key changes nothing more.
-        key = await self._rooms.keys.find_by_id(session.key)
-        if key is None or key.is_revoked:
-            raise Unauthenticated("This key is unknown or revoked.")
+        key = await self._readers.find_anew(request)
         rooms = msgspec.structs.replace(self._rooms, actor=key.id)
         try:
             done = await act(rooms, key, str(request.path_params["operation"]), form)
@@ -232,17 +224,17 @@ class ConsolePages:
         if done.shown is not None:
             page = self._html("secret.html", {"title": done.said, "secret": done.shown,
                                               "back": done.back})  # fmt: skip
-            return self._renewed(page, session)
-        return self._renewed(RedirectResponse(done.back, 303), session)
+            return await self._renewed(page, session)
+        return await self._renewed(RedirectResponse(done.back, 303), session)
 
     async def _take_key(self, request: Request) -> Response:
-        session, _ = await self._reader(request)
+        session, _ = await self._readers.find(request)
         form = await self._checked_form(request, session)
         await self._playground.take_key(session, form.get("key", "").strip()[:_TYPED_CHARS_MAX])
         return RedirectResponse(f"{ROOT}/playground", 303)
 
     async def _forget_key(self, request: Request) -> Response:
-        session, _ = await self._reader(request)
+        session, _ = await self._readers.find(request)
         await self._checked_form(request, session)
         self._playground.keys.forget(session)
         return RedirectResponse(f"{ROOT}/playground", 303)
@@ -250,9 +242,9 @@ class ConsolePages:
     async def _ask(self, request: Request) -> Response:
         """Pass a chat request on, from the page's script; errors are JSON, as a gateway's are."""
         try:
-            session, _ = await self._reader(request)
+            session, _ = await self._readers.find(request)
             self._check_origin(request)
-            cookies = await self._cookies()
+            cookies = await self._readers.cookies()
             if not cookies.is_form_token(session, request.headers.get("x-form-token", "")):
                 raise Forbidden("This page is not of this session: load it again.")
             return await self._playground.ask(session, await request.body(), request.headers)
@@ -268,40 +260,11 @@ class ConsolePages:
         kind = _TYPES[place.rpartition(".")[2]]
         return Response(content, media_type=kind, headers={"cache-control": _KEPT})
 
-    async def _cookies(self) -> SessionCookies:
-        """Return what makes and reads cookies, with the secret that all control processes share."""
-        if self._known_cookies is None:
-            secret = await self._readings.read("secret", _SECRET_SECONDS, self._read_secret)
-            self._known_cookies = SessionCookies(secret, self._settings, self._clock)
-        return self._known_cookies
-
-    async def _read_secret(self) -> bytes:
-        async with self._rooms.store.transaction() as transaction:
-            return await read_console_secret(transaction)
-
-    async def _reader(self, request: Request) -> tuple[BrowserSession, Key]:
-        """Return who asks; Unauthenticated for nobody, or for a key that was revoked."""
-        cookies = await self._cookies()
-        session = cookies.read(cookie_of(request, self._cookie))
-        if session is None:
-            raise Unauthenticated("Sign in.")
-        if self._asked.is_full(session.nonce):
-            raise RateLimited(
-                "Too many pages at once.", retry_after_seconds=self._asked.seconds_left
-            )
-        self._asked.add(session.nonce)
-        # One statement for all readers, whoever they are.
-        keys = await self._readings.read("keys", _KEY_SECONDS, self._rooms.keys.of_operators)
-        key = keys.get(session.key)
-        if key is None:
-            raise Unauthenticated("This key is unknown or revoked.")
-        return session, key
-
     async def _checked_form(self, request: Request, session: BrowserSession) -> dict[str, str]:
         """Return a form's fields; refuse one that another site made."""
         self._check_origin(request)
         form = await read_form(request)
-        cookies = await self._cookies()
+        cookies = await self._readers.cookies()
         if not cookies.is_form_token(session, form.pop("token", "")):
             raise Forbidden("This form is not of this session: load its page again.")
         return form
@@ -314,11 +277,11 @@ class ConsolePages:
                 "This form comes from another site. Behind a proxy, set control.console_url."
             )
 
-    def _renewed(self, answer: Response, session: BrowserSession) -> Response:
-        assert self._known_cookies is not None, "a session was read"
-        renewed = self._known_cookies.renewed(session)
+    async def _renewed(self, answer: Response, session: BrowserSession) -> Response:
+        cookies = await self._readers.cookies()
+        renewed = cookies.renewed(session)
         if renewed is not None:
-            self._give_cookie(answer, self._known_cookies.write(renewed))
+            self._give_cookie(answer, cookies.write(renewed))
         return answer
 
     def _give_cookie(self, answer: Response, value: str, ends_in: int | None = None) -> None:
