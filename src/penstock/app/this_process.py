@@ -6,6 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from penstock import DISTRIBUTION
 from penstock.config import Config
+from penstock.contracts.document import SCHEMA
 from penstock.fleet.workers import Worker
 
 
@@ -16,7 +17,8 @@ def host_name(config: Config) -> str:
 
 def this_worker(config: Config, kind: str, holder: str, address: str = "") -> Worker:
     """Return what this process reports of itself; `address` is where it listens, if anywhere."""
-    facts: dict[str, str | int] = {"pid": os.getpid()}
+    # Control compares: a process of an earlier release would serve without newer contracts.
+    facts: dict[str, str | int] = {"pid": os.getpid(), "contract_schema": SCHEMA}
     if address:
         facts["address"] = address
     return Worker(holder, kind, host_name(config), installed_version(), facts)

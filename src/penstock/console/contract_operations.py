@@ -10,11 +10,14 @@ from penstock.console.operation import Nothing, Operation, OperatorQuestion
 from penstock.console.rooms import OperatorRooms
 from penstock.contracts.compiling import check_texts
 from penstock.contracts.contract_error import ContractError
+from penstock.contracts.document import SCHEMA
 from penstock.contracts.set_book import Applied
 from penstock.contracts.set_rows import ContractRow, ContractSetRow
-from penstock.errors import InvalidRequest
+from penstock.errors import Conflict, InvalidRequest
 
-# A gateway worker that has been silent for longer is not waited for.
+# The processes that decide by contracts: keepers do for jobs.
+_DECIDING = ("gateway", "keeper")
+# A worker that has been silent for longer is not waited for.
 _ALIVE_SECONDS = 15.0
 
 
@@ -62,6 +65,8 @@ class ContractsApplied(OperatorQuestion, frozen=True, kw_only=True):
     message: Annotated[str, Meta(max_length=500)] = ""
     # The set that the caller saw; without it, whatever is in force is replaced.
     base: Annotated[int, Meta(ge=0)] | None = None
+    # Also while processes of an earlier release would serve without these contracts.
+    force: bool = False
 
 
 class GoneBack(SetNamed, frozen=True, kw_only=True):
@@ -69,6 +74,7 @@ class GoneBack(SetNamed, frozen=True, kw_only=True):
 
     message: Annotated[str, Meta(max_length=500)] = ""
     base: Annotated[int, Meta(ge=0)] | None = None
+    force: bool = False
 
 
 async def _list(rooms: OperatorRooms, _: Nothing) -> ContractSetsAnswer:
@@ -101,6 +107,7 @@ async def _show(rooms: OperatorRooms, asked: VersionAsked) -> ContractRow:
 async def _apply(rooms: OperatorRooms, asked: ContractsApplied) -> Applied:
     rooms.contracts.check_sizes(asked.documents)
     documents = await _checked(rooms, asked.documents)
+    await _check_workers(rooms, force=asked.force)
     return await rooms.contracts.apply(
         documents, actor=rooms.actor, message=asked.message, base=asked.base
     )
@@ -110,6 +117,7 @@ async def _go_back(rooms: OperatorRooms, asked: GoneBack) -> Applied:
     if not asked.number:
         return await rooms.contracts.withdraw(base=asked.base)
     rows = await rooms.contracts.rows_of(asked.number)
+    await _check_workers(rooms, force=asked.force)
     return await rooms.contracts.apply(
         await _checked(rooms, [row.document for row in rows]),
         actor=rooms.actor,
@@ -128,6 +136,20 @@ async def _checked(rooms: OperatorRooms, documents: list[str]) -> dict[str, str]
     except ContractError as wrong:
         raise InvalidRequest(str(wrong), param="documents") from None
     return dict(zip(found, documents, strict=True))
+
+
+async def _check_workers(rooms: OperatorRooms, *, force: bool) -> None:
+    """Refuse to apply contracts while a process is alive whose release cannot decide by them."""
+    if force:
+        return
+    for each in await rooms.workers.read():
+        worker = each.worker
+        is_deciding = worker.kind in _DECIDING and each.silent_seconds < _ALIVE_SECONDS
+        if is_deciding and int(worker.facts.get("contract_schema", 0)) < SCHEMA:
+            raise Conflict(
+                f"A {worker.kind} on {worker.host} is of release {worker.version}, and would serve"
+                " without these contracts. Upgrade it first; `force` applies them all the same."
+            )
 
 
 LIST_CONTRACT_SETS = Operation(

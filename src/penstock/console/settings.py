@@ -16,8 +16,8 @@ class ControlSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host: str = "127.0.0.1"
     # The port of the operator's API; 0 = none.
     port: Annotated[int, Meta(ge=0, le=65535)] = 8790
-    # The largest body of a request.
-    body_bytes_max: Annotated[int, Meta(ge=1024, le=64 * 2**20)] = 2**20
+    # The largest body of a request; a set of contracts is one.
+    body_bytes_max: Annotated[int, Meta(ge=1024, le=64 * 2**20)] = 4 * 2**20
     # Open connections; more are answered 503.
     connections_max: Annotated[int, Meta(ge=1, le=10_000)] = 200
     # Requests that are served at a time; more are answered 503.

@@ -1,11 +1,19 @@
 """`penstock contracts`, over the operator's API, with no database in reach."""
 
+import asyncio
 from pathlib import Path
+from typing import Final
 
 import pytest
 from tests.integration.cells.commands import Penstock, read
 from tests.integration.cells.control_process import ControlProcess
 from tests.integration.contracts.contract_cell import contract
+
+from penstock.contracts.document import SCHEMA
+from penstock.fleet.workers import Worker, WorkerTable
+from penstock.store import Store, StoreSettings
+
+_OLDER: Final = "00000000-0000-7000-8000-000000000001"
 
 
 @pytest.fixture
@@ -89,6 +97,33 @@ def test_what_is_wrong_is_refused_here_and_by_control(
         answer = client.post("/contract-sets", json={"documents": ["schema = 2"]})
     assert (answer.status_code, "schema = 1" in answer.text) == (400, True)
     assert remote("contracts", "check", str(folder / "nowhere")).exit_code == 2
+
+
+def test_an_older_process_would_serve_without_contracts(
+    remote: Penstock, folder: Path, dsn: str
+) -> None:
+    _report(dsn, Worker(_OLDER, "keeper", "h2", "0.1.0", {"pid": 7}))
+    refused = remote("contracts", "apply", str(folder))
+    assert (refused.exit_code, "keeper on h2 is of release 0.1.0" in refused.stderr) == (1, True)
+    assert remote("contracts", "apply", str(folder), "--force").exit_code == 0
+    assert remote("contracts", "apply", "--set", "1").exit_code == 1
+    assert remote("contracts", "apply", "--set", "1", "--force").exit_code == 0
+    # To let none be in force is never too early.
+    assert remote("contracts", "apply", "--set", "0").exit_code == 0
+    _report(dsn, Worker(_OLDER, "keeper", "h2", "0.2.0", {"pid": 8, "contract_schema": SCHEMA}))
+    assert remote("contracts", "apply", str(folder)).exit_code == 0
+
+
+def _report(dsn: str, worker: Worker) -> None:
+    async def report() -> None:
+        store = Store(StoreSettings(dsn=dsn))
+        await store.open()
+        try:
+            await WorkerTable(store).beat(worker)
+        finally:
+            await store.close()
+
+    asyncio.run(report())
 
 
 def test_alerts_are_rules_for_prometheus(remote: Penstock, folder: Path) -> None:

@@ -28,14 +28,15 @@ async def apply_contracts(
     message: str,
     *,
     is_waiting: bool,
+    is_forced: bool,
 ) -> Applied:
     """Apply documents, or an earlier set, on top of the set that is in force now."""
     base = (await desk.run(LIST_CONTRACT_SETS, Nothing())).in_force
     if documents is not None:
-        asked = ContractsApplied(documents=documents, message=message, base=base)
+        asked = ContractsApplied(documents=documents, message=message, base=base, force=is_forced)
         applied = await desk.run(APPLY_CONTRACTS, asked)
     else:
-        back = GoneBack(number=number or 0, message=message, base=base)
+        back = GoneBack(number=number or 0, message=message, base=base, force=is_forced)
         applied = await desk.run(RETURN_TO_CONTRACTS, back)
     if is_waiting:
         await _wait(desk, applied.number)

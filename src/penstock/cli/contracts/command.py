@@ -131,6 +131,10 @@ def apply(  # noqa: PLR0913 - each is an option of the command line
     wait: Annotated[
         bool, typer.Option("--wait", help="Return when every gateway worker decides by it.")
     ] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Also where older gateways or keepers serve without them."),
+    ] = False,
     state: StateOption = DEFAULT_STATE,
     json: JsonOption = False,
 ) -> None:
@@ -140,7 +144,9 @@ def apply(  # noqa: PLR0913 - each is an option of the command line
     documents = None if folder is None else checked_documents(context, folder, state)
 
     async def run(desk: Administration) -> Applied:
-        return await apply_contracts(desk, documents, number, message, is_waiting=wait)
+        return await apply_contracts(
+            desk, documents, number, message, is_waiting=wait, is_forced=force
+        )
 
     applied = administer(context, state, run)
     if json:
