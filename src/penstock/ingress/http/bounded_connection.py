@@ -144,7 +144,7 @@ class BoundedConnection(HttpToolsProtocol):
             and not self.pipeline
             and deadline.is_body_too_slow(is_read=not self.flow.read_paused)
         ):
-            self._refuse(BodyTooSlow())
+            self._refuse_body(BodyTooSlow())
         else:
             deadline.renew(self._worker.wheel, self._on_deadline)
 
@@ -172,6 +172,17 @@ class BoundedConnection(HttpToolsProtocol):
             newest.disconnected = True
             newest.message_event.set()
             self._answer_refusal(Exchange(self, self.url, self.headers), error)
+
+    def _refuse_body(self, error: Error) -> None:
+        """Refuse the rest of the newest request's body; only close if it is answered already.
+
+        A page may answer from the head alone. The client would take a second answer for that of
+        its next request.
+        """
+        if self.cycle.response_complete:
+            self._close()
+        else:
+            self._refuse(error)
 
     def _answer_refusal(self, exchange: Exchange, error: Error) -> None:
         self._worker.drop_body(exchange)

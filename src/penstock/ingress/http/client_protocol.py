@@ -93,6 +93,8 @@ class ClientProtocol(BoundedConnection):
             self._deadline.phase = HEAD
         elif is_inference(self.parser.get_method(), self.url):
             self._begin_exchange()
+        elif request_heads.content_length(self.headers) > self._page_bytes_max():
+            self._refuse_all(self._too_large())
         else:
             self._begin_page()
 
@@ -101,8 +103,10 @@ class ClientProtocol(BoundedConnection):
         self._deadline.head_bytes = 0
         exchange = self._exchange()
         if exchange is None:
-            if self._deadline.body_bytes > request_heads.page_bytes_max(self.url, self._settings):
-                self._refuse_all(self._too_large())
+            if self._deadline.body_bytes > self._page_bytes_max():
+                too_large = self._too_large()
+                self._refuse_body(too_large)
+                raise too_large
             super().on_body(body)
             self._hold_page_body(len(body))
             return
@@ -220,6 +224,9 @@ class ClientProtocol(BoundedConnection):
         head = request_heads.without_upgrade(self.parser, self.url, self.headers)
         self.parser = request_heads.new_parser(self)
         self.data_received(head + rest)
+
+    def _page_bytes_max(self) -> int:
+        return request_heads.page_bytes_max(self.url, self._settings)
 
     def _check_length(self) -> bool:
         """Check a body's length once, when its head has ended; refuse one too long, unread."""
