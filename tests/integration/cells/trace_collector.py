@@ -1,4 +1,7 @@
-"""A collector of traces on 127.0.0.1: it reads each post strictly, or hangs, or refuses."""
+"""A collector of traces on 127.0.0.1: it reads our posts strictly, or hangs, or refuses.
+
+Engines post to it too, as protobuf.
+"""
 
 import threading
 from collections.abc import Callable
@@ -7,7 +10,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.integration.cells.gateway_process import eventually
-from tests.unit.telemetry.read_spans import SentSpan, only_tree, read_spans
+from tests.unit.telemetry.read_spans import (
+    EngineSpan,
+    SentSpan,
+    only_tree,
+    read_engine_spans,
+    read_spans,
+)
 
 
 class TraceCollector:
@@ -18,6 +27,7 @@ class TraceCollector:
         self.posts = 0
         # What was wrong with a post.
         self.faults: list[BaseException] = []
+        self.engine_spans: list[EngineSpan] = []
         self._spans: list[SentSpan] = []
         self._ending = threading.Event()
         collector = self
@@ -46,8 +56,11 @@ class TraceCollector:
         if self.status == 200:
             try:
                 assert request.path == "/v1/traces"
-                assert request.headers["content-type"] == "application/json"
-                self._spans += read_spans(body)
+                if request.headers["content-type"] == "application/x-protobuf":
+                    self.engine_spans += read_engine_spans(body)
+                else:
+                    assert request.headers["content-type"] == "application/json"
+                    self._spans += read_spans(body)
             except BaseException as fault:
                 self.faults.append(fault)
                 raise

@@ -80,6 +80,17 @@ class SentSpan(msgspec.Struct, frozen=True):
     is_error: bool
 
 
+class EngineSpan(msgspec.Struct, frozen=True):
+    """One span of an engine, which writes attributes of its own."""
+
+    name: str
+    trace_id: str
+    parent_id: str
+    start_nanos: int
+    end_nanos: int
+    attributes: dict[str, Any]
+
+
 def read_spans(body: bytes) -> list[SentSpan]:
     """Decode a post strictly: what OTLP does not know, or has in another type, fails."""
     request = ExportTraceServiceRequest()
@@ -96,6 +107,24 @@ def read_spans(body: bytes) -> list[SentSpan]:
             assert scope_spans.scope.name == "penstock"
             spans += [_span(resource["service.name"], span) for span in scope_spans.spans]
     return spans
+
+
+def read_engine_spans(body: bytes) -> list[EngineSpan]:
+    """Decode a post of an engine."""
+    request = ExportTraceServiceRequest.FromString(body)
+    return [
+        EngineSpan(
+            span.name,
+            span.trace_id.hex(),
+            span.parent_span_id.hex(),
+            span.start_time_unix_nano,
+            span.end_time_unix_nano,
+            {each.key: _value(each.value) for each in span.attributes},
+        )
+        for resource_spans in request.resource_spans
+        for scope_spans in resource_spans.scope_spans
+        for span in scope_spans.spans
+    ]
 
 
 def only_tree(spans: Iterable[SentSpan]) -> tuple[SentSpan, list[SentSpan]]:
