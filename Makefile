@@ -132,7 +132,7 @@ bench-contracts: setup
 
 # What traces add, off and on, in instructions: minutes, and once more to compile without their tests. FUNCTIONS=1.
 bench-traces: setup
-	$(BIN)/python benchmarks/trace_costs.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(FUNCTIONS),--functions)
+	PYTHONPATH=. $(BIN)/python benchmarks/trace_costs.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(FUNCTIONS),--functions)
 
 # The console's pages on a month of a million attempts, beside their own statements, and what axe finds: 12 minutes.
 bench-console: setup
@@ -242,9 +242,10 @@ nightly: setup
 	$(MAKE) soak
 	$(MAKE) bench-overhead
 
-# Renew the pinned versions from pyproject.toml's ranges; runtime.txt is what the container image has.
+# Renew the pinned versions from pyproject.toml's ranges; runtime.txt is what the container image has. Its extras are
+# kept, because pip takes `httpx2[http2]` for a requirement of its own, and refuses one without hashes.
 pin: setup
-	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --extra kubernetes pyproject.toml -o requirements/runtime.txt
+	$(BIN)/uv pip compile --quiet --no-strip-extras --generate-hashes --no-emit-index-url --no-header --extra kubernetes pyproject.toml -o requirements/runtime.txt
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --extra dev pyproject.toml -o requirements/dev.txt
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header requirements/clients.in -o requirements/clients.txt
 
