@@ -25,7 +25,7 @@ from candidates import (
     wait_ready,
 )
 from native_programs import Report, run_load
-from quiet_worker import SECRET, TRACED, WRITE_SECONDS, Kind
+from quiet_worker import SECRET, WRITE_SECONDS, Kind
 
 WORKFLOW: Final = ["-H", "x-penstock-workflow: code-review"]
 _ONE: Final = ["-c", "1", "-b", "1900"]
@@ -70,8 +70,7 @@ class Worker:
         for name_of_kind, kind in kinds.items():
             file = folder / f"{name_of_kind}.toml"
             file.write_text(kind.contract)
-            traced = TRACED if kind.is_traced else ""
-            words.append(f"{self._ports[name_of_kind]}={file}{traced}")
+            words.append(f"{self._ports[name_of_kind]}={file}{kind.tracing}")
         command = [*_VALGRIND, f"--callgrind-out-file={self._out}", sys.executable, str(_WORKER)]
         # The same order of sets in each run.
         settings = {"PYTHONPATH": str(package), "PYTHONHASHSEED": "0"}

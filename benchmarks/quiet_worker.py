@@ -1,11 +1,11 @@
 """A gateway worker in which nothing runs by the clock, so that requests alone cost instructions.
 
 `python quiet_worker.py UPSTREAM_PORTS PORT=FILE …` serves one port for each contract file; an
-empty file is no contract. With `+traced` behind the file every request is traced, and traces are
-written ten times a second and thrown away. The rooms of the path, connections, journal and log are
-the real ones, in this process' own order: no Postgres, no limits, no peers, no garbage collection,
-and a clock that stands still. What benchmarks compare so is deterministic, but for the order of a
-few tables.
+empty file is no contract. With `+noted` behind the file every request is traced; with `+traced`,
+traces are also written, ten times a second, and thrown away. The rooms of the path, connections,
+journal and log are the real ones, in this process' own order: no Postgres, no limits, no peers, no
+garbage collection, and a clock that stands still. What benchmarks compare so is deterministic, but
+for the order of a few tables.
 """
 
 import asyncio
@@ -58,7 +58,8 @@ from penstock.telemetry.traces import Traces
 from penstock.testing.manual_clock import ManualClock
 
 SECRET: Final = "sk-quiet"
-# Behind a file's name: every request of its port is traced.
+# Behind a file's name: every request of its port is traced, and the traces are kept, or written.
+NOTED: Final = "+noted"
 TRACED: Final = "+traced"
 # How often traces are written.
 WRITE_SECONDS: Final = 0.1
@@ -77,7 +78,8 @@ class Kind(NamedTuple):
     """What a worker does beside answering: a contract that is in force, and traces."""
 
     contract: str = ""
-    is_traced: bool = False
+    # "", NOTED or TRACED.
+    tracing: str = ""
 
 
 class Roster:
@@ -198,9 +200,9 @@ async def serve(upstreams: list[int], kinds: dict[int, Kind], folder: Path) -> N
     servers = list[asyncio.Server]()
     exports = list[asyncio.Task[None]]()
     for port, kind in kinds.items():
-        traces = Traces(TRACING, rooms.clock) if kind.is_traced else None
+        traces = Traces(TRACING, rooms.clock) if kind.tracing else None
         servers.append(await listen(rooms.endpoint(kind, traces), port))
-        if traces is not None:
+        if traces is not None and kind.tracing == TRACED:
             exports.append(asyncio.ensure_future(written(traces).run()))
     gc.collect()
     gc.freeze()
@@ -216,8 +218,8 @@ def main() -> None:
     kinds = dict[int, Kind]()
     for word in sys.argv[2:]:
         port, _, file = word.partition("=")
-        text = Path(file.removesuffix(TRACED)).read_text()
-        kinds[int(port)] = Kind(text, is_traced=file.endswith(TRACED))
+        name, mark, tracing = file.partition("+")
+        kinds[int(port)] = Kind(Path(name).read_text(), mark + tracing)
     with (
         tempfile.TemporaryDirectory(prefix="penstock-quiet-") as folder,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,

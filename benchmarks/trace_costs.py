@@ -1,11 +1,14 @@
 """Counts what traces add to a request, in instructions of the compiled package.
 
-`python benchmarks/trace_costs.py [--rounds 3] [--functions]`, on a worker of `counted_worker.py`,
-where every request is traced and every trace is written. The last line is JSON:
+`python benchmarks/trace_costs.py [--rounds 3] [--functions]`, on workers of `counted_worker.py`.
+Each has a process of its own, because the loop that writes traces runs by the clock. The last line
+is JSON:
 
 - `off_instructions_added`: a small request where nothing is traced, beside the same on a package
   out of which `without_traces.patch` takes the tests for traces.
-- `small_instructions_ratio`: a small request that is traced, over one that is not.
+- `path_instructions_ratio`: a small request that is traced, over one that is not, without the
+  writing of its spans, which is done beside the path.
+- `small_instructions_ratio`: the same with that writing.
 - `chunk_instructions_ratio`: one more relayed chunk of a traced stream, over one of another.
 
 Posting to a collector is left out: one post has up to 512 traces.
@@ -15,6 +18,7 @@ import argparse
 import statistics
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -26,22 +30,25 @@ from compiled_package import cache_folder, compiled_folder
 from counted_worker import SMALL, Count, Tell, Worker, added, print_functions
 from native_programs import build
 from needs import COMPILED, LOAD, require
-from quiet_worker import Kind
+from quiet_worker import NOTED, TRACED, Kind
 from without_contracts import copy_checkout, take_out
 
 PATCH: Final = Path(__file__).with_name("without_traces.patch")
 _LIMITS: Final = {
     "off_instructions_added": 60,
+    "path_instructions_ratio": 1.05,
     "small_instructions_ratio": 1.05,
     "chunk_instructions_ratio": 1.0,
 }
-_KINDS: Final = {"off": Kind(), "on": Kind(is_traced=True)}
+_OFF, _PATH, _ON, _BARE = "off", "on the path", "on", "off without tests"
+_KINDS: Final = {_OFF: Kind(), _PATH: Kind(tracing=NOTED), _ON: Kind(tracing=TRACED)}
 
 
 class Figures(msgspec.Struct):
     """What traces cost in one round, or at the median of all."""
 
     off_instructions_added: float
+    path_instructions_ratio: float
     small_instructions_ratio: float
     chunk_instructions_ratio: float
 
@@ -54,16 +61,21 @@ def without_traces_folder() -> Path:
         return compile_package(Path(folder), cache_folder() / "without-traces")
 
 
-def measured(worker: Worker, bare: Worker, tell: Tell) -> Figures:
+def measured(workers: Mapping[str, Worker], tell: Tell) -> Figures:
     """Measure all kinds in turn."""
-    off, on = worker.measure("off", SMALL), worker.measure("on", SMALL)
-    off_bare = bare.measure("off", SMALL)
-    for name, count in (("off", off), ("on", on), ("off without tests", off_bare)):
+    small = {name: worker.measure(name, SMALL) for name, worker in workers.items()}
+    for name, count in small.items():
         tell(name, count)
-    chunk_off, chunk_on = worker.chunk("off", _untold), worker.chunk("on", _untold)
-    print(f"small {off.each:,.0f}, traced {on.each:,.0f}", end="; ")
-    print(f"chunk {chunk_off:,.0f}, traced {chunk_on:,.0f}", flush=True)
-    return Figures(added(off, off_bare), on.each / off.each, chunk_on / chunk_off)
+    chunk = {name: workers[name].chunk(name, _untold) for name in (_OFF, _ON)}
+    print("; ".join(f"{name} {count.each:,.0f}" for name, count in small.items()), end="; ")
+    print(f"chunk {chunk[_OFF]:,.0f}, traced {chunk[_ON]:,.0f}", flush=True)
+    off = small[_OFF].each
+    return Figures(
+        added(small[_OFF], small[_BARE]),
+        small[_PATH].each / off,
+        small[_ON].each / off,
+        chunk[_ON] / chunk[_OFF],
+    )
 
 
 def _untold(_kind: str, _count: Count) -> None:
@@ -71,24 +83,30 @@ def _untold(_kind: str, _count: Count) -> None:
 
 
 def run(rounds: int, tell: Tell) -> Figures:
-    """Start both workers side by side, and return the medians of some rounds."""
-    packages = [(compiled_folder(), _KINDS), (without_traces_folder(), {"off": Kind()})]
+    """Start the workers side by side, and return the medians of some rounds."""
+    whole = compiled_folder()
+    packages = {name: (whole, kind) for name, kind in _KINDS.items()}
+    packages[_BARE] = (without_traces_folder(), Kind())
     with tempfile.TemporaryDirectory(prefix="penstock-traces-") as name:
         folder = Path(name)
         build(folder)
         upstream, ports = start_upstream(folder / "upstream", has_short_texts=True)
-        workers = list[Worker]()
+        workers = dict[str, Worker]()
         try:
-            for number, (package, kinds) in enumerate(packages):
-                workers.append(Worker(package, ports, folder, str(number), kinds))
-                workers[-1].warm_up()
-            found = [measured(workers[0], workers[1], tell) for _ in range(rounds)]
+            for number, (kind_name, (package, kind)) in enumerate(packages.items()):
+                worker = Worker(package, ports, folder, str(number), {kind_name: kind})
+                workers[kind_name] = worker
+                worker.warm_up()
+            found = [measured(workers, tell) for _ in range(rounds)]
         finally:
-            for worker in workers:
+            for worker in workers.values():
                 worker.stop()
             stop_process(upstream)
     return Figures(
         off_instructions_added=round(statistics.median(f.off_instructions_added for f in found)),
+        path_instructions_ratio=round(
+            statistics.median(f.path_instructions_ratio for f in found), 3
+        ),
         small_instructions_ratio=round(
             statistics.median(f.small_instructions_ratio for f in found), 3
         ),

@@ -33,14 +33,16 @@ _TRUSTED_SECONDS: Final = 0.5
 class Transaction:
     """One open transaction, committed when its block ends without error. Placeholders are `%s`."""
 
-    __slots__ = ("_connection",)
+    __slots__ = ("_connection", "_prepare")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, *, prepare: bool | None = None) -> None:
         self._connection = connection
+        # None: what is run again and again. False: never, so that each is planned for its values.
+        self._prepare = prepare
 
     async def execute(self, sql: LiteralString, params: Sequence[object] = ()) -> int:
         """Run a statement and return the number of affected rows."""
-        cursor = await self._connection.execute(sql, params)
+        cursor = await self._connection.execute(sql, params, prepare=self._prepare)
         return cursor.rowcount
 
     async def fetch(
@@ -50,7 +52,7 @@ class Transaction:
 
         Use `binary` for rows with content: as text, each byte of it takes two.
         """
-        cursor = await self._connection.execute(sql, params, binary=binary)
+        cursor = await self._connection.execute(sql, params, prepare=self._prepare, binary=binary)
         return await cursor.fetchall()
 
     async def copy(self, sql: LiteralString, lines: Iterable[bytes]) -> None:
@@ -64,7 +66,7 @@ class Transaction:
 
     async def fetch_one(self, sql: LiteralString, params: Sequence[object] = ()) -> Row | None:
         """Return the first row, or None."""
-        cursor = await self._connection.execute(sql, params)
+        cursor = await self._connection.execute(sql, params, prepare=self._prepare)
         return await cursor.fetchone()
 
 
@@ -107,14 +109,17 @@ class Store:
             self._pool = None
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Transaction]:
+    async def transaction(self, *, prepare: bool | None = None) -> AsyncIterator[Transaction]:
         """Open a transaction: commit at the block's end, roll back on an error.
+
+        With `prepare` false each statement is planned for its own values. A plan for any values
+        cannot use the index of one session, nor leave out days beyond a period.
 
         After StoreUnavailable at the block's end the commit may or may not have happened, so a
         retried block must be idempotent.
         """
         async with self._connection() as connection, connection.transaction():
-            yield Transaction(connection)
+            yield Transaction(connection, prepare=prepare)
 
     @asynccontextmanager
     async def statement(self) -> AsyncIterator[Transaction]:

@@ -9,11 +9,13 @@ from typing import Any
 import psycopg
 import pytest
 
+from penstock.metering.reports.request_list import list_statement
 from penstock.metering.reports.statement import usage_statement
 from penstock.metering.reports.sums import OF_ATTEMPTS
 from penstock.metering.reports.usage_reports import UsageReports
 from penstock.metering.settings import MeteringSettings
 from penstock.store import Store
+from penstock.wire.resources.request_list import RequestOrder, RequestQuery
 from penstock.wire.resources.usage_query import Label, UsageQuery
 
 # The second with --full: what a report reads depends on the hours, not on the attempts.
@@ -87,9 +89,11 @@ def rows_read(scan: dict[str, Any]) -> int:
 
 def plan_of(connection: psycopg.Connection[Any], query: UsageQuery) -> dict[str, Any]:
     statement = usage_statement(query)
-    found = connection.execute(
-        "explain (analyze, format json) " + statement.sql, statement.params
-    ).fetchone()
+    return explained(connection, statement.sql, statement.params)
+
+
+def explained(connection: psycopg.Connection[Any], sql: str, params: Any) -> dict[str, Any]:
+    found = connection.execute(f"explain (analyze, format json) {sql}", params).fetchone()
     assert found is not None
     plan: dict[str, Any] = found[0][0]["Plan"]
     return plan
@@ -126,3 +130,11 @@ async def test_a_month_by_workflow_reads_hourly_sums_only(
     )
     touched = {scan["Relation Name"] for scan in scans(plan_of(filled, day))}
     assert touched == {"usage_attempts_20261101"}
+
+    # Lists begin at the top of an index of each day, and read no day from end to end.
+    for order in (RequestOrder.SLOW, RequestOrder.DEAR, RequestOrder.LAST):
+        for only_failed in (False, True):
+            asked = RequestQuery(**PERIOD, order=order, only_failed=only_failed, limit=50)
+            read = list(scans(explained(filled, *list_statement(asked))))
+            assert not [scan for scan in read if scan["Node Type"] == "Seq Scan"], (order, read)
+            assert sum(map(rows_read, read)) <= 2 * (asked.limit + DAYS), order

@@ -23,7 +23,8 @@ _COLUMNS: Final = tuple(name for name in RequestRow.__struct_fields__ if name !=
 # What the caller of a stream waits for.
 _WAIT: Final = "waited_ms + coalesce(first_token_ms, 0)"
 _ORDERS: Final = {
-    RequestOrder.LAST: "request desc, attempt desc",
+    # A request's day is that of its id: in this order each day's primary key is read backwards.
+    RequestOrder.LAST: "day desc, request desc, attempt desc",
     RequestOrder.SLOW: f"{_WAIT} desc, request desc",
     RequestOrder.DEAR: "charge_nanousd desc, request desc",
     RequestOrder.DRAINED: "drained_at, request, attempt",
@@ -38,8 +39,8 @@ _MOVED: Final = {
 }
 
 
-async def list_requests(reports: UsageReports, query: RequestQuery) -> RequestsAnswer:
-    """Return attempts, in the order that is asked for."""
+def list_statement(query: RequestQuery) -> tuple[str, list[object]]:
+    """Return the statement that reads attempts in their order, and its parameters."""
     conditions = ["day >= %s", "day <= %s"]
     params: list[object] = [query.since.date(), query.until.date()]
     if query.order is RequestOrder.DRAINED:
@@ -64,8 +65,14 @@ async def list_requests(reports: UsageReports, query: RequestQuery) -> RequestsA
             f"where {' and '.join(conditions)} order by {_ORDERS[query.order]} limit %s",
         )
     )
+    return sql, [*params, query.limit + 1]
+
+
+async def list_requests(reports: UsageReports, query: RequestQuery) -> RequestsAnswer:
+    """Return attempts, in the order that is asked for."""
+    sql, params = list_statement(query)
     async with reports.reading() as transaction:
-        rows = await transaction.fetch(sql, (*params, query.limit + 1))
+        rows = await transaction.fetch(sql, params)
     return RequestsAnswer(
         since=query.since,
         until=query.until,

@@ -173,7 +173,7 @@ class UsageReports:
             raise errors.Overloaded("Too many usage reports at once.", retry_after_seconds=1)
         self._reading_now += 1
         try:
-            async with self._store.transaction() as transaction:
+            async with self._store.transaction(prepare=False) as transaction:
                 yield transaction
         except errors.StoreUnavailable as away:
             if getattr(away.__cause__, "sqlstate", None) != _TOO_LONG:
