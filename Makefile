@@ -235,12 +235,12 @@ nightly: setup
 	$(MAKE) chaos-kubernetes
 	$(MAKE) hostile-sandbox
 	$(MAKE) bench-count
+	$(MAKE) soak
+	$(MAKE) bench-overhead
 	$(MAKE) bench-contracts
 	$(MAKE) bench-traces
 	$(MAKE) bench-console
 	$(MAKE) bench-readers
-	$(MAKE) soak
-	$(MAKE) bench-overhead
 
 # Renew the pinned versions from pyproject.toml's ranges; runtime.txt is what the container image has. Its extras are
 # kept, because pip takes `httpx2[http2]` for a requirement of its own, and refuses one without hashes.
