@@ -211,8 +211,8 @@ _POSTS: Final[dict[str, tuple[Callable[[Post], Any], set[int]]]] = {
         _content(lambda token: f"token={token}&".encode() + b"a=b&" * 10_000),
         {400},
     ),
-    "two megabytes": (
-        _content(lambda token: f"token={token}&name=".encode() + b"a" * 2**21),
+    "five megabytes": (
+        _content(lambda token: f"token={token}&name=".encode() + b"a" * 5 * 2**20),
         {413},
     ),
     "a field twice": (_content(lambda token: f"token={token}&name=a&name=b".encode()), {400}),
