@@ -218,8 +218,8 @@ def main() -> None:
     kinds = dict[int, Kind]()
     for word in sys.argv[2:]:
         port, _, file = word.partition("=")
-        name, mark, tracing = file.partition("+")
-        kinds[int(port)] = Kind(Path(name).read_text(), mark + tracing)
+        tracing = next((mark for mark in (NOTED, TRACED) if file.endswith(mark)), "")
+        kinds[int(port)] = Kind(Path(file.removesuffix(tracing)).read_text(), tracing)
     with (
         tempfile.TemporaryDirectory(prefix="penstock-quiet-") as folder,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
