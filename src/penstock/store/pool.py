@@ -37,7 +37,7 @@ class Transaction:
 
     def __init__(self, connection: Connection, *, prepare: bool | None = None) -> None:
         self._connection = connection
-        # None: what is run again and again. False: never, so that each is planned for its values.
+        # psycopg's option: None prepares statements that are run often, False none.
         self._prepare = prepare
 
     async def execute(self, sql: LiteralString, params: Sequence[object] = ()) -> int:
@@ -112,8 +112,9 @@ class Store:
     async def transaction(self, *, prepare: bool | None = None) -> AsyncIterator[Transaction]:
         """Open a transaction: commit at the block's end, roll back on an error.
 
-        With `prepare` false each statement is planned for its own values. A plan for any values
-        cannot use the index of one session, nor leave out days beyond a period.
+        With `prepare=False` Postgres plans each statement for its own parameters. The generic plan
+        of a prepared one cannot use the index of one session, nor leave out partitions of other
+        days.
 
         After StoreUnavailable at the block's end the commit may or may not have happened, so a
         retried block must be idempotent.

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from penstock.metering.reports.request_list import list_statement
-from penstock.metering.reports.statement import usage_statement
+from penstock.metering.reports.statement import Statement, usage_statement
 from penstock.metering.reports.sums import OF_ATTEMPTS
 from penstock.metering.reports.usage_reports import UsageReports
 from penstock.metering.settings import MeteringSettings
@@ -87,13 +87,10 @@ def rows_read(scan: dict[str, Any]) -> int:
     return int((scan["Actual Rows"] + removed) * scan["Actual Loops"])
 
 
-def plan_of(connection: psycopg.Connection[Any], query: UsageQuery) -> dict[str, Any]:
-    statement = usage_statement(query)
-    return explained(connection, statement.sql, statement.params)
-
-
-def explained(connection: psycopg.Connection[Any], sql: str, params: Any) -> dict[str, Any]:
-    found = connection.execute(f"explain (analyze, format json) {sql}", params).fetchone()
+def plan_of(connection: psycopg.Connection[Any], statement: Statement) -> dict[str, Any]:
+    found = connection.execute(
+        "explain (analyze, format json) " + statement.sql, statement.params
+    ).fetchone()
     assert found is not None
     plan: dict[str, Any] = found[0][0]["Plan"]
     return plan
@@ -110,7 +107,7 @@ async def test_a_month_by_workflow_reads_hourly_sums_only(
         1: UsageQuery(**PERIOD, group_by=(Label.WORKFLOW,), filters=account),
     }
     for accounts, query in queries.items():
-        read = list(scans(plan_of(filled, query)))
+        read = list(scans(plan_of(filled, usage_statement(query))))
         assert {scan["Relation Name"] for scan in read} == {"usage_hours"}
         groups = accounts * KEYS * MODELS * WORKFLOWS
         assert sum(map(rows_read, read)) <= hours * groups
@@ -128,13 +125,13 @@ async def test_a_month_by_workflow_reads_hourly_sums_only(
     day = UsageQuery(
         since=MONTH, until=MONTH + timedelta(hours=23), group_by=(Label.SESSION,), filters=account
     )
-    touched = {scan["Relation Name"] for scan in scans(plan_of(filled, day))}
+    touched = {scan["Relation Name"] for scan in scans(plan_of(filled, usage_statement(day)))}
     assert touched == {"usage_attempts_20261101"}
 
     # Lists begin at the top of an index of each day, and read no day from end to end.
     for order in (RequestOrder.SLOW, RequestOrder.DEAR, RequestOrder.LAST):
         for only_failed in (False, True):
             asked = RequestQuery(**PERIOD, order=order, only_failed=only_failed, limit=50)
-            read = list(scans(explained(filled, *list_statement(asked))))
+            read = list(scans(plan_of(filled, list_statement(asked))))
             assert not [scan for scan in read if scan["Node Type"] == "Seq Scan"], (order, read)
             assert sum(map(rows_read, read)) <= 2 * (asked.limit + DAYS), order

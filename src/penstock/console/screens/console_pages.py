@@ -15,7 +15,12 @@ from starlette.routing import Route
 from penstock.clock import Clock
 from penstock.console.rooms import OperatorRooms
 from penstock.console.screens.actions import act
-from penstock.console.screens.forms import own_page, read_form, read_query
+from penstock.console.screens.forms import (
+    is_from_another_site,
+    own_page,
+    read_form,
+    read_query,
+)
 from penstock.console.screens.html import Templates, exact
 from penstock.console.screens.page import PageRequest, Screen
 from penstock.console.screens.page_view import PERIODS, PageView, read_view
@@ -164,7 +169,7 @@ class ConsolePages:
 
     async def _sign_in_page(self, request: Request) -> Response:
         to = dict(read_query(request)).get("to", "")
-        if request.headers.get("sec-fetch-site") == "cross-site":
+        if is_from_another_site(request):
             # A link from a mail or a chat: the browser keeps the cookie back until a page of ours
             # asks.
             return self._html("onward.html", {"to": own_page(to)})
@@ -212,9 +217,9 @@ class ConsolePages:
 
     async def _do(self, request: Request) -> Response:
         """Run an operation that changes something, from a form."""
-        session, _ = await self._readers.find(request)
+        session, known = await self._readers.find(request)
         form = await self._checked_form(request, session)
-        key = await self._readers.find_anew(request)
+        key = await self._readers.look_up(known)
         rooms = msgspec.structs.replace(self._rooms, actor=key.id)
         try:
             done = await act(rooms, key, str(request.path_params["operation"]), form)

@@ -24,6 +24,11 @@ def cookie_of(request: Request, name: str) -> str:
     return found
 
 
+def is_from_another_site(request: Request) -> bool:
+    """Return whether another site led the browser here, which then sends no SameSite cookie."""
+    return request.headers.get("sec-fetch-site") == "cross-site"
+
+
 def read_query(request: Request) -> list[tuple[str, str]]:
     """Return the parameters of an address that have a value, in their order."""
     given = request.scope["query_string"]

@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from penstock.clock import Clock
 from penstock.console.rooms import OperatorRooms
-from penstock.console.screens.forms import cookie_of
+from penstock.console.screens.forms import cookie_of, is_from_another_site
 from penstock.console.screens.session_cookie import BrowserSession, SessionCookies
 from penstock.console.screens.shared_readings import SharedReadings
 from penstock.console.settings import ControlSettings
@@ -49,7 +49,7 @@ class Proxies:
             return False
         address = ip_address(request.client.host)
         if isinstance(address, IPv6Address):
-            # So it is called where control listens for both kinds.
+            # An IPv4 client of a socket that listens on IPv6.
             address = address.ipv4_mapped or address
         return any(address in network for network in self._networks)
 
@@ -95,12 +95,16 @@ class Readers:
             return session, person
         # One statement for all readers, whoever they are.
         keys = await self._readings.read("keys", _KEY_SECONDS, self._rooms.keys.of_operators)
-        return session, _counting(keys.get(session.key))
+        return session, _not_revoked(keys.get(session.key))
 
-    async def find_anew(self, request: Request) -> Key:
-        """Return who acts, not by what was known a moment ago: a revoked key changes nothing."""
-        session, person = await self._session(request)
-        return person or _counting(await self._rooms.keys.find_by_id(session.key))
+    async def look_up(self, key: Key) -> Key:
+        """Return a key that acts as Postgres has it now: one revoked a moment ago changes nothing.
+
+        A person has no key there: its proxy vouched for it with this very request.
+        """
+        if key.id.startswith(_PERSON):
+            return key
+        return _not_revoked(await self._rooms.keys.find_by_id(key.id))
 
     async def _session(self, request: Request) -> tuple[BrowserSession, Key | None]:
         """Return the session of a request, and the person if a proxy vouches for one.
@@ -115,7 +119,7 @@ class Readers:
         person = self._proxies.person_of(request)
         # Browsers keep the cookie back from a request that another site leads to: a new session
         # would take the place of the one that it belongs to.
-        if person is None or request.headers.get("sec-fetch-site") == "cross-site":
+        if person is None or is_from_another_site(request):
             raise Unauthenticated("Sign in.")
         if session is None or session.key != person.id:
             # As one that was not seen yet: its cookie is due with the answer.
@@ -127,7 +131,7 @@ class Readers:
             return await read_console_secret(transaction)
 
 
-def _counting(key: Key | None) -> Key:
+def _not_revoked(key: Key | None) -> Key:
     if key is None or key.is_revoked:
         raise Unauthenticated("This key is unknown or revoked.")
     return key

@@ -11,6 +11,7 @@ import msgspec
 
 from penstock.clock import first_id_at
 from penstock.metering.reports.cache_findings import AS_EXPECTED
+from penstock.metering.reports.statement import Statement
 from penstock.metering.reports.usage_reports import UsageReports
 from penstock.wire.resources.request_list import (
     RequestOrder,
@@ -39,8 +40,8 @@ _MOVED: Final = {
 }
 
 
-def list_statement(query: RequestQuery) -> tuple[str, list[object]]:
-    """Return the statement that reads attempts in their order, and its parameters."""
+def list_statement(query: RequestQuery) -> Statement:
+    """Select attempts in order; one more than the limit shows that there are more."""
     conditions = ["day >= %s", "day <= %s"]
     params: list[object] = [query.since.date(), query.until.date()]
     if query.order is RequestOrder.DRAINED:
@@ -65,14 +66,14 @@ def list_statement(query: RequestQuery) -> tuple[str, list[object]]:
             f"where {' and '.join(conditions)} order by {_ORDERS[query.order]} limit %s",
         )
     )
-    return sql, [*params, query.limit + 1]
+    return Statement(sql, (*params, query.limit + 1))
 
 
 async def list_requests(reports: UsageReports, query: RequestQuery) -> RequestsAnswer:
     """Return attempts, in the order that is asked for."""
-    sql, params = list_statement(query)
+    statement = list_statement(query)
     async with reports.reading() as transaction:
-        rows = await transaction.fetch(sql, params)
+        rows = await transaction.fetch(statement.sql, statement.params)
     return RequestsAnswer(
         since=query.since,
         until=query.until,
