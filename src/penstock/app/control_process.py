@@ -7,7 +7,7 @@ import msgspec
 from penstock.app.control import ControlLoops
 from penstock.app.operator_rooms import operator_rooms
 from penstock.app.this_process import this_worker
-from penstock.catalogue import load_catalogue
+from penstock.catalogue import CatalogueReader
 from penstock.clock import Clock, new_id
 from penstock.config import Config
 from penstock.console.operator_listener import listen
@@ -31,8 +31,10 @@ async def run_control(config: Config, store: Store, clock: Clock) -> None:
 async def _serve(config: Config, store: Store, clock: Clock) -> None:
     """Serve the operator's API, and the console's pages on connections of their own."""
 
+    catalogue = CatalogueReader(config.catalogue)
+
     def rooms_on(store: Store) -> OperatorRooms:
-        return operator_rooms(store, config, clock, lambda: load_catalogue(config.catalogue))
+        return operator_rooms(store, config, clock, catalogue.read)
 
     control = config.control
     if not control.console:

@@ -4,6 +4,7 @@ A wrong entry aborts startup with its file, its key and what to write instead; n
 silently. This room holds the recipes that start engines, but starts no engine.
 """
 
+from penstock.catalogue.catalogue_reader import CatalogueReader
 from penstock.catalogue.entry_error import CatalogueError
 from penstock.catalogue.models import Catalogue, load_catalogue
 from penstock.catalogue.recipes import LaunchValues, fill, lacks_for_hosts, takes_key, takes_weights
@@ -12,6 +13,7 @@ from penstock.catalogue.settings import CatalogueSettings
 __all__ = [
     "Catalogue",
     "CatalogueError",
+    "CatalogueReader",
     "CatalogueSettings",
     "LaunchValues",
     "fill",

@@ -1,6 +1,5 @@
 """Operations that report usage and its cost."""
 
-import asyncio
 from datetime import datetime
 from typing import Annotated
 
@@ -129,9 +128,7 @@ async def _difference(rooms: OperatorRooms, asked: DifferenceAsked) -> NamedDiff
         owner = await find_account(rooms.accounts, asked.account)
         asked = msgspec.structs.replace(asked, account=owner)
     query = difference_query(asked, rooms.clock.now())
-    # Reading the catalogue's files takes a while, in which control serves others.
-    catalogue = await asyncio.to_thread(rooms.catalogue)
-    found = await rooms.reports.difference(query, PriceBook(catalogue.models))
+    found = await rooms.reports.difference(query, PriceBook(rooms.catalogue().models))
     return NamedDifference(found, await account_names(rooms.accounts))
 
 

@@ -57,19 +57,19 @@ class AccountBook:
 
     async def list(self, *, limit: int = 10_000) -> tuple[Account, ...]:
         """Return accounts, oldest first."""
-        async with self._store.transaction() as transaction:
-            rows = await transaction.fetch(_LIST, (limit,))
+        async with self._store.statement() as statement:
+            rows = await statement.fetch(_LIST, (limit,))
         return tuple(account_from(row) for row in rows)
 
     async def find(self, id: str) -> Account | None:
-        async with self._store.transaction() as transaction:
-            row = await transaction.fetch_one(FIND_ACCOUNT, (id,))
+        async with self._store.statement() as statement:
+            row = await statement.fetch_one(FIND_ACCOUNT, (id,))
         return None if row is None else account_from(row)
 
     async def named(self, name: str, *, limit: int = 10) -> tuple[Account, ...]:
         """Return the accounts of that name, oldest first; names need not be unique."""
-        async with self._store.transaction() as transaction:
-            rows = await transaction.fetch(_NAMED, (name, limit))
+        async with self._store.statement() as statement:
+            rows = await statement.fetch(_NAMED, (name, limit))
         return tuple(account_from(row) for row in rows)
 
     async def set_blocked(self, id: str, is_blocked: bool) -> Account:

@@ -1,6 +1,7 @@
 """Two periods compared: parts add up exactly, one cause alone gets its change, swapping negates."""
 
 import random
+from itertools import permutations
 from typing import Any
 
 import msgspec
@@ -175,3 +176,57 @@ def test_two_causes_at_once_share_what_they_do_together() -> None:
     dollar = 10**9
     assert before.charge_nanousd == dollar
     assert difference(before, after) == ChangeParts(volume=2 * dollar, price=3 * dollar)
+
+
+def test_parts_are_the_mean_over_all_orders() -> None:
+    """The definition itself, word for word: 5,040 orders in which the factors could change."""
+    random_ = random.Random(13)
+    for _ in range(5):
+        before, after = well_used(random_), well_used(random_)
+        expected = dict.fromkeys(FACTORS, 0.0)
+        costs: dict[frozenset[str], float] = {}
+        orders = list(permutations(FACTORS))
+        for order in orders:
+            changed = frozenset[str]()
+            for factor in order:
+                grown = changed | {factor}
+                for each in (changed, grown):
+                    if each not in costs:
+                        costs[each] = list_cost(before, after, each)
+                expected[factor] += (costs[grown] - costs[changed]) / len(orders)
+                changed = grown
+        found = parts_of(before, after)
+        for factor in FACTORS:
+            # One of them has the nano-dollars that rounding leaves.
+            assert found[factor] == pytest.approx(expected[factor], abs=len(FACTORS))
+
+
+def well_used(random_: random.Random) -> PeriodUse:
+    """A period that uses every model, so that each factor is the period's own."""
+    models = {}
+    for name in MODELS:
+        attempts = random_.randrange(100, 1000)
+        prompt = attempts * random_.randrange(1000, 20_000)
+        sums = TokenSums(attempts, prompt, prompt, prompt // random_.randrange(2, 9), 9999, 0)
+        models[name] = model_use(sums, random_.choice((CHEAP, DEAR)))
+    return PeriodUse(random_.randrange(500, 1000), models)
+
+
+def list_cost(before: PeriodUse, after: PeriodUse, changed: frozenset[str]) -> float:
+    """The product of the module's docstring, with some factors of the later period."""
+
+    def of(factor: str) -> PeriodUse:
+        return after if factor in changed else before
+
+    total = 0.0
+    for name in MODELS:
+        mix, prompts, cache, answers, price = (
+            of(factor).models[name] for factor in ("models", "prompts", "cache", "answers", "price")
+        )
+        uncached, cached, output = price.token_prices
+        hit = cache.cached_tokens / cache.prompt_tokens
+        total += (mix.attempts / of("models").attempts) * (
+            prompts.prompt_tokens / prompts.attempts * (hit * cached + (1 - hit) * uncached)
+            + answers.output_tokens / answers.attempts * output
+        )
+    return of("volume").requests * of("retries").attempts / of("retries").requests * total

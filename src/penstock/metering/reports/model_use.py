@@ -120,6 +120,8 @@ _SUMMED: Final = tuple(
 def merged(uses: Iterable[ModelUse]) -> ModelUse:
     """Return the sums of several uses of one model and tier; the last one's price is kept."""
     each = list(uses)
+    if len(each) == 1:
+        return each[0]
     sums = {name: sum(getattr(use, name) for use in each) for name in _SUMMED}
     return ModelUse(**sums, price=each[-1].price, is_listed=all(use.is_listed for use in each))
 

@@ -168,13 +168,13 @@ class UsageReports:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Transaction]:
-        """Open a transaction, or refuse if AT_ONCE_MAX reports run already."""
+        """Take a connection for statements, or refuse if AT_ONCE_MAX reports run already."""
         if self._reading_now >= AT_ONCE_MAX:
             raise errors.Overloaded("Too many usage reports at once.", retry_after_seconds=1)
         self._reading_now += 1
         try:
-            async with self._store.transaction(prepare=False) as transaction:
-                yield transaction
+            async with self._store.statement(prepare=False) as statement:
+                yield statement
         except errors.StoreUnavailable as away:
             if getattr(away.__cause__, "sqlstate", None) != _TOO_LONG:
                 raise
