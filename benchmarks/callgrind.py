@@ -1,10 +1,15 @@
-"""Reads a profile of callgrind: what each function cost by itself, and with all that it called."""
+"""Runs processes in valgrind's callgrind, and reads its profiles: what each function cost."""
 
 import re
+import subprocess
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
+# Counts nothing until `counting`.
+_VALGRIND: Final = ("valgrind", "--tool=callgrind", "--instr-atstart=no")
 _NAME: Final = re.compile(r"\((\d+)\)(?: (.*))?")
 
 
@@ -44,6 +49,40 @@ def read_profile(lines: Iterable[str]) -> Profile:
             else:
                 profile.own[function] += cost
     return profile
+
+
+class Dumps:
+    """The profiles of one process that runs under `command`, one for each block of `counting`."""
+
+    def __init__(self, out: Path) -> None:
+        self.command: Final = [*_VALGRIND, "--trace-children=yes", f"--callgrind-out-file={out}"]
+        self._out = out
+        self._dumps = 0
+
+    @contextmanager
+    def counting(self, pid: int) -> Iterator[None]:
+        """Count what the process does in this block."""
+        _control("-z", str(pid))
+        _control("-i", "on", str(pid))
+        try:
+            yield
+        finally:
+            _control("-i", "off", str(pid))
+
+    def take(self, pid: int) -> Profile:
+        """Return the profile of the last `counting`."""
+        _control("-d", str(pid))
+        # callgrind numbers its dumps.
+        self._dumps += 1
+        dump = self._out.with_suffix(f".{self._dumps}")
+        with dump.open() as lines:
+            profile = read_profile(lines)
+        dump.unlink()
+        return profile
+
+
+def _control(*arguments: str) -> None:
+    subprocess.run(["callgrind_control", *arguments], check=True, capture_output=True)
 
 
 def _full_name(text: str, names: dict[str, str]) -> str:

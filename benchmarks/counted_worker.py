@@ -5,7 +5,6 @@ own load on one connection: the same request costs the same within a tenth of a 
 """
 
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from callgrind import Profile, read_profile
+from callgrind import Dumps, Profile
 from candidates import (
     CANDIDATE_CORE,
     LOAD_CORE,
@@ -35,7 +34,6 @@ _STREAM: Final = [*_ONE, *WORKFLOW, "-s", "-i", "8000"]
 _LONG: Final = [*_STREAM, "-n", "4", "-t", "200"]
 _SHORT: Final = [*_STREAM, "-n", "4", "-t", "20"]
 _WORKER: Final = Path(__file__).with_name("quiet_worker.py")
-_VALGRIND: Final = ("valgrind", "--tool=callgrind", "--instr-atstart=no")
 _SECONDS_MAX: Final = 120.0
 _COMPILED: Final = "CPyDef_"
 # Of functions without a name, which differs from start to start.
@@ -62,8 +60,7 @@ class Worker:
         kinds: Mapping[str, "Kind"],
     ) -> None:
         self._programs = folder
-        self._out = folder / f"callgrind-{name}"
-        self._dumps = 0
+        self._dumps = Dumps(folder / f"callgrind-{name}")
         first = free_ports_in_a_row(len(kinds))
         self._ports = {kind: first + at for at, kind in enumerate(kinds)}
         words = [",".join(map(str, upstreams))]
@@ -71,7 +68,7 @@ class Worker:
             file = folder / f"{name_of_kind}.toml"
             file.write_text(kind.contract)
             words.append(f"{self._ports[name_of_kind]}={file}{kind.tracing}")
-        command = [*_VALGRIND, f"--callgrind-out-file={self._out}", sys.executable, str(_WORKER)]
+        command = [*self._dumps.command, sys.executable, str(_WORKER)]
         # The same order of sets in each run.
         settings = {"PYTHONPATH": str(package), "PYTHONHASHSEED": "0"}
         environment = {**os.environ, **settings}  # noqa: TID251 - a child's settings
@@ -85,20 +82,10 @@ class Worker:
 
     def measure(self, kind: str, arguments: list[str]) -> "Count":
         """Count one load by itself, with what it leaves to write."""
-        pid = str(self._process.pid)
-        _control("-z", pid)
-        _control("-i", "on", pid)
-        report = self._load(kind, arguments)
-        time.sleep(2 * WRITE_SECONDS)
-        _control("-i", "off", pid)
-        _control("-d", pid)
-        self._dumps += 1
-        # callgrind numbers its dumps.
-        dump = self._out.with_suffix(f".{self._dumps}")
-        with dump.open() as lines:
-            profile = read_profile(lines)
-        dump.unlink()
-        return Count(profile, report.requests, report.events)
+        with self._dumps.counting(self._process.pid):
+            report = self._load(kind, arguments)
+            time.sleep(2 * WRITE_SECONDS)
+        return Count(self._dumps.take(self._process.pid), report.requests, report.events)
 
     def chunk(self, kind: str, tell: Tell) -> float:
         """Count one more chunk of a text stream: two lengths of streams, subtracted."""
@@ -158,10 +145,6 @@ def _own_added(name: str, count: Count, bare: Count) -> float:
     cost = sum(profile.own.get(name, 0) for profile, _ in profiles) / calls
     made, made_bare = (profile.calls.get(name, 0) / requests for profile, requests in profiles)
     return (made - made_bare) * cost
-
-
-def _control(*arguments: str) -> None:
-    subprocess.run(["callgrind_control", *arguments], check=True, capture_output=True)
 
 
 def print_functions(kind: str, count: Count) -> None:

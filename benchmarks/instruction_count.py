@@ -14,7 +14,6 @@ counts a gateway on which hosted tools are configured.
 """
 
 import argparse
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from callgrind import Profile, read_profile
+from callgrind import Dumps, Profile
 from candidates import LOAD_CORE, Candidate, start_upstream, stop_process
 from native_programs import LoadFailedError, build, run_load
 from needs import COMPILED, LOAD, require
@@ -44,9 +43,6 @@ _COUNTED: Final = {
         msgspec.structs.replace(AGENT, arguments=[*AGENT.arguments, *_STREAMS]),
     )
 }
-_VALGRIND: Final = ("valgrind", "--tool=callgrind", "--trace-children=yes", "--instr-atstart=no")
-
-
 # A sandbox host that no request of these scenarios asks for.
 _TOOLS: Final = {
     "PENSTOCK_TOOLS_SANDBOX_HOSTS": '["http://127.0.0.1:9"]',
@@ -71,60 +67,40 @@ def count(
     """Load one gateway with one scenario after the other, each measured once it is warm."""
     build(folder)
     upstream, ports = start_upstream(folder / "upstream")
-    out = folder / "callgrind"
+    dumps = Dumps(folder / "callgrind")
     try:
-        under = [*_VALGRIND, f"--callgrind-out-file={out}"]
-        gateway = start_penstock(ports, under=under, more_settings=_TOOLS if has_tools else {})
+        more = _TOOLS if has_tools else {}
+        gateway = start_penstock(ports, under=dumps.command, more_settings=more)
         try:
-            units = [_measure(scenario, gateway, folder, seconds) for scenario in scenarios]
+            return {
+                scenario.name: _measure(scenario, gateway, dumps, folder, seconds)
+                for scenario in scenarios
+            }
         finally:
             gateway.stop()
     finally:
         stop_process(upstream)
-    # callgrind numbers its dumps, one for each scenario.
-    return {
-        scenario.name: Counted(_read(out.with_suffix(f".{number}")), units[number - 1])
-        for number, scenario in enumerate(scenarios, 1)
-    }
 
 
-def _measure(scenario: Scenario, gateway: Candidate, folder: Path, seconds: float) -> int:
-    """Leave one dump of callgrind behind; returns how many requests or events it counts."""
+def _measure(
+    scenario: Scenario, gateway: Candidate, dumps: Dumps, folder: Path, seconds: float
+) -> Counted:
     assert gateway.process is not None, "it was started just now"
-    pid = str(gateway.process.pid)
+    pid = gateway.process.pid
     _load(scenario, gateway, folder, _WARM_UP_SECONDS)
     try:
-        units = _counted_load(scenario, gateway, folder, seconds)
+        with dumps.counting(pid):
+            units = _load(scenario, gateway, folder, seconds)
     except LoadFailedError:
         # Under valgrind a gateway is so slow that on a busy machine it may refuse a request.
-        units = _counted_load(scenario, gateway, folder, seconds)
-    _control("-d", pid)
-    return units
-
-
-def _counted_load(scenario: Scenario, gateway: Candidate, folder: Path, seconds: float) -> int:
-    assert gateway.process is not None, "it was started just now"
-    pid = str(gateway.process.pid)
-    _control("-z", pid)
-    _control("-i", "on", pid)
-    try:
-        return _load(scenario, gateway, folder, seconds)
-    finally:
-        _control("-i", "off", pid)
+        with dumps.counting(pid):
+            units = _load(scenario, gateway, folder, seconds)
+    return Counted(dumps.take(pid), units)
 
 
 def _load(scenario: Scenario, gateway: Candidate, folder: Path, seconds: float) -> int:
     arguments = [*gateway.load_arguments(), *scenario.arguments]
     return units_of(scenario, run_load(folder / "loadgen", arguments, seconds, LOAD_CORE))
-
-
-def _control(*arguments: str) -> None:
-    subprocess.run(["callgrind_control", *arguments], check=True, capture_output=True)
-
-
-def _read(dump: Path) -> Profile:
-    with dump.open() as lines:
-        return read_profile(lines)
 
 
 def _functions(counted: Counted) -> list[str]:

@@ -26,12 +26,14 @@ class Scenario(msgspec.Struct, frozen=True):
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """One run: CPU per request or event in the scenario's scale, and how many a second."""
+    """One run: CPU per request or event in the scenario's scale, and how many there were."""
 
     cpu: float
     latency_p50_us: float
     first_token_p50_us: float
     rate: float
+    # Requests or events.
+    units: int
 
 
 _INTERVAL_MICROSECONDS = STREAMS * 1_000_000 // CHUNKS_PER_SECOND
@@ -109,6 +111,7 @@ def run_once(scenario: Scenario, candidate: Candidate, loadgen: Path, seconds: f
         latency_p50_us=report.latency_us.p50,
         first_token_p50_us=report.first_token_us.p50,
         rate=units / report.elapsed_seconds,
+        units=units,
     )
 
 

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -39,9 +40,13 @@ _LIMITS = (
 class SoakGateway:
     """`free_key` is of an account without limits, `limited_key` of one with many."""
 
-    def __init__(self, upstream_ports: list[int], workers: int = WORKERS) -> None:
+    def __init__(
+        self, upstream_ports: list[int], workers: int = WORKERS, under: Sequence[str] = ()
+    ) -> None:
+        """`under` is a command that runs the gateway, such as a profiler."""
         self.upstream_ports = upstream_ports
         self._workers = workers
+        self._under = under
         self._folder = Path(tempfile.mkdtemp(prefix="penstock-soak-"))
         # Where this runs as root, Postgres is another user, who has to come through.
         self._folder.chmod(0o711)
@@ -76,7 +81,7 @@ class SoakGateway:
         environment = {f"PENSTOCK_{name}": value for name, value in settings.items()}
         with (self._folder / "gateway.log").open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "penstock", "gateway"],
+                [*self._under, sys.executable, "-m", "penstock", "gateway"],
                 stdout=log,
                 stderr=log,
                 env={"PATH": os.defpath, "PYTHONPATH": str(compiled_folder()), **environment},

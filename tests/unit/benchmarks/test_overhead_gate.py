@@ -15,7 +15,7 @@ _GATES = {"small_cpu_ratio": 1.3, "chunk_cpu_ratio": 1.0}
 
 
 def _cost(cpu: float) -> Cost:
-    return Cost(cpu=cpu, latency_p50_us=10.0, first_token_p50_us=-1.0, rate=1000.0)
+    return Cost(cpu=cpu, latency_p50_us=10.0, first_token_p50_us=-1.0, rate=1000.0, units=1000)
 
 
 def _small_only() -> Rounds:
