@@ -66,6 +66,15 @@ def engine() -> Iterator[ScriptedEngine]:
         yield running
 
 
+def signed_in(console: str, secret: str) -> int:
+    """Sign in to the console as a browser does; return the answer's status."""
+    site = console.removesuffix("/console/")
+    form = {"key": secret}
+    return httpx.post(
+        f"{console}sign-in", data=form, headers={"origin": site}, trust_env=False
+    ).status_code
+
+
 def test_imitated_engines_are_a_whole_cell_in_seconds_with_prices(
     start: Callable[..., Up], state: Path
 ) -> None:
@@ -104,12 +113,14 @@ def test_printed_curl_line_works_and_the_next_run_has_the_same_account(
     assert first.signal(signal.SIGINT) == 0
     assert pids_with(state) == []
     assert "acme/answers, which is not in the catalogue" in "".join(first.err)
+    assert f"(sign in with the key in {state}/operator.key)" in "".join(first.out)
     kept = json.loads((state / "account.json").read_text())
     assert (state / "account.json").stat().st_mode & 0o777 == 0o600
 
     second = start("--attach", engine.url, "--json")
     ready = second.ready()
     assert (ready["account"], ready["key"]) == (kept["account"], kept["secret"])
+    assert signed_in(ready["console_url"], (state / "operator.key").read_text()) == 303
     assert chat(ready) == 200
     # The entry that the first run wrote is used, not written again.
     assert "not in the catalogue" not in "".join(second.err)

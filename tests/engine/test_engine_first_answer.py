@@ -69,6 +69,7 @@ def _answer_to_printed_line(cell: Cell) -> str:
             models=(TEXT_MODEL,),
             state=cell.state,
             metrics_url=None,
+            console_url=None,
             pids={},
             start_seconds=9.4,
         )

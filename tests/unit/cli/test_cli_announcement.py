@@ -16,6 +16,7 @@ ANNOUNCEMENT = Announcement(
     models=('it\'s "odd"', "other"),
     state="/srv/[red]",
     metrics_url=None,
+    console_url="http://127.0.0.1:8790/console/",
     pids={"up": 1},
     start_seconds=9.4,
 )
@@ -37,6 +38,13 @@ def test_people_see_where_and_who_they_are(capsys: pytest.CaptureFixture[str]) -
     assert f"/client/v4/accounts/{'a' * 32}/ai\n" in shown
     assert "made now and kept in /srv/[red]/account.json" in shown
     assert f"\n{curl_line(ANNOUNCEMENT)}\n" in shown
+    assert "8790/console/  (sign in with the key in /srv/[red]/operator.key)" in shown
+
+
+def test_a_cell_without_a_console_names_none(capsys: pytest.CaptureFixture[str]) -> None:
+    without = msgspec.structs.replace(ANNOUNCEMENT, console_url=None)
+    without.print(is_new=True, is_json=False)
+    assert "Console" not in capsys.readouterr().out
 
 
 def test_scripts_get_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,10 @@ def test_key_is_kept_for_the_owner_alone(tmp_path: Path) -> None:
     state.write_credentials(kept)
     assert state.read_credentials() == kept
     assert (tmp_path / "account.json").stat().st_mode & 0o777 == 0o600
+    assert state.read_operator_key() == ""
+    state.write_operator_key("psk_o")
+    assert state.read_operator_key() == "psk_o"
+    assert state.operator_key.stat().st_mode & 0o777 == 0o600
 
 
 def test_folder_is_for_one_run_at_a_time(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ class Announcement(msgspec.Struct, frozen=True):
     models: tuple[str, ...]
     state: str
     metrics_url: str | None
+    # Where operators look at the cell; None if control serves no pages.
+    console_url: str | None
     pids: dict[str, int]
     # From the command to the first request that would succeed.
     start_seconds: float
@@ -34,6 +36,9 @@ class Announcement(msgspec.Struct, frozen=True):
             "Key": f"{self.key}  ({key} in {self.state}/account.json)",
             "Models": ", ".join(self.models),
         }
+        if self.console_url is not None:
+            key_file = f"{self.state}/operator.key"
+            rows["Console"] = f"{self.console_url}  (sign in with the key in {key_file})"
         out = console()
         out.print(f"[bold green]Ready[/] in {self.start_seconds:.0f} s. Ctrl-C stops everything.")
         for title, value in rows.items():

@@ -1,4 +1,4 @@
-"""Creates the account and key of `penstock up`: the same in every run of a state folder."""
+"""Creates the account and keys of `penstock up`: the same in every run of a state folder."""
 
 from penstock.cli.up.state import Credentials, UpState
 from penstock.policy import AccountBook, KeyBook
@@ -11,8 +11,8 @@ _NAME = "local"
 async def first_account(store: Store, state: UpState) -> tuple[Credentials, bool]:
     """Return the credentials, and whether they were made now.
 
-    Only this key's secret is kept, all others are shown once: `up` is a laptop's tool, and a user
-    who can read its file can read the database too.
+    Only the secrets of `up`'s own two keys are kept, all others are shown once: `up` is a laptop's
+    tool, and a user who can read its files can read the database too.
     """
     kept = state.read_credentials()
     if kept is not None and await _is_valid(store, kept):
@@ -22,6 +22,15 @@ async def first_account(store: Store, state: UpState) -> tuple[Credentials, bool
     made = Credentials(account.id, key.id, secret)
     state.write_credentials(made)
     return made, True
+
+
+async def make_operator_key(store: Store, state: UpState) -> None:
+    """Keep a key that signs in to the console, unless the one that is kept is valid."""
+    book, kept = KeyBook(store), state.read_operator_key()
+    found = await book.find(kept.encode()) if kept else None
+    if found is None or found.is_revoked or found.role is not Role.OPERATOR:
+        _, secret = await book.create(Role.OPERATOR, None, _NAME)
+        state.write_operator_key(secret)
 
 
 async def _is_valid(store: Store, kept: Credentials) -> bool:

@@ -20,11 +20,11 @@ from penstock.cli.progress import ProgressLine
 from penstock.cli.stop_signals import StopSignals
 from penstock.cli.up.announcement import Announcement
 from penstock.cli.up.crew import Crew
-from penstock.cli.up.first_account import first_account
+from penstock.cli.up.first_account import first_account, make_operator_key
 from penstock.cli.up.leftovers import end_leftovers
 from penstock.cli.up.order import Order, settings_for
 from penstock.cli.up.postgres import OwnPostgres
-from penstock.cli.up.ready import ReadyWait, local_address
+from penstock.cli.up.ready import ReadyWait, console_url, local_address
 from penstock.cli.up.sandbox_child import check_sandbox_host
 from penstock.cli.up.state import UpState
 from penstock.cli.up.wanted import ModelChooser, WantedModels
@@ -120,6 +120,7 @@ class Machine:
         await store.open()
         try:
             credentials, is_new = await first_account(store, self._state)
+            await make_operator_key(store, self._state)
             with ProgressLine(self._console, self._clock) as progress:
                 crew = Crew(
                     self._order, config, plan.environment,
@@ -141,6 +142,7 @@ class Machine:
                         models=models,
                         state=str(self._state.root),
                         metrics_url=metrics if ingress.metrics_port else None,
+                        console_url=console_url(config, config.control.port),
                         pids=crew.pids,
                         start_seconds=self._clock.monotonic() - self._began,
                     ).print(is_new=is_new, is_json=self._order.is_json)

@@ -5,6 +5,7 @@ import asyncio
 from penstock.cli.http_call import HttpCaller
 from penstock.clock import SystemClock
 from penstock.config import Config
+from penstock.console.screens.safety_headers import ROOT
 from penstock.errors import ReplicaUnreachable, StoreUnavailable
 from penstock.fleet.roster import RosterMirror
 from penstock.records.dialect import health_path
@@ -13,6 +14,15 @@ from penstock.store import Store
 
 _LOOK_SECONDS = 0.2
 _MARGIN_SECONDS = 0.2
+
+
+def console_url(config: Config, port: int) -> str | None:
+    """Return where a browser of this machine finds the console of control at this port, if any."""
+    control = config.control
+    if not port or not control.console:
+        return None
+    site = control.console_url or f"http://{local_address(control.host)}:{port}"
+    return f"{site}{ROOT}/"
 
 
 class ReadyWait:

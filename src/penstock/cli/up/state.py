@@ -2,6 +2,7 @@
 
 up.lock       held while a run lasts
 account.json  the first account and its key, secret included (mode 0600)
+operator.key  signs in to the console and administers (mode 0600)
 cell.key      encrypts all content that is kept (mode 0600); without it, that is lost
 sandbox.token what the sandbox host wants to see (mode 0600)
 running.json  ports and processes of the present run; of the last one if that was killed
@@ -71,6 +72,7 @@ class UpState:
         self.journal = self.root / "journal"
         self.objects = self.root / "objects"
         self.cell_key = self.root / "cell.key"
+        self.operator_key = self.root / "operator.key"
         self.models = self.root / "models"
         self.weights = self.root / "weights"
         self.logs = self.root / "logs"
@@ -134,6 +136,16 @@ class UpState:
 
     def write_credentials(self, credentials: Credentials) -> None:
         _write(self.root / "account.json", credentials)
+
+    def read_operator_key(self) -> str:
+        """Return the secret of the key that administers; "" if there is none yet."""
+        try:
+            return self.operator_key.read_text().strip()
+        except FileNotFoundError:
+            return ""
+
+    def write_operator_key(self, secret: str) -> None:
+        _write_bytes(self.operator_key, f"{secret}\n".encode())
 
     def write_sandbox_token(self) -> Path:
         """Make a new token for the sandbox host, and return its file."""

@@ -12,7 +12,7 @@ from penstock.cli.postgres import opened
 from penstock.cli.roster import read_replicas
 from penstock.cli.table import Column
 from penstock.cli.up.present_run import present_run
-from penstock.cli.up.ready import local_address
+from penstock.cli.up.ready import console_url, local_address
 from penstock.cli.up.state import Running
 from penstock.clock import SystemClock
 from penstock.config import Config
@@ -38,6 +38,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str
     # Where operators reach control; "" if nowhere.
     operator_url: str
+    # Where they look at the cell; "" if control serves no pages.
+    console_url: str
     state: str
     default_model: str
     processes: dict[str, int]
@@ -75,6 +77,7 @@ async def _status(config: Config, state: Path, running: Running) -> Status:
     return Status(
         base_url=f"http://{local_address(running.host)}:{running.port}",
         operator_url=f"http://{config.control.host}:{port}" if port else "",
+        console_url=console_url(config, port) or "",
         state=str(state),
         default_model=running.default_model,
         processes={each.name: each.pid for each in marks if is_running(each.pid, each.started)},
@@ -93,6 +96,7 @@ def _print(found: Status) -> None:
     rows = {
         "OpenAI": f"{found.base_url}/v1",
         "Operators": f"{found.operator_url}/operator/v1",
+        "Console": found.console_url,
         "Key": f"in {found.state}/account.json",
         "Default": found.default_model,
         "Processes": processes,
@@ -102,6 +106,8 @@ def _print(found: Status) -> None:
     }
     if not found.operator_url:
         del rows["Operators"]
+    if not found.console_url:
+        del rows["Console"]
     for title, value in rows.items():
         out.print(f"{title:11}{value}", markup=False, soft_wrap=True)
     out.print()
