@@ -25,6 +25,15 @@ class Profile:
     def total(self) -> int:
         return sum(self.own.values())
 
+    def minus(self, other: "Profile") -> "Profile":
+        """Return what this one has more than another of the same program."""
+        left = Profile()
+        for name in {*self.own, *other.own, *self.calls, *other.calls}:
+            left.own[name] = self.own.get(name, 0) - other.own.get(name, 0)
+            left.inclusive[name] = self.inclusive.get(name, 0) - other.inclusive.get(name, 0)
+            left.calls[name] = self.calls.get(name, 0) - other.calls.get(name, 0)
+        return left
+
 
 def read_profile(lines: Iterable[str]) -> Profile:
     """By the format's own names: `fn=` begins a function, `cfn=` and `calls=` announce a call."""

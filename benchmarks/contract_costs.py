@@ -95,8 +95,8 @@ def measured(worker: Worker, bare: Worker, rounds: int, tell: Tell) -> list[Roun
             added=added(small, small_bare),
             named=of(worker, "none", [*SMALL, *WORKFLOW]).each,
             labelled=of(worker, "labels", [*SMALL, *WORKFLOW]).each,
-            chunk=worker.chunk("none", tell),
-            chunk_tools=worker.chunk("tools", tell),
+            chunk=worker.chunk("none", tell).each,
+            chunk_tools=worker.chunk("tools", tell).each,
         )
         found.append(each)
         values = {name: round(value) for name, value in msgspec.structs.asdict(each).items()}

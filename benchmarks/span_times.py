@@ -62,12 +62,12 @@ def measure() -> dict[str, float]:
             lambda: passing.note(request_id, name, None, unsampled, "account")
         ),
     }
-    batch = sampling.take(_BATCH)
+    batch, epoch = sampling.take(_BATCH), sampling.epoch()
     resource = {span_names.SERVICE_NAME: "penstock-gateway", span_names.HOST_NAME: "host"}
     writer = SpanWriter(resource, "0")
 
     def write() -> bytes:
-        return writer.body([span for each in batch for span in spans_of(each)])
+        return writer.body([span for each in batch for span in spans_of(each, epoch)])
 
     seconds = min(timeit.repeat(write, number=1, repeat=_ROUNDS))
     found["write_span_us"] = round(seconds / (2 * _BATCH) * 1e6, 2)

@@ -10,7 +10,7 @@ from penstock.app import heap
 from penstock.app.gateway_rooms import GatewayRooms
 from penstock.app.this_process import this_worker
 from penstock.errors import StoreUnavailable
-from penstock.fleet.workers import WorkerTable
+from penstock.fleet.workers import WorkerTable, left_out_facts
 from penstock.metering.journal_folder import claim_folder
 
 _FLUSH_SECONDS: Final = 0.2
@@ -79,14 +79,17 @@ async def _report(rooms: GatewayRooms) -> None:
     ingress = rooms.config.ingress
     address = f"{ingress.host}:{ingress.port}"
     me = this_worker(rooms.config, "gateway", rooms.holder, address)
-    await WorkerTable(rooms.store).keep(me, lambda: _contract_facts(rooms))
+    await WorkerTable(rooms.store).keep(me, lambda: _facts(rooms))
 
 
-def _contract_facts(rooms: GatewayRooms) -> dict[str, str | int]:
-    """Return the set of contracts by which this worker decides, and why not by a newer one."""
+def _facts(rooms: GatewayRooms) -> dict[str, str | int]:
+    """Return the set of contracts that this worker decides by, and which replicas it leaves out."""
     contracts = rooms.contracts
     facts: dict[str, str | int] = {"contract_set": contracts.number}
-    return {**facts, "contract_problem": contracts.problem} if contracts.problem else facts
+    if contracts.problem:
+        # Why it does not decide by a newer set.
+        facts["contract_problem"] = contracts.problem
+    return {**facts, **left_out_facts(rooms.router.ejections.reasons)}
 
 
 async def _close(rooms: GatewayRooms) -> None:

@@ -23,6 +23,7 @@ _ATTEMPT_COLUMNS: Columns = (
     *(Column(title, is_right=True) for title in ("prompt", "cached", "expected", "output")),
     *("outcome", Column("cost", is_right=True)),
 )
+_TRACE_NOTE = "unless the caller named its own: then the log line of the request has it"
 _ABOUT = {
     "refused": "why it failed",
     "slow": "why it was slow",
@@ -34,7 +35,9 @@ _ABOUT = {
 
 def explain(
     context: typer.Context,
-    id: Annotated[str, typer.Argument(metavar="ID", help="The request's id (x-request-id).")],
+    id: Annotated[
+        str, typer.Argument(metavar="ID", help="The request's id (x-request-id), or its trace's.")
+    ],
     state: StateOption = DEFAULT_STATE,
     json: JsonOption = False,
 ) -> None:
@@ -58,6 +61,7 @@ def print_explanation(answer: ExplanationAnswer) -> None:
         out.print(Text(f"request {answer.id}: nothing is known to have run for it"))
     else:
         _print_request(answer.request)
+    out.print(Text(f"trace {answer.own_trace}, {_TRACE_NOTE}", style="dim"), soft_wrap=True)
     if answer.decisions:
         out.print()
         for each in answer.decisions:

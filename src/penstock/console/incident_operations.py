@@ -3,6 +3,7 @@
 import msgspec
 
 from penstock.console.operation import Operation, OperatorQuestion, given_fields
+from penstock.console.request_ids import request_id_of
 from penstock.console.rooms import OperatorRooms
 from penstock.errors import NotFound
 from penstock.metering.reports.explaining import (
@@ -71,7 +72,7 @@ class RequestsAsked(OperatorQuestion, frozen=True, kw_only=True):
 
 
 class RequestExplained(OperatorQuestion, frozen=True, kw_only=True):
-    """One request, by its id."""
+    """One request, by its id, or by the id of its trace if no caller named another one."""
 
     id: str
 
@@ -116,9 +117,10 @@ async def _requests(rooms: OperatorRooms, asked: RequestsAsked) -> NamedRequests
 
 
 async def _explain(rooms: OperatorRooms, asked: RequestExplained) -> ExplanationAnswer:
-    asked_at = time_of_request(asked.id)
-    request = await _request(rooms, asked.id)
-    decisions = await _decisions(rooms, asked.id)
+    id = request_id_of(asked.id) or asked.id
+    asked_at = time_of_request(id)
+    request = await _request(rooms, id)
+    decisions = await _decisions(rooms, id)
     around, refused = Surroundings([], None), []
     if request is not None:
         around = await read_surroundings(rooms.reports, request.attempts[-1])
@@ -128,7 +130,8 @@ async def _explain(rooms: OperatorRooms, asked: RequestExplained) -> Explanation
         refused = await read_refused(rooms.reports, asked_at, owner)
         findings = explain_refusal(decisions, refused)
     return ExplanationAnswer(
-        id=asked.id,
+        id=id,
+        own_trace=id.replace("-", ""),
         asked_at=asked_at,
         summary=summary_of(findings),
         findings=findings,

@@ -22,6 +22,13 @@ class AnswerStream:
         """Return the last counts, or an estimate until there are any; None before a token."""
         raise NotImplementedError
 
+    def finish_reasons(self, choices: int) -> tuple[str, ...]:
+        """Return why the model stopped, for each choice; empty where no event was searched for it.
+
+        A stream notes only what it looks at anyway: no chunk costs anything for this.
+        """
+        return ()
+
     def latest(self) -> bytes | None:
         """Return the raw usage so far, to be charged if this process dies now."""
         raise NotImplementedError

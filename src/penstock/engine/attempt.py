@@ -15,6 +15,7 @@ from penstock.engine.answer_framing import Receiver
 from penstock.engine.answer_screen import AnswerScreen
 from penstock.engine.answer_stream import AnswerStream
 from penstock.engine.connection import Connection
+from penstock.engine.finish_reasons import reasons_of_answer
 from penstock.engine.output_estimate import OutputEstimate
 from penstock.engine.refusal import error_for
 from penstock.engine.settings import EngineSettings
@@ -90,8 +91,8 @@ class Attempt(Receiver):
         self._passed_at = 0.0
         # Called once, when the first data line of a stream has gone to the sink.
         self.on_first_data: Callable[[float], None] | None = None
-        # The header line with the attempt's span; "" unless the request is traced.
-        self.traceparent = ""
+        # The header line with the attempt's span, if the request is traced.
+        self.traceparent: str | None = None
 
     @property
     def was_sent(self) -> bool:
@@ -102,6 +103,15 @@ class Attempt(Receiver):
     def said_error(self) -> bool:
         """Whether the engine reported an error of its own inside the stream."""
         return self._stream is not None and self._stream.has_error
+
+    def finish_reasons(self, choices: int) -> tuple[str, ...]:
+        """Return why the model stopped, for each choice, as far as that is known without cost."""
+        if self._stream is not None:
+            return self._stream.finish_reasons(choices)
+        if self._status != 200 or not self._body:
+            return ()
+        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        return reasons_of_answer(self._api, body, choices)
 
     def start(self, connection: Connection, pieces: list[bytes | Raw]) -> "asyncio.Future[None]":
         """Send. Await the returned future, then call `stop` in any case, and then `check`."""

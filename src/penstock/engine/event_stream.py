@@ -11,6 +11,7 @@ import re
 from typing import Final
 
 from penstock.engine.answer_stream import AnswerStream
+from penstock.engine.finish_reasons import FINISH_KEY, REASON_BYTES, read_reasons
 from penstock.engine.output_estimate import OutputEstimate
 from penstock.engine.whole_events import END, cut_whole
 from penstock.errors import EngineFailed
@@ -34,6 +35,8 @@ _INDEX: Final = re.compile(rb'"choices":\[\{"index":(\d{1,3})')
 _DONE: Final = b"data: [DONE]\n\n"
 _ERROR: Final = b'data: {"error":'
 _CHUNK: Final = b"data: {"
+# More than the ends of 128 choices are together.
+_ENDS_BYTES_MAX: Final = 16 * 1024
 # The end of an event whose last field is usage, from the counts on; and the end without usage.
 _BEHIND_COUNTS: Final = b"}}\n\n"
 _BEHIND_USAGE: Final = b"}\n\n"
@@ -109,6 +112,8 @@ class EventStream(AnswerStream):
         # first choice, and the number of bytes from its usage on.
         self._before_choices = b""
         self._usage_bytes = 0
+        # From the reason on, a few bytes of each choice's last chunk, where those are looked for.
+        self._ends = b""
 
     def feed(self, data: bytes) -> bytes:
         """Return the whole events that may go to the caller now; b"" when there are none."""
@@ -139,6 +144,9 @@ class EventStream(AnswerStream):
         cached = next((u.cached_tokens for u in counts if u.cached_tokens is not None), None)
         completion = sum(u.completion_tokens for u in counts)
         return Usage(counts[0].prompt_tokens, completion, cached)
+
+    def finish_reasons(self, choices: int) -> tuple[str, ...]:
+        return read_reasons(self._ends, FINISH_KEY, choices)
 
     def latest(self) -> bytes | None:
         """Return the raw usage so far, to be charged if this process dies now."""
@@ -220,8 +228,12 @@ class EventStream(AnswerStream):
         """Stamp a choice's last chunk, as vLLM does only when no usage chunk follows."""
         if self._wants_usage:
             return event
-        if event.find(_FINISHED) < 0 and not self._held:
-            return event
+        finished = event.find(_FINISHED)
+        if finished < 0:
+            if not self._held:
+                return event
+        elif len(self._ends) < _ENDS_BYTES_MAX:
+            self._ends += event[finished : finished + len(_FINISHED) + REASON_BYTES]
         if self._fingerprint.raw is None:
             # The first stream of a replica: its fingerprint comes with the usage chunk.
             self._held.append(event)

@@ -8,6 +8,7 @@ has no line breaks inside a string, so a model's text cannot be taken for a name
 from typing import ClassVar, Final
 
 from penstock.engine.answer_stream import AnswerStream
+from penstock.engine.finish_reasons import STOP_KEY, read_reasons
 from penstock.engine.output_estimate import OutputEstimate
 from penstock.engine.whole_events import END, cut_whole, too_large
 from penstock.records.usage import Usage
@@ -108,6 +109,14 @@ class MessagesEvents(NamedEvents):
 
     _telling: ClassVar = (_START, _DELTA, _STOP, b"event: error\n")
 
+    def __init__(self, event_bytes_max: int, estimate: OutputEstimate) -> None:
+        super().__init__(event_bytes_max, estimate)
+        # The event that has the usage, and why the model stopped.
+        self._ending = b""
+
+    def finish_reasons(self, choices: int) -> tuple[str, ...]:
+        return read_reasons(self._ending, STOP_KEY, choices)
+
     def _note(self, event: bytes) -> None:
         if event.startswith(_START):
             prompt = usage_of_message_start(_data(event))
@@ -115,6 +124,7 @@ class MessagesEvents(NamedEvents):
                 self._estimate.take_prompt(prompt)
         elif event.startswith(_DELTA):
             self._usage = usage_of_message_event(_data(event)) or self._usage
+            self._ending = event
         elif event.startswith(_STOP):
             self.is_done = True
         else:

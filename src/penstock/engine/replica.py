@@ -170,7 +170,7 @@ class ReplicaClient:
         finally:
             attempt.stop()
 
-    def _pieces(self, request: InferenceRequest, traceparent: str) -> list[bytes | Raw]:
+    def _pieces(self, request: InferenceRequest, traceparent: str | None) -> list[bytes | Raw]:
         """Return head and body: one piece if small; the prompt of a large request is not copied."""
         if self._is_vllm:
             pieces = vllm.request_body(request, self._served_name)
@@ -180,7 +180,7 @@ class ReplicaClient:
         for piece in pieces:
             length += len(memoryview(piece))
         facts = f"x-request-id: {request.id}\r\ncontent-length: {length}\r\n\r\n"
-        if traceparent:
+        if traceparent is not None:
             facts = traceparent + facts
         start = self._chat_start if request.api is _CHAT else self._starts[request.api]
         pieces[0] = b"".join((start, facts.encode(), pieces[0]))

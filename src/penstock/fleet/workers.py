@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from typing import Final, NamedTuple
 
 import msgspec
 
 from penstock.errors import StoreUnavailable
+from penstock.records.replica import ReplicaId
 from penstock.store.pool import Store
 
 logger = logging.getLogger(__name__)
@@ -30,6 +32,13 @@ _READ: Final = """
 """
 
 
+# Before the id of a replica that a gateway worker leaves out: a fact whose value is why.
+_LEFT_OUT: Final = "left_out "
+# Of what a worker leaves out, what it reports.
+_LEFT_OUT_MAX: Final = 20
+_REASON_CHARS_MAX: Final = 120
+
+
 class Worker(msgspec.Struct, frozen=True):
     """One process: what it is, where it runs, and what it says of itself."""
 
@@ -48,6 +57,31 @@ class SeenWorker(msgspec.Struct, frozen=True):
     started_at: float
     # How long ago it reported itself.
     silent_seconds: float
+
+
+class LeftOut(NamedTuple):
+    """How many gateway workers leave a replica out, and why one of them does."""
+
+    workers: int
+    reason: str
+
+
+def left_out_facts(reasons: Mapping[ReplicaId, str]) -> dict[str, str]:
+    """Return a worker's facts about replicas that it leaves out, by their ids."""
+    first = islice(reasons.items(), _LEFT_OUT_MAX)
+    return {f"{_LEFT_OUT}{replica}": reason[:_REASON_CHARS_MAX] for replica, reason in first}
+
+
+def left_out(workers: Iterable[SeenWorker]) -> dict[str, LeftOut]:
+    """Return the replicas that gateway workers leave out, by their ids."""
+    found: dict[str, LeftOut] = {}
+    for each in workers:
+        for name, value in each.worker.facts.items():
+            if name.startswith(_LEFT_OUT):
+                replica = name.removeprefix(_LEFT_OUT)
+                before = found.get(replica, LeftOut(0, ""))
+                found[replica] = LeftOut(before.workers + 1, str(value))
+    return found
 
 
 class WorkerTable:

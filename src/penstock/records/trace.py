@@ -57,6 +57,8 @@ class TracedAttempt:
         self.ended = started
         self.first_data_at: float | None = None
         self.usage: Usage | None = None
+        # Why the model stopped, in the engine's words, for each choice that is known to have ended.
+        self.finish_reasons: tuple[str, ...] = ()
         self.outcome = ""
         self.error_code = ""
 
@@ -70,7 +72,6 @@ class RequestTrace:
         span_id: str,
         parent_id: str,
         *,
-        started_at: float,
         started: float,
         is_sampled: bool,
     ) -> None:
@@ -79,8 +80,7 @@ class RequestTrace:
         self.span_id: Final = span_id
         # The span of the caller; "" if the caller named none.
         self.parent_id: Final = parent_id
-        # The same moment twice: as seconds since 1970, and by the monotonic clock.
-        self.started_at: Final = started_at
+        # By the monotonic clock, as all times here.
         self.started: Final = started
         # Whether the share of requests that are traced has it. Engines are told so.
         self.is_sampled: Final = is_sampled

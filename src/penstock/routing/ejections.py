@@ -14,6 +14,8 @@ class Ejections:
         # The seconds between two probes of one replica.
         self.interval = interval_seconds
         self._next_probe: dict[ReplicaId, float] = {}
+        # Why each ejected replica was, in a few words for operators.
+        self.reasons: dict[ReplicaId, str] = {}
         # Grows with every change.
         self.version = 0
 
@@ -23,16 +25,18 @@ class Ejections:
     def __contains__(self, replica: ReplicaId) -> bool:
         return replica in self._next_probe
 
-    def eject(self, replica: ReplicaId, now: float) -> bool:
+    def eject(self, replica: ReplicaId, now: float, reason: str = "") -> bool:
         """Eject this replica; return whether it was not ejected before."""
         if replica in self._next_probe:
             return False
         self._next_probe[replica] = now + self._first_wait
+        self.reasons[replica] = reason
         self.version += 1
         return True
 
     def restore(self, replica: ReplicaId) -> None:
         if self._next_probe.pop(replica, None) is not None:
+            del self.reasons[replica]
             self.version += 1
 
     def due(self, now: float) -> list[ReplicaId]:

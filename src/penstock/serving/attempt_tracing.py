@@ -16,7 +16,7 @@ def begin_attempt(
     traced = TracedAttempt(
         span_id=new_span_id(),
         request_id=request.id,
-        api=request.api.value,
+        api=request.api,
         model=request.model.id,
         replica=route.replica,
         started=started,
@@ -41,4 +41,5 @@ def end_attempt(
     traced.ended = now
     traced.first_data_at = attempt.first_data_at
     traced.usage = attempt.usage
-    traced.outcome, traced.error_code = outcome.value, error
+    traced.finish_reasons = attempt.finish_reasons(traced.choices)
+    traced.outcome, traced.error_code = outcome, error

@@ -9,6 +9,6 @@ logger = logging.getLogger(__name__)
 
 
 def eject(router: Router, replica: Replica, reason: str, now: float) -> None:
-    if router.ejections.eject(replica.id, now):
+    if router.ejections.eject(replica.id, now, reason):
         fields = {"action": "ejected", "replica": replica.id, "url": replica.url}
         logger.warning("replica ejected", extra={**fields, "reason": reason})

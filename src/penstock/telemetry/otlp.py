@@ -4,7 +4,7 @@ Spans are joined from prepared pieces, as the request's log line is: an encoder 
 for each attribute first. msgspec writes the values.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
@@ -26,7 +26,8 @@ _ERROR_STATUS: Final = b',"status":{"code":2}'
 _BROKEN_OFF: Final = (0, 200)
 # What is sent of one decision's subjects.
 _SUBJECTS_MAX: Final = 32
-_URLS_MAX: Final = 1000
+# Replicas times kinds of requests whose attributes are kept.
+_KEPT_MAX: Final = 1000
 _PORTS: Final = {"https": 443, "http": 80}
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -76,6 +77,7 @@ _MAX_TOKENS: Final = _number(names.REQUEST_MAX_TOKENS)
 _CHOICES: Final = _number(names.REQUEST_CHOICE_COUNT)
 _RESPONSE_MODEL: Final = _text(names.RESPONSE_MODEL)
 _FIRST_CHUNK: Final = _double(names.TIME_TO_FIRST_CHUNK)
+_FINISH_REASONS: Final = _texts(names.FINISH_REASONS)
 _CONVERSATION: Final = _text(names.CONVERSATION_ID)
 _WORKFLOW: Final = _text(names.WORKFLOW_NAME)
 _INPUT_TOKENS: Final = _number(names.INPUT_TOKENS)
@@ -109,15 +111,19 @@ class SpanWriter:
         return b"%s%s]}]}]}" % (self._opening, b",".join(spans))
 
 
-def spans_of(ended: EndedTrace) -> list[bytes]:
-    """Return the spans of one trace: the request's, and one for each attempt."""
-    trace = ended.trace
-    return [_request_span(ended), *(_attempt_span(trace, each) for each in trace.attempts)]
+def spans_of(ended: EndedTrace, epoch: float) -> list[bytes]:
+    """Return the spans of one trace: the request's, and one for each attempt.
+
+    `epoch` is the time since 1970 at which the monotonic clock was 0.
+    """
+    nanos = round(epoch * 10**9)
+    attempts = [_attempt_span(ended.trace, attempt, nanos) for attempt in ended.trace.attempts]
+    return [_request_span(ended, nanos), *attempts]
 
 
-def _request_span(ended: EndedTrace) -> bytes:
+def _request_span(ended: EndedTrace, epoch: int) -> bytes:
     trace, end, route = ended.trace, ended.end, ended.route
-    attributes = [_OUTCOME % _encode(end.outcome.value), _WAITED_MS % _ms(end.waited_seconds)]
+    attributes = [_outcome(end.outcome.value), _WAITED_MS % _ms(end.waited_seconds)]
     if route:
         attributes += [_METHOD, _ROUTE % _encode(route), _REQUEST_ID % _encode(ended.request_id)]
         if end.status:
@@ -138,27 +144,18 @@ def _request_span(ended: EndedTrace) -> bytes:
     return _span(
         (trace.trace_id, trace.span_id, trace.parent_id),
         (name, kind),
-        (_nanos(trace, trace.started), _nanos(trace, ended.ended)),
+        (_nanos(epoch, trace.started), _nanos(epoch, trace.started + end.total_seconds)),
         attributes,
-        _events(trace) + (_ERROR_STATUS if is_error else _NO_STATUS),
+        _events(trace, epoch) + (_ERROR_STATUS if is_error else _NO_STATUS),
     )
 
 
-def _attempt_span(trace: RequestTrace, attempt: TracedAttempt) -> bytes:
-    operation = names.OPERATIONS.get(attempt.api, names.CHAT_OPERATION)
+def _attempt_span(trace: RequestTrace, attempt: TracedAttempt, epoch: int) -> bytes:
     replica, choices = attempt.replica, max(attempt.choices, 1)
-    address, port = _server(replica.url)
-    attributes = [
-        _OPERATION % _encode(operation),
-        _PROVIDER % _encode(replica.dialect),
-        _MODEL % _encode(attempt.model),
-        _STREAM % _encode(attempt.is_stream),
-        _ADDRESS % _encode(address),
-        _PORT % port,
-        _REPLICA % _encode(replica.id),
-        _REQUEST_ID % _encode(attempt.request_id),
-        _OUTCOME % _encode(attempt.outcome),
-    ]
+    name, of_all = _shared(
+        attempt.api, attempt.model, replica.id, replica.url, replica.dialect, attempt.is_stream
+    )
+    attributes = [of_all, _REQUEST_ID % _encode(attempt.request_id), _outcome(attempt.outcome)]
     if attempt.output_tokens_max:
         attributes.append(_MAX_TOKENS % (attempt.output_tokens_max // choices))
     if choices > 1:
@@ -178,8 +175,8 @@ def _attempt_span(trace: RequestTrace, attempt: TracedAttempt) -> bytes:
     _add_answer(attributes, attempt)
     return _span(
         (trace.trace_id, attempt.span_id, trace.span_id),
-        (f"{operation} {attempt.model}", _CLIENT),
-        (_nanos(trace, attempt.started), _nanos(trace, attempt.ended)),
+        (name, _CLIENT),
+        (_nanos(epoch, attempt.started), _nanos(epoch, attempt.ended)),
         attributes,
         _ERROR_STATUS if attempt.error_code else _NO_STATUS,
     )
@@ -192,6 +189,8 @@ def _add_answer(attributes: list[bytes], attempt: TracedAttempt) -> None:
         attributes.append(_RESPONSE_MODEL % _encode(attempt.replica.served_name))
         if attempt.is_stream:
             attributes.append(_FIRST_CHUNK % _encode(first - attempt.started))
+    if attempt.finish_reasons:
+        attributes.append(_FINISH_REASONS % _string_values(attempt.finish_reasons))
     if usage is None:
         return
     attributes.append(_INPUT_TOKENS % usage.prompt_tokens)
@@ -202,17 +201,19 @@ def _add_answer(attributes: list[bytes], attempt: TracedAttempt) -> None:
         attributes.append(_ESTIMATED)
 
 
-def _events(trace: RequestTrace) -> bytes:
+def _string_values(values: Sequence[str]) -> bytes:
+    return b",".join([b'{"stringValue":%s}' % _encode(each) for each in values])
+
+
+def _events(trace: RequestTrace, epoch: int) -> bytes:
     if not trace.decisions:
         return b""
-    sent = b",".join([_event(each, _nanos(trace, at)) for at, each in trace.decisions])
+    sent = b",".join([_event(each, _nanos(epoch, at)) for at, each in trace.decisions])
     return b',"events":[%s],"droppedEventsCount":%d' % (sent, trace.decisions_left)
 
 
 def _event(decision: LoggedDecision, at: int) -> bytes:
-    subjects = b",".join(
-        [b'{"stringValue":%s}' % _encode(each) for each in decision.subjects[:_SUBJECTS_MAX]]
-    )
+    subjects = _string_values(decision.subjects[:_SUBJECTS_MAX])
     attributes = [
         _DECISION_KIND % _encode(decision.kind.value),
         _DECISION_VERDICT % _encode(decision.verdict.value),
@@ -252,16 +253,39 @@ def _span(
     )
 
 
-def _nanos(trace: RequestTrace, at: float) -> int:
+def _nanos(epoch: int, at: float) -> int:
     """Return a time of the monotonic clock as nanoseconds since 1970."""
-    return round(trace.started_at * 10**9) + round((at - trace.started) * 10**9)
+    return epoch + round(at * 10**9)
 
 
 def _ms(seconds: float) -> bytes:
     return _encode(seconds * 1000)
 
 
-@lru_cache(maxsize=_URLS_MAX)
+@lru_cache(maxsize=_KEPT_MAX)
+def _outcome(outcome: str) -> bytes:
+    return _OUTCOME % _encode(outcome)
+
+
+@lru_cache(maxsize=_KEPT_MAX)
+def _shared(
+    api: str, model: str, replica: str, url: str, dialect: str, is_stream: bool
+) -> tuple[str, bytes]:
+    """Return the name and the attributes of all such attempts at one replica."""
+    operation = names.OPERATIONS.get(api, names.CHAT_OPERATION)
+    address, port = _server(url)
+    attributes = (
+        _OPERATION % _encode(operation),
+        _PROVIDER % _encode(dialect),
+        _MODEL % _encode(model),
+        _STREAM % _encode(is_stream),
+        _ADDRESS % _encode(address),
+        _PORT % port,
+        _REPLICA % _encode(replica),
+    )
+    return f"{operation} {model}", b",".join(attributes)
+
+
 def _server(url: str) -> tuple[str, int]:
     """Return an engine's host and port."""
     parts = urlsplit(url)

@@ -62,9 +62,10 @@ class TraceExport:
 
     async def _try(self, batch: list[EndedTrace]) -> str:
         spans: list[bytes] = []
+        epoch = self._traces.epoch()
         try:
             for number, ended in enumerate(batch, 1):
-                spans += spans_of(ended)
+                spans += spans_of(ended, epoch)
                 if number % _AT_ONCE == 0:
                     # Requests go on in between.
                     await asyncio.sleep(0)

@@ -16,19 +16,20 @@ _FAILED: Final = Outcome.FAILED
 # The last 56 bits of a trace's id are random, and samplers elsewhere decide by them too.
 _RANDOM_DIGITS: Final = 14
 _RANDOM_END: Final = 2**56
+# A trace's id has as many again before them.
+_SPAN_DIGITS: Final = 16
 
 
 class EndedTrace:
     """A request that ended and is traced. `route` is "" for a job, which has no HTTP request."""
 
-    def __init__(  # noqa: PLR0913 - the fields of a record
+    def __init__(
         self,
         *,
         trace: RequestTrace,
         request_id: str,
         route: str,
         end: RequestEnd,
-        ended: float,
         account: str = "",
         contract: str = "",
     ) -> None:
@@ -36,8 +37,6 @@ class EndedTrace:
         self.request_id: Final = request_id
         self.route: Final = route
         self.end: Final = end
-        # By the monotonic clock, as `RequestTrace.started`.
-        self.ended: Final = ended
         self.account: Final = account
         self.contract: Final = contract
 
@@ -63,15 +62,18 @@ class Traces:
         self, request_id: str, headers: list[tuple[bytes, bytes]], started: float
     ) -> RequestTrace:
         """Return the trace of a request that came at `started`: its caller's, or a new one."""
+        digits = request_id.replace("-", "")
+        # As unique as the request's id, whose last 62 bits are random.
+        own_span = digits[_SPAN_DIGITS:]
         parent = read_traceparent(headers)
         if parent is None:
-            return self._new(request_id, started)
-        trace_id, span_id = parent
-        return self._of(trace_id, span_id, started)
+            return self._of(digits, own_span, "", started)
+        trace_id, parent_span = parent
+        return self._of(trace_id, own_span, parent_span, started)
 
     def begin_job(self, job_id: str, started: float) -> RequestTrace:
         """Return the trace of one run of a job; all its runs have the same trace."""
-        return self._new(job_id, started)
+        return self._of(job_id.replace("-", ""), new_span_id(), "", started)
 
     def note(
         self,
@@ -99,7 +101,6 @@ class Traces:
                 request_id=request_id,
                 route=route,
                 end=end,
-                ended=self._monotonic(),
                 account=account,
                 contract="" if request is None else request.labels.contract,
             )
@@ -110,6 +111,10 @@ class Traces:
         taken = self._waiting[:count]
         del self._waiting[:count]
         return taken
+
+    def epoch(self) -> float:
+        """Return the time since 1970 at which the monotonic clock was 0."""
+        return self._now() - self._monotonic()
 
     def _is_notable(self, trace: RequestTrace, end: RequestEnd) -> bool:
         """Return whether a request is traced whatever the share is."""
@@ -123,16 +128,11 @@ class Traces:
         waited = end.total_seconds if first is None else end.waited_seconds + first
         return waited >= self._slow_seconds
 
-    def _new(self, request_id: str, started: float) -> RequestTrace:
-        # The request's own id has as many bits, of which the last 62 are random.
-        return self._of(request_id.replace("-", ""), "", started)
-
-    def _of(self, trace_id: str, parent_id: str, started: float) -> RequestTrace:
+    def _of(self, trace_id: str, span_id: str, parent_id: str, started: float) -> RequestTrace:
         return RequestTrace(
             trace_id,
-            new_span_id(),
+            span_id,
             parent_id,
-            started_at=self._now() - (self._monotonic() - started),
             started=started,
             is_sampled=int(trace_id[-_RANDOM_DIGITS:], 16) < self._sampled_below,
         )

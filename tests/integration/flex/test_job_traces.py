@@ -61,6 +61,7 @@ async def test_a_job_is_a_tree_under_its_own_id(
     assert root.attributes["penstock.account"] == flex.account
     assert (child.name, child.kind) == (f"chat {MODEL}", "CLIENT")
     assert child.attributes["gen_ai.usage.output_tokens"] == 5
+    assert child.attributes["gen_ai.response.finish_reasons"] == ["stop"]
     last = engine.state().last_request
     assert last is not None
     assert last["headers"]["traceparent"] == f"00-{root.trace_id}-{child.span_id}-01"

@@ -1,5 +1,6 @@
 """Engines that die, cut, lie or talk nonsense: what the client sees, where the next one goes."""
 
+import asyncio
 import base64
 import json
 import time
@@ -25,6 +26,8 @@ from tests.integration.cells.gateway_cell import (
 from tests.integration.cells.gateway_process import eventually, free_port
 from tests.integration.cells.raw_client import RawClient, post_bytes
 
+from penstock.fleet.workers import LeftOut, WorkerTable, left_out
+from penstock.store import Store, StoreSettings
 from penstock.testing import ScriptedEngine
 
 _V1 = "/v1/chat/completions"
@@ -190,6 +193,8 @@ def test_an_ejected_replica_comes_back_when_it_is_healthy(pair: Engines) -> None
         assert cell.chat(new_body(PAIR)).status_code == 200
     assert first.state().requests == asked
     assert cell.gateway.metric("penstock_ejected_replicas") == 1
+    # Operators learn of it by the worker's next report.
+    eventually(lambda: [each.workers for each in _left_out(cell.dsn).values()] == [1], seconds=10)
     first.control()
     eventually(lambda: cell.gateway.metric("penstock_ejected_replicas") == 0)
     before = second.state().requests
@@ -197,6 +202,18 @@ def test_an_ejected_replica_comes_back_when_it_is_healthy(pair: Engines) -> None
         assert cell.chat(new_body(PAIR)).status_code == 200
     assert first.state().requests > asked
     assert second.state().requests > before
+
+
+def _left_out(dsn: str) -> dict[str, LeftOut]:
+    async def read() -> dict[str, LeftOut]:
+        store = Store(StoreSettings(dsn=dsn))
+        await store.open()
+        try:
+            return left_out(await WorkerTable(store).read())
+        finally:
+            await store.close()
+
+    return asyncio.run(read())
 
 
 def test_503_of_every_replica_is_429_and_3040(pair: Engines) -> None:

@@ -105,6 +105,35 @@ def test_a_stream_has_the_time_of_its_first_chunk(cell: Cell, collector: TraceCo
     assert root.attributes["penstock.outcome"] == "ok"
 
 
+@pytest.mark.parametrize(
+    ("facts", "reasons"),
+    [
+        ({}, ["stop"]),
+        ({"max_tokens": 3}, ["length"]),
+        ({"n": 2}, ["stop", "stop"]),
+        ({"stream": True}, ["stop"]),
+        ({"stream": True, "n": 2}, ["stop", "stop"]),
+        # No chunk of such a stream is searched for it.
+        ({"stream": True, "stream_options": {"include_usage": True}}, None),
+    ],
+)
+def test_an_attempt_has_why_the_model_stopped(
+    cell: Cell, collector: TraceCollector, facts: dict[str, Any], reasons: list[str] | None
+) -> None:
+    answer = cell.chat(chat_body(script={"tokens": 6}, **facts))
+    _, [child] = collector.tree_of(answer.headers["x-request-id"])
+    assert child.attributes.get("gen_ai.response.finish_reasons") == reasons
+
+
+def test_messages_have_their_own_reason(cell: Cell, collector: TraceCollector) -> None:
+    for stream in (False, True):
+        body = chat_body(script={"tokens": 6}, max_tokens=50, stream=stream)
+        answer = cell.post("/v1/messages", body)
+        assert answer.status_code == 200, answer.text
+        _, [child] = collector.tree_of(answer.headers["x-request-id"])
+        assert child.attributes["gen_ai.response.finish_reasons"] == ["end_turn"]
+
+
 def test_each_attempt_has_a_span_and_the_engine_learns_of_its_own(traced: Traced) -> None:
     cell, collector, first, second = traced
     first.control(status=503, times=16)
@@ -164,6 +193,7 @@ def test_a_client_that_left(cell: Cell, collector: TraceCollector) -> None:
     root, [child] = collector.tree_of(headers["x-request-id"])
     assert root.attributes["penstock.outcome"] == "client_left"
     assert child.attributes["penstock.outcome"] == "client_left"
+    assert "gen_ai.response.finish_reasons" not in child.attributes
     assert [root.is_error, child.is_error] == [False, False]
 
 

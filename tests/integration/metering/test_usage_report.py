@@ -160,7 +160,7 @@ async def test_session_shows_its_turns_in_order_and_how_its_prompt_grows(
             attempt(ACCOUNT, session="s", asked_at=start + 20, request=retried, outcome="failed",
                     prompt_tokens=None, cached_tokens=None, output_tokens=None),
             attempt(ACCOUNT, session="s", asked_at=start + 20, request=retried, attempt=2,
-                    prompt_tokens=1500),
+                    prompt_tokens=1500, replica="r-2", session_moved="lost", cache_break="tools"),
             attempt(ACCOUNT, session="other", asked_at=start + 30),
             attempt(new_account(), session="s", asked_at=start + 30),
         ],
@@ -170,7 +170,9 @@ async def test_session_shows_its_turns_in_order_and_how_its_prompt_grows(
     assert [turn.number for turn in answer.turns] == [1, 2, 3]
     assert [turn.prompt_tokens for turn in answer.turns] == [500, 1000, 1500]
     assert [turn.tokens for turn in answer.turns] == [550, 1050, 1550]
-    assert answer.turns[2].outcome == "ok"
+    last = answer.turns[2]
+    assert (last.outcome, last.replica) == ("ok", "r-2")
+    assert (last.session_moved, last.cache_break) == ("lost", "tools")
     assert (answer.turn_count, answer.tokens_per_turn) == (3, 1050.0)
     assert answer.prompt_growth_tokens == pytest.approx(500)
     assert answer.cost_nanousd == sum(turn.cost_nanousd for turn in answer.turns)

@@ -48,6 +48,12 @@ def test_our_functions_count_by_their_cost_and_others_by_their_calls() -> None:
     assert added(with_tests, without) == 20
 
 
+def test_what_the_layout_of_memory_decides_is_nobodys_cost() -> None:
+    with_tests = counted({"search": 700, "_int_malloc": 900}, {"search": 70, "_int_malloc": 90})
+    without = counted({"search": 200}, {"search": 20})
+    assert added(with_tests, without) == 50
+
+
 def test_figures_are_medians_of_their_rounds() -> None:
     rounds = [ROUND, Round(1400, 400, 1000, 1090, 100, 109), ROUND]
     assert medians(rounds) == {

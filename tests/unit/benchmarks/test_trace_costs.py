@@ -20,5 +20,5 @@ def test_the_patch_takes_the_tests_for_traces_out_of_the_path(tmp_path: Path) ->
     for name, text in before.items():
         left = (package / name).read_text()
         assert left != text, name
-        for test in ("trace is not None", "traced is not None", "if traceparent"):
+        for test in ("trace is not None", "traced is not None", "traceparent is not None"):
             assert test not in left, (name, test)

@@ -60,6 +60,9 @@ def turn(number: int, tokens: int | None) -> Turn:
         duration_ms=1.0,
         cost_nanousd=1,
         cost_usd="0.000000001",
+        replica="r",
+        session_moved="",
+        cache_break="",
     )
 
 

@@ -91,3 +91,15 @@ def test_probes_of_one_replica_are_at_least_an_interval_apart(looks: list[float]
             probes.append(now)
         else:
             assert now - probes[-1] < 1.0
+
+
+def test_the_reason_is_kept_while_the_replica_is_out() -> None:
+    out = ejections()
+    out.eject(A, 100.0, "refused")
+    out.eject(A, 100.5, "silent")
+    assert out.reasons == {A: "refused"}
+    out.restore(A)
+    assert out.reasons == {}
+    out.eject(A, 200.0, "silent")
+    out.forget_all_but(frozenset())
+    assert out.reasons == {}

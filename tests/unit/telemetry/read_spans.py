@@ -30,6 +30,7 @@ TYPES = {
     "gen_ai.request.choice.count": _INT,
     "gen_ai.response.model": _TEXT,
     "gen_ai.response.time_to_first_chunk": _DOUBLE,
+    "gen_ai.response.finish_reasons": "array_value",
     "gen_ai.conversation.id": _TEXT,
     "gen_ai.workflow.name": _TEXT,
     "gen_ai.usage.input_tokens": _INT,

@@ -13,7 +13,9 @@ from penstock.telemetry.otlp import spans_of
 def sent(desk: Desk) -> list[SentSpan]:
     """What a collector reads of the traces that wait."""
     return read_spans(
-        WRITER.body([span for each in desk.traces.take(10) for span in spans_of(each)])
+        WRITER.body(
+            [span for each in desk.traces.take(10) for span in spans_of(each, desk.traces.epoch())]
+        )
     )
 
 
@@ -35,7 +37,12 @@ def test_a_request_is_the_parent_of_its_attempts() -> None:
     )
     desk.clock.advance(1.0)
     end = RequestEnd(
-        trace=trace, status=200, attempts=1, charge_nanousd=1_500_000, waited_seconds=0.25
+        trace=trace,
+        status=200,
+        attempts=1,
+        charge_nanousd=1_500_000,
+        waited_seconds=0.25,
+        total_seconds=1.0,
     )
     desk.traces.note(LOW, "/v1/chat/completions", None, end, "acme")
     root, [child] = only_tree(sent(desk))
@@ -96,6 +103,17 @@ def test_a_failure_has_its_code_and_only_ours_are_errors_of_the_server() -> None
     assert "http.response.status_code" not in spans[-1].attributes
     assert spans[0].attributes["penstock.contract"] == "review@3"
     assert spans[0].attributes["penstock.account"] == "acme"
+
+
+def test_an_attempt_has_why_the_model_stopped_as_an_array() -> None:
+    desk = Desk(traces_share=1.0)
+    end = desk.end()
+    assert end.trace is not None
+    of_both = attempt(1000.0)
+    of_both.finish_reasons = ("stop", ODD)
+    end.trace.attempts.append(of_both)
+    _, [child] = only_tree(sent(desk))
+    assert child.attributes["gen_ai.response.finish_reasons"] == ["stop", ODD]
 
 
 def test_an_attempt_that_failed_is_an_error() -> None:

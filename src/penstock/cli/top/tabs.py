@@ -38,6 +38,7 @@ from penstock.console.incident_operations import (
     StabilityAsked,
 )
 from penstock.console.operation import Nothing
+from penstock.fleet.workers import left_out
 
 _HOUR: Final = "1h"
 _ROWS: Final = "100"
@@ -108,6 +109,7 @@ def tab_lines(facts: CellFacts, now: float, console: Console) -> list[Text]:
                 console,
             ),
             Text(),
+            *_left_out(facts.workers),
             _processes(facts.workers),
         ]
     if facts.stability is not None:
@@ -142,6 +144,18 @@ def _models(answer: ReplicasAnswer) -> list[Text]:
         line.append(f", {waiting} waiting", style="yellow" if waiting else "")
         lines.append(line)
     return lines or [Text("no replicas", style="yellow")]
+
+
+def _left_out(answer: WorkersAnswer) -> list[Text]:
+    """Return a line for each replica that gateway workers leave out."""
+    gateways = sum(seen.worker.kind == "gateway" for seen in answer.workers)
+    return [
+        Text(
+            f"{replica}: left out by {each.workers} of {gateways} gateway workers: {each.reason}",
+            style="red",
+        )
+        for replica, each in sorted(left_out(answer.workers).items())
+    ]
 
 
 def _processes(answer: WorkersAnswer) -> Text:

@@ -12,6 +12,7 @@ from penstock.wire.resources.usage import (
     AttemptAnswer,
     RequestAnswer,
     SessionAnswer,
+    Turn,
     UsageAnswer,
     UsageRow,
 )
@@ -30,7 +31,8 @@ _TURN_COLUMNS: Columns = (
     *(Column("turn", is_right=True), Column("asked")),
     *(Column(title, is_right=True) for title in ("prompt", "cached", "output")),
     *(Column(title, is_right=True) for title in ("first token", "cost")),
-    *(Column("outcome"), Column("", is_optional=True)),
+    "outcome",
+    *(Column(title, is_optional=True) for title in ("replica", "what happened", "")),
 )
 
 
@@ -84,6 +86,12 @@ def usage_table(
     return columns, rows
 
 
+def _what_happened(turn: Turn) -> str:
+    moved = f"moved: {turn.session_moved}" if turn.session_moved else ""
+    broken = f"cache break: {turn.cache_break}" if turn.cache_break else ""
+    return ", ".join(filter(None, (moved, broken)))
+
+
 def print_session(answer: SessionAnswer) -> None:
     """Print the turns, each with a bar of its tokens, and how the prompt grows."""
     most = max((turn.tokens or 0 for turn in answer.turns), default=0)
@@ -97,6 +105,8 @@ def print_session(answer: SessionAnswer) -> None:
             milliseconds(turn.first_token_ms),
             dollars(turn.cost_nanousd),
             turn.outcome,
+            turn.replica[-8:],
+            _what_happened(turn),
             Text(bar(turn.tokens or 0, most, _BAR), style="cyan"),
         )
         for turn in answer.turns

@@ -1,6 +1,5 @@
 """Finds the page that somebody looks for by an id or a name."""
 
-import re
 from typing import Final
 from urllib.parse import urlencode
 
@@ -10,10 +9,10 @@ from penstock.console.incident_operations import (
     RequestExplained,
     RequestsAsked,
 )
+from penstock.console.request_ids import request_id_of
 from penstock.console.screens.page import PageRequest
 from penstock.errors import NotFound
 
-_ID: Final = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.IGNORECASE)
 _DAYS: Final = "7d"
 
 
@@ -22,7 +21,7 @@ async def page_of(page: PageRequest, text: str) -> str:
 
     Callers use such ids as requests have for their own requests and sessions, too.
     """
-    request = _request_id(text)
+    request = request_id_of(text)
     if request:
         try:
             explained = await page.read(EXPLAIN_REQUEST, RequestExplained(id=request))
@@ -46,12 +45,3 @@ async def page_of(page: PageRequest, text: str) -> str:
         # The page of a request says what is known of one that did not run.
         return f"/console/request?{urlencode({'id': request})}"
     return f"/console/requests?{urlencode({'period': '24h', 'caller_request': text})}"
-
-
-def _request_id(text: str) -> str:
-    """Return a text as a request's id; "" for one that is none."""
-    if not _ID.fullmatch(text):
-        return ""
-    digits = text.replace("-", "").lower()
-    # A trace that no caller began has the digits of its request's id.
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))

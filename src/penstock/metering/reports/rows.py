@@ -52,7 +52,8 @@ def usage_row(query: UsageQuery, row: tuple[Any, ...]) -> UsageRow:
 
 def turn(row: tuple[Any, ...]) -> Turn:
     """Convert one row of a session's turns: Turn's fields in order, without the derived ones."""
-    number, request, asked_at, model, outcome, prompt, cached, output, first, duration, cost = row
+    number, request, asked_at, model, outcome, prompt, cached, output, first, *others = row
+    duration, cost, replica, session_moved, cache_break = others
     return Turn(
         number=number,
         request=str(request),
@@ -67,6 +68,9 @@ def turn(row: tuple[Any, ...]) -> Turn:
         duration_ms=duration,
         cost_nanousd=cost,
         cost_usd=usd(cost),
+        replica=replica,
+        session_moved=session_moved,
+        cache_break=cache_break,
     )
 
 

@@ -46,7 +46,10 @@ with turns as (
         (array_agg(output_tokens order by attempt desc))[1] as output_tokens,
         (array_agg(first_token_ms order by attempt desc))[1] as first_token_ms,
         sum(duration_ms) as duration_ms,
-        sum(charge_nanousd)::bigint as charge_nanousd
+        sum(charge_nanousd)::bigint as charge_nanousd,
+        (array_agg(replica order by attempt desc))[1] as replica,
+        (array_agg(session_moved order by attempt desc))[1] as session_moved,
+        (array_agg(cache_break order by attempt desc))[1] as cache_break
     from usage_attempts
     where day >= %s and day <= %s and asked_at >= %s and asked_at < %s
         and account = %s and session = %s

@@ -53,6 +53,9 @@ class ExplanationAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of one request. `request` is null if nothing ran for it."""
 
     id: str
+    # The id of its trace, unless the caller's `traceparent` named another one. The ledger does not
+    # keep the caller's; the request's log line has it.
+    own_trace: str
     asked_at: datetime
     # A paragraph of plain words, made of what stands out.
     summary: str

@@ -68,6 +68,12 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: float
     cost_nanousd: int
     cost_usd: str
+    # Which replica answered last.
+    replica: str
+    # Why the session moved to it, "load", "drain" or "lost", and which part of the prompt broke the
+    # cache; "" for neither.
+    session_moved: str
+    cache_break: str
 
 
 class SessionAnswer(msgspec.Struct, frozen=True, kw_only=True):
