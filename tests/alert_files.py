@@ -9,6 +9,9 @@ from typing import Any
 import msgspec
 import yaml
 
+from penstock.contracts.alerts import alert_rules
+from penstock.contracts.reading import read_contract
+
 ROOT = Path(__file__).parent.parent
 RULES = ROOT / "deploy" / "prometheus" / "penstock.rules.yml"
 DASHBOARDS = sorted((ROOT / "deploy" / "grafana").glob("*.json"))
@@ -45,6 +48,13 @@ def rules(text: str | None = None) -> list[dict[str, Any]]:
 
 def alerts() -> dict[str, dict[str, Any]]:
     return {rule["alert"]: rule for rule in rules() if "alert" in rule}
+
+
+def objective_alerts() -> set[str]:
+    """The names of the alerts that are made of contracts' objectives."""
+    objectives = "first_token_ms = { p95 = 2000 }, success = 0.995, recovered = 0.99"
+    contract = f'schema = 1\nname = "any"\nobjectives = {{ {objectives} }}\n'
+    return {rule["alert"] for rule in rules(alert_rules([read_contract(contract)]))}
 
 
 def recorded_names() -> set[str]:

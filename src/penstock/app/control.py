@@ -8,6 +8,8 @@ from penstock.app.container_rooms import container_upkeep
 from penstock.app.job_rooms import desk_rooms, session_books, session_upkeep
 from penstock.clock import Clock
 from penstock.config import Config
+from penstock.contracts.chain_checks import ChainChecks
+from penstock.contracts.chain_watch import ChainWatch
 from penstock.contracts.decision_book import DecisionBook
 from penstock.contracts.decision_retention import DecisionRetention
 from penstock.errors import StoreUnavailable
@@ -60,6 +62,7 @@ class ControlLoops:
         )
         decisions = DecisionBook(store, clock)
         self._old_decisions = DecisionRetention(decisions, config.contracts, clock)
+        self._chains = ChainWatch(decisions, ChainChecks(store), config.contracts, clock)
         self._heads = DecisionHeads(decisions, Sender(config.webhooks), config.contracts, clock)
         self.is_leading = False
 
@@ -92,6 +95,7 @@ class ControlLoops:
                     group.create_task(self._lost_turns.run()),
                     group.create_task(self._containers.run()),
                     group.create_task(self._old_decisions.run()),
+                    group.create_task(self._chains.run()),
                     group.create_task(self._heads.run()),
                 ]
                 is_held = True

@@ -12,6 +12,8 @@ import msgspec
 
 from penstock.contracts.document import Contract, Objectives
 
+# The address in the shipped rules, which a site replaces by its own.
+DOCS_URL: Final = "https://docs.penstock.example"
 # Burn rate, the long and the short window, and how urgent it is; for a budget of 28 days.
 _WINDOWS: Final = (
     (14.4, "1h", "5m", "page"),
@@ -47,10 +49,14 @@ class _Signal(msgspec.Struct, frozen=True):
     says: str
 
 
-def alert_rules(contracts: Iterable[Contract]) -> str:
+def alert_rules(contracts: Iterable[Contract], docs_url: str = DOCS_URL) -> str:
     """Return a file of rules, as YAML; JSON is YAML, and needs no library."""
+    runbooks = f"{docs_url.rstrip('/')}/runbooks"
     groups = [
-        {"name": f"penstock-contract-{each.name}", "rules": list(_alerts(each, each.objectives))}
+        {
+            "name": f"penstock-contract-{each.name}",
+            "rules": list(_alerts(each, each.objectives, runbooks)),
+        }
         for each in sorted(contracts, key=lambda each: each.name)
         if each.objectives is not None
     ]
@@ -58,18 +64,22 @@ def alert_rules(contracts: Iterable[Contract]) -> str:
     return msgspec.json.format(text, indent=2).decode() + "\n"
 
 
-def _alerts(contract: Contract, objectives: Objectives) -> Iterator[Alert]:
+def _alerts(contract: Contract, objectives: Objectives, runbooks: str) -> Iterator[Alert]:
     for signal in _signals(contract, objectives):
         for rate, long, short, severity in _WINDOWS:
             burn = _burn(rate, objectives.window_days)
             if burn * signal.budget >= 1:
                 # Of a wide budget, not even all requests use up so much.
                 continue
+            name = f"Penstock{signal.name}"
             yield Alert(
-                alert=f"Penstock{signal.name}",
+                alert=name,
                 expr=_expression(signal, burn, long, short),
                 labels={"severity": severity, "workflow": contract.name, "window": long},
-                annotations={"summary": f"{contract.name}: {signal.says}"},
+                annotations={
+                    "summary": f"{contract.name}: {signal.says}.",
+                    "runbook_url": f"{runbooks}/{name}/",
+                },
             )
 
 

@@ -29,6 +29,7 @@ from penstock.contracts.decision_queries import (
 from penstock.records.decision import LoggedDecision
 from penstock.records.decision_log import DecidedRequest
 from penstock.store import Store, Transaction
+from penstock.store.pool import Row
 from penstock.wire.resources.contract_effects import DecisionCount
 from penstock.wire.resources.decisions import DecisionQuery
 
@@ -117,9 +118,15 @@ class DecisionBook:
 
     async def page(self, after: PagePlace, limit: int) -> list[DecisionRow]:
         """Return the rows of a day behind a place, by holder and number."""
-        values = (after.keep, after.day, after.holder, after.sequence, limit)
-        async with self._store.statement() as statement:
-            return [row_from(row) for row in await statement.fetch(SQL["page"], values)]
+        return [row_from(row) for row in await self.stored_page(after, limit)]
+
+    async def stored_page(self, after: PagePlace, limit: int) -> list[Row]:
+        """Return such rows as they are stored, which may be something else than we write."""
+        return await self._stored("page", after, limit)
+
+    async def stored_chain_page(self, after: PagePlace, limit: int) -> list[Row]:
+        """Return the stored rows of one chain and day behind a place."""
+        return await self._stored("chain_page", after, limit)
 
     async def starts(self) -> list[ChainHead]:
         """Return the last row of each chain that retention has dropped."""
@@ -165,6 +172,11 @@ class DecisionBook:
             await self._drop_sums(day)
         assert dropped is not None, "a count is one row"
         return int(dropped[0])
+
+    async def _stored(self, name: str, after: PagePlace, limit: int) -> list[Row]:
+        values = (after.keep, after.day, after.holder, after.sequence, limit)
+        async with self._store.statement() as statement:
+            return await statement.fetch(SQL[name], values)
 
     async def _drop_sums(self, before: date) -> None:
         """Delete in batches: one transaction for all could time out each time."""

@@ -76,6 +76,10 @@ select {columns} from decisions
 where keep = %s and day = %s and (holder, sequence) > (%s::uuid, %s)
 order by holder, sequence limit %s
 
+-- name: chain_page
+select {columns} from decisions
+where keep = %s and day = %s and holder = %s and sequence > %s order by sequence limit %s
+
 -- name: starts
 select keep, holder::text, sequence, hash, null from decision_starts
 

@@ -27,6 +27,12 @@ class ContractsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     heads_secret: Annotated[str, Meta(pattern=r"^(whsec_[A-Za-z0-9+/]{32,128}={0,2})?\Z")] = ""
     # How often they are sent.
     heads_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 3600.0
+    # How often the leading control verifies the log: what is new, and then older rows once more.
+    verify_seconds: Annotated[float, Meta(ge=0.05, le=86_400)] = 60.0
+    # How many rows it verifies each time. More new rows than that wait for the next times.
+    verify_rows_max: Annotated[int, Meta(ge=1, le=10**6)] = 20_000
+    # Days for which gateways report a break in the log after it was found.
+    breaks_days: Annotated[int, Meta(ge=1, le=36500)] = 7
     # How much memory each worker keeps for outputs of tools that it has cut, for later turns.
     cut_bytes_max: Annotated[int, Meta(ge=0, le=2**40)] = 32 * 2**20
     # Longer outputs of tools are cut as texts, also JSON. All gateways need the same value: prompts

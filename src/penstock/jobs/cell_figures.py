@@ -1,10 +1,11 @@
-"""Reads figures of the whole cell's queue, webhooks and hosts, every 5 s, for `/metrics`."""
+"""Reads figures of the whole cell, every 5 s, for `/metrics`: queue, webhooks, hosts, decisions."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from penstock.clock import Clock
+from penstock.contracts.chain_checks import count_breaks
 from penstock.errors import StoreUnavailable
 from penstock.events import DeliveryFigures, read_figures
 from penstock.queue import FlexStats, Queue
@@ -55,9 +56,13 @@ class CellFigures:
             stats = await self._queue.stats(transaction)
             deliveries = await read_figures(transaction)
             silences = await self._read_silences(transaction)
+            breaks = await count_breaks(transaction)
         hosts = {f"host {name}": seconds for name, seconds in silences.items()}
         figures = _of_queue(stats, self._now()) | _of_webhooks(deliveries)
-        return figures | {"penstock_host_silent_seconds": hosts}
+        return figures | {
+            "penstock_host_silent_seconds": hosts,
+            "penstock_decision_chain_breaks": {"": float(breaks)},
+        }
 
 
 def _of_queue(stats: dict[ModelId, FlexStats], now: float) -> Figures:

@@ -18,9 +18,9 @@ _CONNECT_SECONDS: Final = 10
 # What only operators, control and migrations write.
 ADMINISTERED: Final = frozenset((
     "accounts", "cell", "cell_defaults", "contract_revision", "contract_sets", "contracts",
-    "decision_heads", "decision_starts", "deployment_revisions", "deployments",
-    "deployments_revision", "flex_controls", "keys", "limits", "limits_revision", "policy_revision",
-    "runtime_roles", "schema_migrations",
+    "decision_breaks", "decision_checks", "decision_heads", "decision_rereads", "decision_starts",
+    "deployment_revisions", "deployments", "deployments_revision", "flex_controls", "keys",
+    "limits", "limits_revision", "policy_revision", "runtime_roles", "schema_migrations",
 ))  # fmt: skip
 # Rows are added, and never changed.
 APPENDED: Final = frozenset(("decisions",))

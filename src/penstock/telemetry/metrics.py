@@ -93,6 +93,9 @@ METRICS: Final = {
         "What contracts changed of requests, or would have in observe mode, by contract and kind."
     ),
     "penstock_contract_unknown_total": "Requests whose task is no class of their contract.",
+    "penstock_decision_chain_breaks": (
+        "Breaks of the log of decisions that control found within `contracts.breaks_days`."
+    ),
     "penstock_contracts_refused": "Workers that cannot take the set of contracts in force.",
     "penstock_route_cached_expected_total": (
         "Prompt tokens that routing expected to be cached, of answers that report cached tokens."

@@ -10,7 +10,7 @@ from tests.unit.metering.journal_files import SMALL
 from penstock.cli.decisions.verifying import Verified, verify_log
 from penstock.clock import SystemClock, new_id
 from penstock.console.operation import Answered, Asked, Operation
-from penstock.contracts.decision_book import DecisionBook
+from penstock.contracts.decision_book import OPERATORS, DecisionBook
 from penstock.contracts.decision_log import JournaledDecisions
 from penstock.contracts.decision_queries import ChainHead
 from penstock.metering import Drain, Journal, Ledger, MeteringSettings, Refusals
@@ -18,6 +18,30 @@ from penstock.records.decision import LoggedDecision
 from penstock.store import Store
 
 CLOCK = SystemClock()
+# What somebody who owns the database may do to a chain of twelve rows, and the row where it shows.
+TAMPERED = {
+    "a flipped byte": ("update decisions set reason = 'tool_call_forbiddeN' where sequence = 7", 7),
+    "another verdict": ("update decisions set verdict = 'allow' where sequence = 7", 7),
+    "another fact": ("""update decisions set facts = '{"bytes": 13}' where sequence = 7""", 7),
+    "another account": ("update decisions set account = 'b' where sequence = 7", 7),
+    "another time": ("update decisions set at = at - interval '1 us' where sequence = 7", 7),
+    "a deleted row": ("delete from decisions where sequence = 7", 7),
+    "a deleted beginning": ("delete from decisions where sequence < 7", 1),
+    "a reordered pair": (
+        "update decisions d set subjects = o.subjects, at = o.at, facts = o.facts,"
+        " request = o.request from decisions o where o.holder = d.holder"
+        " and (d.sequence, o.sequence) in ((7, 8), (8, 7))",
+        7,
+    ),
+    "a row under another holder": (
+        f"update decisions set holder = '{OPERATORS}' where sequence = 7",
+        7,
+    ),
+    "a row that was observed": (
+        "update decisions set is_observed = true where sequence = 7",
+        7,
+    ),
+}
 
 
 class DecisionWorker:

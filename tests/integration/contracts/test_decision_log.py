@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from tests.integration.contracts.decision_worker import (
     CLOCK,
+    TAMPERED,
     DecisionWorker,
     tamper,
     verify,
@@ -17,7 +18,7 @@ from tests.integration.contracts.decision_worker import (
 from tests.unit.contracts.decision_rows import ALLOWED, DECIDED, DENIED
 
 from penstock.clock import new_id
-from penstock.contracts.decision_book import OPERATORS, DecisionBook, PagePlace
+from penstock.contracts.decision_book import DecisionBook, PagePlace
 from penstock.contracts.decision_chain import DecisionChains, Keep
 from penstock.contracts.decision_retention import DecisionRetention
 from penstock.contracts.settings import ContractsSettings
@@ -120,31 +121,6 @@ async def test_acts_of_operators_are_one_chain_also_at_the_same_time(store: Stor
     await asyncio.gather(*(book.note_act(f"key {n % 3}", act) for n in range(12)))
     verified = await verify(store)
     assert (verified.rows, verified.chains, verified.faults) == (12, 1, [])
-
-
-TAMPERED = {
-    "a flipped byte": ("update decisions set reason = 'tool_call_forbiddeN' where sequence = 7", 7),
-    "another verdict": ("update decisions set verdict = 'allow' where sequence = 7", 7),
-    "another fact": ("""update decisions set facts = '{"bytes": 13}' where sequence = 7""", 7),
-    "another account": ("update decisions set account = 'b' where sequence = 7", 7),
-    "another time": ("update decisions set at = at - interval '1 us' where sequence = 7", 7),
-    "a deleted row": ("delete from decisions where sequence = 7", 7),
-    "a deleted beginning": ("delete from decisions where sequence < 7", 1),
-    "a reordered pair": (
-        "update decisions d set subjects = o.subjects, at = o.at, facts = o.facts,"
-        " request = o.request from decisions o where o.holder = d.holder"
-        " and (d.sequence, o.sequence) in ((7, 8), (8, 7))",
-        7,
-    ),
-    "a row under another holder": (
-        f"update decisions set holder = '{OPERATORS}' where sequence = 7",
-        7,
-    ),
-    "a row that was observed": (
-        "update decisions set is_observed = true where sequence = 7",
-        7,
-    ),
-}
 
 
 @pytest.mark.parametrize("how", TAMPERED)

@@ -40,6 +40,8 @@ _REFUSED = {
     "a decision less": "delete from decisions",
     "no decisions": "truncate decisions",
     "the heads that were sent": "delete from decision_heads",
+    "how far the log is verified": "delete from decision_checks",
+    "what is broken": "delete from decision_breaks",
     "where chains begin": "insert into decision_starts values ('long', gen_random_uuid(), 9, '')",
     "a deployment": "delete from deployments",
     "days of decisions": "select drop_decision_days('long', current_date)",

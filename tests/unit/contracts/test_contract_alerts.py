@@ -1,9 +1,13 @@
 """Alerts of objectives: none that could never fire."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 from tests.unit.contracts.contract_samples import TOP
+from typer.testing import CliRunner
 
+from penstock.cli.commands import app
 from penstock.contracts.alerts import alert_rules
 from penstock.contracts.cases import parse_cases
 from penstock.contracts.contract_error import ContractError
@@ -25,6 +29,19 @@ def test_a_rule_that_no_share_of_bad_requests_reaches_is_left_out(
     text = alert_rules([read_contract(f"{TOP}objectives = {objectives}")])
     rules = msgspec.json.decode(text)["groups"][0]["rules"]
     assert [rule["labels"]["window"] for rule in rules] == windows
+
+
+def test_each_alert_has_the_address_of_its_runbook(tmp_path: Path) -> None:
+    objectives = "{ success = 0.995, recovered = 0.99, first_token_ms = { p95 = 2000 } }"
+    (tmp_path / "code-review.toml").write_text(f"{TOP}objectives = {objectives}\n")
+    command = ["contracts", "alerts", str(tmp_path), "--docs-url", "https://docs.example.org/p/"]
+    printed = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert printed.exit_code == 0, printed.output
+    rules = msgspec.json.decode(printed.stdout)["groups"][0]["rules"]
+    assert {rule["annotations"]["runbook_url"] for rule in rules} == {
+        f"https://docs.example.org/p/runbooks/{name}/"
+        for name in ("PenstockFirstTokensLate", "PenstockRequestsFail", "PenstockRetriesFail")
+    }
 
 
 @pytest.mark.parametrize("text", [f"a = {'[' * 5000}", "case = 1", f"a = {'1' * 5000}"])

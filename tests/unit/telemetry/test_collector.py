@@ -25,6 +25,7 @@ SUMMED = (
 )  # fmt: skip
 OF_CELL = (
     "penstock_flex_", "penstock_webhook_", "penstock_host_silent", "penstock_unready_",
+    "penstock_decision_chain",
 )  # fmt: skip
 BY_REASON = ("penstock_session_moves_total", "penstock_signals_dropped_total")
 

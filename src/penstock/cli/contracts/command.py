@@ -31,7 +31,7 @@ from penstock.console.contract_operations import (
 )
 from penstock.console.decision_operations import SHOW_CONTRACT_EFFECTS, EffectsAsked
 from penstock.console.operation import Nothing
-from penstock.contracts.alerts import alert_rules
+from penstock.contracts.alerts import DOCS_URL, alert_rules
 from penstock.contracts.cases import read_cases
 from penstock.contracts.differing import ContractChange, differences
 from penstock.contracts.reading import read_contract
@@ -209,9 +209,16 @@ def effects(  # noqa: PLR0913 - each is an option of the command line
 
 
 @app.command()
-def alerts(context: typer.Context, folder: _Folder, state: StateOption = DEFAULT_STATE) -> None:
+def alerts(
+    context: typer.Context,
+    folder: _Folder,
+    docs_url: Annotated[
+        str, typer.Option(help="Where you serve these docs, for the alerts' runbooks.")
+    ] = DOCS_URL,
+    state: StateOption = DEFAULT_STATE,
+) -> None:
     """Print Prometheus rules that alert when a workflow misses its objectives."""
     contracts = check_folder(context, folder, state)
     if not any(each.objectives for each in contracts.values()):
         raise CommandFailed(f"No contract in {folder} has objectives.", ExitCode.USAGE)
-    typer.echo(alert_rules(contracts.values()), nl=False)
+    typer.echo(alert_rules(contracts.values(), docs_url), nl=False)
