@@ -43,11 +43,13 @@ from penstock.console.screens.screens import SCREENS
 from penstock.store import Store, StoreSettings, migrate
 from penstock.store.embedded import EmbeddedPostgres
 
+# Of the nine screens.
+_DIGITS: Final = frozenset("123456789")
 _ROUNDS: Final = 20
 _ALLOWED_MS: Final = 15.0
 _RATIO_MAX: Final = 1.5
-# Six of the page, and one that finds its reader's key.
-_STATEMENTS_MAX: Final = 7
+# Six are the page's; one reads the keys of all readers, which they share.
+_STATEMENTS_MAX: Final = 6 + 1
 _WEEK_MS_MAX: Final = 300.0
 # Readers share a reading for 1.5 seconds, and who they are for 2: no answer here is shared.
 _APART_SECONDS: Final = 2.1
@@ -96,9 +98,10 @@ def main() -> int:
     slowest = max(
         statistics.median(page.page_ms) for page in pages if "period=30d" not in page.path
     )
+    measured = {page.path.partition("?")[0] for page in pages if page.page_ms}
     result = {
         "attempts": attempts,
-        "pages": len({screen.digit for screen in SCREENS} & set("123456789")),
+        "pages": sum(screen.path in measured for screen in SCREENS if screen.digit in _DIGITS),
         "slowest_ratio": round(max(page.ratio for page in pages), 2),
         "axe_serious": len(serious),
         "sequential_scans": sum(map(len, scanned.values())),
@@ -109,7 +112,8 @@ def main() -> int:
     print(*serious, sep="\n")
     print(json.dumps(result))
     is_good = (
-        result["slowest_ratio"] <= _RATIO_MAX
+        result["pages"] == len(_DIGITS)
+        and result["slowest_ratio"] <= _RATIO_MAX
         and not serious
         and result["sequential_scans"] == 0
         and result["statements"] <= _STATEMENTS_MAX

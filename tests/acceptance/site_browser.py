@@ -1,7 +1,8 @@
 """A headless Chromium that tests drive by its DevTools protocol, over two pipes.
 
 It notes every request that a page makes and every error on its console. Clicks and keys are real
-input events, so what covers an element or holds the focus counts. Ended by pid.
+input events, so what covers an element or holds the focus counts. A test may take the mouse away.
+Ended by pid.
 """
 
 import base64
@@ -29,11 +30,19 @@ _OPTIONS = (
 _ANSWER_SECONDS = 30.0
 _LOOK_SECONDS = 0.05
 # Keys that are no letters, with their codes in Chromium.
-_KEY_CODES = {"Enter": 13, "Escape": 27, "Tab": 9, "Backspace": 8, " ": 32, "ArrowDown": 40}
-_KEY_TEXTS = {"Enter": "\r", "Tab": "", "Escape": "", "Backspace": "", "ArrowDown": ""}
-_SHIFT = 8
+_KEY_CODES = {
+    "Enter": 13, "Escape": 27, "Tab": 9, "Backspace": 8, " ": 32, "ArrowDown": 40, "Home": 36,
+}  # fmt: skip
+_KEY_TEXTS = {"Enter": "\r"} | dict.fromkeys(_KEY_CODES.keys() - {"Enter", " "}, "")
+_MODIFIERS = {"Shift": 8, "Control": 2}
+# What Chromium does at a key only if it is told so.
+_COMMANDS = {"Control+a": ["selectAll"]}
+# Presses of Tab that reach every element of a page with a hundred rows.
+_TABS_MAX = 600
+# The next frame, and a moment in which the scripts of a page run on.
+_FRAME = "new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))"
 _PLACE = """(() => {
-    const found = document.querySelector(%s);
+    const found = %s;
     if (!found) return null;
     found.scrollIntoView({block: 'center', inline: 'center', behavior: 'instant'});
     const box = found.getClientRects()[0];
@@ -42,11 +51,18 @@ _PLACE = """(() => {
 
 
 class Browser:
-    """One tab. `open` loads a page afresh; `requests` and `errors` are of the page that is open."""
+    """One tab. `open` loads a page afresh; `requests` and `errors` are of the page that is open.
+
+    `all_requests` and `all_errors` are of all pages since `forget`, whatever led to them.
+    """
 
     def __init__(self, profile: Path) -> None:
         self.requests: list[str] = []
         self.errors: list[str] = []
+        self.all_requests: list[str] = []
+        self.all_errors: list[str] = []
+        # Without a mouse, `click` fails, and `activate` uses the keyboard.
+        self.has_mouse = True
         self._has_loaded = False
         self._unread = b""
         self._count = 0
@@ -74,8 +90,16 @@ class Browser:
         self.requests.clear()
         self.errors.clear()
         self._load(url)
-        # Scripts of the page run on after it has loaded.
-        self.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))")
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait for the next frame; what the page asked for or logged until now is noted then."""
+        self.evaluate(_FRAME)
+
+    def forget(self) -> None:
+        """Begin `all_requests` and `all_errors` anew."""
+        self.all_requests.clear()
+        self.all_errors.clear()
 
     def evaluate(self, script: str) -> Any:
         """What a script in the page says; promises are waited for."""
@@ -85,9 +109,50 @@ class Browser:
         assert "exceptionDetails" not in told, told["exceptionDetails"]
         return told["result"].get("value")
 
+    def activate(self, selector: str) -> None:
+        """Click on the first element of a selector; without a mouse, go to it and press Enter."""
+        if self.has_mouse:
+            self.click(selector)
+            return
+        self.focus(selector)
+        # A box to tick and a button in a form do not all heed Enter; a space works for both.
+        is_button = self.evaluate("document.activeElement.matches('button, [type=checkbox]')")
+        self.press(" " if is_button else "Enter")
+
+    def focus(self, selector: str) -> None:
+        """Give the focus to the first element of a selector: by a click, or by pressing Tab."""
+        if self.has_mouse:
+            self.click(selector)
+            return
+        found = f"document.querySelector({json.dumps(selector)})"
+        self.wait_for(f"!!{found}", f"no {selector} to go to")
+        for _ in range(_TABS_MAX):
+            if self.evaluate(f"document.activeElement === {found}"):
+                return
+            self.press("Tab")
+        raise AssertionError(f"Tab does not reach {selector}")
+
+    def choose(self, selector: str, value: str) -> None:
+        """Choose an option of a list by keys: a click would open it, outside of the page."""
+        if self.has_mouse:
+            self.evaluate(f"document.querySelector({json.dumps(selector)}).focus()")
+        else:
+            self.focus(selector)
+        self.press("Home")
+        for _ in range(self.evaluate("document.activeElement.options.length")):
+            if self.evaluate("document.activeElement.value") == value:
+                return
+            self.press("ArrowDown")
+        raise AssertionError(f"{selector} has no {value}")
+
     def click(self, selector: str) -> None:
         """Press and release the mouse in the middle of the first element of a selector."""
-        place = self.wait_for(_PLACE % json.dumps(selector), f"no {selector} to click")
+        self.click_on(f"document.querySelector({json.dumps(selector)})")
+
+    def click_on(self, element: str) -> None:
+        """Press and release the mouse in the middle of the element that a script finds."""
+        assert self.has_mouse, f"a click on {element} where only keys are allowed"
+        place = self.wait_for(_PLACE % element, f"no {element} to click")
         mouse = {"x": place[0], "y": place[1], "button": "left", "clickCount": 1}
         for kind in ("mousePressed", "mouseReleased"):
             self._call("Input.dispatchMouseEvent", type=kind, **mouse)
@@ -95,13 +160,14 @@ class Browser:
     def press(self, *keys: str) -> None:
         """Press keys one after the other, as `Enter`, `Shift+Tab` or a character."""
         for name in keys:
-            key = name.removeprefix("Shift+") or name
+            modifier, _, key = name.rpartition("+") if len(name) > 1 else ("", "", name)
             code = _KEY_CODES.get(key, ord(key.upper()) if len(key) == 1 else 0)
             event: dict[str, Any] = {"key": key, "windowsVirtualKeyCode": code}
-            if key != name:
-                event["modifiers"] = _SHIFT
-            text = _KEY_TEXTS.get(key, key)
-            down = {"type": "keyDown", "text": text} if text else {"type": "rawKeyDown"}
+            event["modifiers"] = _MODIFIERS.get(modifier, 0)
+            text = "" if modifier == "Control" else _KEY_TEXTS.get(key, key)
+            down: dict[str, Any] = {"type": "keyDown", "text": text}
+            if not text:
+                down = {"type": "rawKeyDown", "commands": _COMMANDS.get(name, [])}
             self._call("Input.dispatchKeyEvent", **event, **down)
             self._call("Input.dispatchKeyEvent", type="keyUp", **event)
 
@@ -187,17 +253,27 @@ class Browser:
             case "Page.loadEventFired":
                 self._has_loaded = True
             case "Network.requestWillBeSent":
-                self.requests.append(about["request"]["url"])
+                self._note_request(about["request"]["url"])
+            case "Network.webSocketCreated":
+                self._note_request(about["url"])
             case "Network.loadingFailed" if not about.get("canceled"):
-                self.errors.append(f"not loaded: {about['errorText']}")
+                self._note_error(f"not loaded: {about['errorText']}")
             case "Log.entryAdded" if about["entry"]["level"] == "error":
-                self.errors.append(about["entry"]["text"])
+                self._note_error(about["entry"]["text"])
             case "Runtime.exceptionThrown":
-                self.errors.append(about["exceptionDetails"]["text"])
+                self._note_error(about["exceptionDetails"]["text"])
             case "Runtime.consoleAPICalled" if about["type"] == "error":
-                self.errors.append(str(about["args"]))
+                self._note_error(str(about["args"]))
             case "Audits.issueAdded" if "ContentSecurity" in about["issue"]["code"]:
-                self.errors.append(str(about["issue"]))
+                self._note_error(str(about["issue"]))
+
+    def _note_request(self, url: str) -> None:
+        self.requests.append(url)
+        self.all_requests.append(url)
+
+    def _note_error(self, error: str) -> None:
+        self.errors.append(error)
+        self.all_errors.append(error)
 
 
 def _started(profile: Path) -> tuple[subprocess.Popen[bytes], int, int]:

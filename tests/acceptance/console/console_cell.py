@@ -5,9 +5,10 @@ import itertools
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 import psycopg
@@ -15,7 +16,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from tests.acceptance.site_browser import Browser
 from tests.integration.cells.control_process import ControlProcess, control_process
-from tests.integration.cells.gateway_process import Settings
+from tests.integration.cells.gateway_process import GatewayProcess
 from tests.integration.cells.incident_rows import (
     MODEL,
     REPLICAS,
@@ -41,11 +42,14 @@ from penstock.records.model import ModelId
 from penstock.records.replica import LoadFigures, Replica, ReplicaId, ReplicaState
 from penstock.store import Store, StoreSettings, migrate
 from penstock.store.embedded import EmbeddedPostgres
+from penstock.testing import ScriptedEngine
 
-_PATIENT: Settings = {
+_PATIENT = {
     "control.requests_per_minute": 100_000,
     "control.console_sign_ins_per_minute": 1000,
 }
+# A gateway sees at once what somebody did at the console.
+_QUICK = {"admission.limits_refresh_seconds": 0.1}
 # Nobody beats for the replicas, hosts and workers of these tests.
 _HEARD_OF = (
     "update replicas set heartbeat_at = now() + interval '1 day'",
@@ -64,6 +68,7 @@ class ConsoleCell(msgspec.Struct, frozen=True):
     control: ControlProcess
     dsn: str
     incident: Incident | None = None
+    gateway: str = ""
 
 
 class ConsoleServer:
@@ -75,14 +80,30 @@ class ConsoleServer:
         asyncio.run(migrate(make_conninfo(self._dsn, dbname=_DATABASE)))
 
     @contextmanager
-    def cell(self, folder: Path, seed: int | None) -> Iterator[ConsoleCell]:
-        """Run control on a new database: with the incident of a seed, or an empty one."""
+    def cell(
+        self, folder: Path, seed: int | None, engine: ScriptedEngine | None = None
+    ) -> Iterator[ConsoleCell]:
+        """Run control on a new database: with the incident of a seed, or an empty one.
+
+        An empty one may have an engine, for which a gateway runs beside control.
+        """
         name = f"console_{next(_numbers)}"
         self._create(name, _DATABASE)
         dsn = make_conninfo(self._dsn, dbname=name)
-        incident = None if seed is None else asyncio.run(_fill(dsn, folder, seed))
-        with control_process(dsn, folder, _PATIENT) as control:
-            yield ConsoleCell(control, dsn, incident)
+        incident = None
+        if seed is not None:
+            incident = asyncio.run(_fill(dsn, folder, seed))
+        elif engine is not None:
+            asyncio.run(_serve(dsn, engine))
+        settings: dict[str, object] = {**_PATIENT}
+        with ExitStack() as running:
+            gateway = ""
+            if engine is not None:
+                started = GatewayProcess(folder, {**_QUICK, "store.dsn": dsn})
+                gateway = running.enter_context(started).url
+                settings["control.console_gateway_url"] = gateway
+            control = running.enter_context(control_process(dsn, folder, settings))
+            yield ConsoleCell(control, dsn, incident, gateway)
 
     def _create(self, name: str, template: str) -> None:
         statement = sql.SQL("create database {} template {}")
@@ -144,31 +165,53 @@ class ConsoleReader:
         )
 
     def click(self, selector: str) -> None:
-        """Click on what leads to another page."""
-        self.go(lambda: self.browser.click(selector))
+        """Click on what leads to another page; without a mouse, go there by keys."""
+        self.go(lambda: self.browser.activate(selector))
 
     def follow(self, screen: str) -> None:
-        """Click on a screen in the list of pages."""
-        self.click(f"nav a[href^='{path_of(screen)}']:not([href^='{path_of(screen)}s'])")
+        """Click on a screen in the list of pages; without a mouse, press its keys."""
+        if self.browser.has_mouse:
+            self.click(f"nav a[data-digit='{digit_of(screen)}']")
+        else:
+            self.go(lambda: self.browser.press("g", digit_of(screen)))
 
     def check_quiet(self, refused: int = 0) -> None:
-        """Nothing went wrong in the browser, and nothing was asked of another host.
+        """Check that no page since the last check logged an error or asked another origin.
 
         `refused` is the status of a page that was to be refused, which Chromium reports too.
         """
-        foreign = [
-            url
-            for url in self.browser.requests
-            if not url.startswith((self.url, "data:", "about:"))
-        ]
+        # An answer to a question means that all events before it have arrived.
+        self.browser.settle()
+        requests, errors = list(self.browser.all_requests), list(self.browser.all_errors)
+        self.browser.forget()
+        foreign = [url for url in requests if not is_of(self.url, url)]
         assert foreign == [], foreign
         expected = f"the server responded with a status of {refused} "
-        errors = [each for each in self.browser.errors if expected not in each]
+        errors = [each for each in errors if expected not in each]
         assert errors == [], errors
 
 
-def path_of(screen: str) -> str:
-    return next(each.path for each in SCREENS if each.name == screen)
+def is_of(origin: str, url: str) -> bool:
+    """Return whether an address is of this origin, or is in the page itself."""
+    asked, own = urlsplit(url), urlsplit(origin)
+    return asked.scheme == "data" or (asked.scheme, asked.netloc) == (own.scheme, own.netloc)
+
+
+def digit_of(screen: str) -> str:
+    return next(each.digit for each in SCREENS if each.name == screen)
+
+
+async def _serve(dsn: str, engine: ScriptedEngine) -> None:
+    """List an engine as the one replica of a cell."""
+    store = Store(StoreSettings(dsn=dsn))
+    await store.open()
+    try:
+        replica = _replica(0, engine.url, engine.model)
+        await RosterTable(store).enroll(replica, keeper=replica.host)
+        async with store.transaction() as transaction:
+            await transaction.execute(_HEARD_OF[0])
+    finally:
+        await store.close()
 
 
 async def _fill(dsn: str, folder: Path, seed: int) -> Incident:
@@ -192,20 +235,24 @@ async def fill_surroundings(store: Store, folder: Path, account: str) -> None:
     await _fill_jobs(store)
 
 
+def _replica(number: int, url: str, served_name: str) -> Replica:
+    return Replica(
+        id=ReplicaId(REPLICAS[number]),
+        model=ModelId(MODEL),
+        url=url,
+        state=ReplicaState.READY,
+        served_name=served_name,
+        host=_HOSTS[number % len(_HOSTS)],
+        gpus=(str(number),),
+    )
+
+
 async def _fill_fleet(store: Store) -> None:
     """Four replicas on two hosts, and a gateway worker beside control's own row."""
     roster, hosts = RosterTable(store), HostReports(store)
     replicas = [
-        Replica(
-            id=ReplicaId(name),
-            model=ModelId(MODEL),
-            url=f"http://127.0.0.1:{number + 1}",
-            state=ReplicaState.READY,
-            served_name="kimi",
-            host=_HOSTS[number % len(_HOSTS)],
-            gpus=(str(number),),
-        )
-        for number, name in enumerate(REPLICAS)
+        _replica(number, f"http://127.0.0.1:{number + 1}", "kimi")
+        for number in range(len(REPLICAS))
     ]
     for replica in replicas:
         await roster.enroll(replica, keeper=replica.host)

@@ -1,7 +1,7 @@
 """The made-up incident, with culprits drawn by a seed: each cause is found by three clicks.
 
-Each click is on the page's first marked element, so that nobody needs to know the culprit. Two
-commands find each cause as well.
+A reader begins on the first page and knows nothing of the culprits: each click is on the first
+element that the page marks, or on its largest words. Two commands find each cause as well.
 """
 
 import json
@@ -14,6 +14,13 @@ from tests.acceptance.console.console_cell import (
     ConsoleReader,
     ConsoleServer,
 )
+from tests.acceptance.console.marks import (
+    click_largest,
+    click_marked,
+    largest,
+    marked,
+)
+from tests.integration.cells.incident_rows import WORKFLOWS
 from typer.testing import CliRunner
 
 from penstock.cli.commands import app
@@ -41,49 +48,58 @@ def culprits(cell: ConsoleCell) -> tuple[str, str]:
     return cell.incident.workflow, cell.incident.replica
 
 
-def click_first(reader: ConsoleReader) -> None:
-    """Click on the element that the page marks, which is the first link of its table."""
-    is_first = "document.querySelector('main .first') === document.querySelector('main tbody a')"
-    assert reader.browser.evaluate(is_first)
-    reader.click("main .first")
+def begin(reader: ConsoleReader) -> None:
+    """Stand on the first page, as somebody who was woken up does."""
+    assert reader.browser.evaluate("location.pathname") == "/console/"
 
 
 @pytest.mark.timeout(120)
-def test_the_spike_is_three_clicks_away_by_the_page_of_spending(
+def test_the_broken_cache_is_two_marks_away_from_the_first_page(
+    reader: ConsoleReader, cell: ConsoleCell
+) -> None:
+    workflow, _ = culprits(cell)
+    begin(reader)
+    assert marked(reader.browser) == [workflow]
+    reader.go(lambda: click_marked(reader.browser))
+    reader.go(lambda: click_marked(reader.browser))
+    assert BROKEN in reader.text(".findings")
+    assert largest(reader.browser) == reader.text(".finding.lead p")
+    assert workflow in reader.text("main .figure + p")
+
+
+@pytest.mark.timeout(120)
+def test_the_slow_replica_is_behind_the_largest_words_and_two_marks(
+    reader: ConsoleReader, cell: ConsoleCell
+) -> None:
+    _, replica = culprits(cell)
+    begin(reader)
+    reader.go(lambda: click_largest(reader.browser))
+    assert reader.title() == "Fleet"
+    assert marked(reader.browser) == [replica]
+    reader.go(lambda: click_marked(reader.browser))
+    reader.go(lambda: click_marked(reader.browser))
+    assert largest(reader.browser).startswith(f"Replica {replica} is slow")
+
+
+@pytest.mark.timeout(120)
+def test_the_page_of_spending_marks_the_same_workflow(
     reader: ConsoleReader, cell: ConsoleCell
 ) -> None:
     workflow, _ = culprits(cell)
     reader.follow("spend")
-    assert reader.text("main tbody th") == workflow
-    click_first(reader)
-    click_first(reader)
+    assert marked(reader.browser) == [workflow]
+    reader.go(lambda: click_marked(reader.browser))
+    reader.go(lambda: click_marked(reader.browser))
     assert BROKEN in reader.text(".findings")
-    assert workflow in reader.text("main .figure + p")
-    reader.check_quiet()
 
 
-@pytest.mark.timeout(120)
-def test_the_broken_cache_is_two_clicks_away_from_the_first_page(
-    reader: ConsoleReader, cell: ConsoleCell
-) -> None:
+def test_nothing_is_marked_where_nothing_is_wrong(reader: ConsoleReader, cell: ConsoleCell) -> None:
     workflow, _ = culprits(cell)
-    assert reader.text("main tbody tr.bad th") == workflow
-    click_first(reader)
-    click_first(reader)
-    assert BROKEN in reader.text(".findings")
-    reader.check_quiet()
-
-
-@pytest.mark.timeout(120)
-def test_the_slow_replica_is_three_clicks_away(reader: ConsoleReader, cell: ConsoleCell) -> None:
-    _, replica = culprits(cell)
-    reader.follow("fleet")
-    assert reader.text("main tbody tr.bad th") == replica
-    assert reader.text("main tbody tr th") == replica
-    click_first(reader)
-    click_first(reader)
-    assert f"Replica {replica} is slow" in reader.text(".finding.lead")
-    reader.check_quiet()
+    well = next(each for each in WORKFLOWS if each != workflow)
+    for path in ("/console/?workflow=", "/console/requests?order=last&workflow="):
+        reader.open(path + well)
+        assert well in reader.text("main tbody")
+        assert marked(reader.browser) == []
 
 
 @pytest.fixture

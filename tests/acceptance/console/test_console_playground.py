@@ -1,18 +1,22 @@
-"""A person talks to a model at the console's playground, beside a whole `penstock up`."""
+"""A person talks to a model at the playground, by keyboard, beside a whole `penstock up`."""
 
 import base64
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.acceptance.cli_run import run_json
 from tests.acceptance.client_cell import KIMI, ClientCell
+from tests.acceptance.console.axe import Look
 from tests.acceptance.console.console_cell import ConsoleReader
 from tests.acceptance.site_browser import Browser
 
 _TOOLS = '[{"type": "function", "function": {"name": "read_file", "parameters": {}}}]'
 _CALL = '@script {"calls": [["read_file", "{\\"path\\": \\"README.md\\"}"]]}'
+# Ten seconds of words.
+_SLOW = '@script {"tokens": 200, "interval": 0.05}'
 # One red pixel.
 _PIXEL = base64.b64encode(
     bytes.fromhex(
@@ -30,33 +34,37 @@ _CHOOSE = """(() => {
 
 
 @pytest.fixture
-def playground(scripted_cell: ClientCell, browser: Browser) -> ConsoleReader:
-    """Somebody who has signed in, given a runtime key and chosen a model."""
+def playground(scripted_cell: ClientCell, browser: Browser) -> Iterator[ConsoleReader]:
+    """Somebody without a mouse who has signed in, given a runtime key and chosen a model."""
     state = scripted_cell.state
     url = run_json(state, "status")["operator_url"]
     reader = ConsoleReader(browser, url, run_json(state, "key", "create", "--operator")["secret"])
+    browser.has_mouse = False
     reader.sign_in()
-    reader.open("/console/playground")
-    browser.click("main input[name=key]")
+    reader.follow("playground")
+    browser.focus("main input[name=key]")
     browser.type(scripted_cell.key)
     reader.click("main form button.main")
-    set_field(reader, "model", KIMI)
+    browser.choose("#ask [name=model]", KIMI)
     scripted_cell.forget()
-    return reader
+    yield reader
+    browser.has_mouse = True
 
 
 def set_field(reader: ConsoleReader, name: str, value: str) -> None:
-    selector = json.dumps(f"#ask [name={name}]")
-    reader.browser.evaluate(f"document.querySelector({selector}).value = {json.dumps(value)}")
+    """Fill in one of the settings; Tab has chosen what it had, which typing replaces."""
+    reader.browser.focus(f"#ask [name={name}]")
+    reader.browser.type(value)
 
 
 def say(reader: ConsoleReader, text: str) -> None:
-    """Send a message, and wait until its answer is whole."""
+    """Send a message in place of what the box has, and wait until its answer is whole."""
     answers = "document.querySelectorAll('#talk .said.model').length"
     before = reader.browser.evaluate(answers)
-    reader.browser.click("#text")
+    reader.browser.focus("#text")
+    reader.browser.press("Control+a")
     reader.browser.type(text)
-    reader.browser.click("#say button.main")
+    reader.browser.activate("#say button.main")
     await_answer(reader, before + 1)
 
 
@@ -104,9 +112,11 @@ def test_a_tools_result_goes_back_to_the_model(
     say(playground, _CALL)
     called = playground.text("#talk form.call code")
     assert called == 'read_file({"path": "README.md"})'
-    playground.browser.click("#talk form.call textarea")
+    # All of its tokens are a call's: the first of them has its time, too.
+    assert "first token" in last_facts(playground)
+    playground.browser.focus("#talk form.call textarea")
     playground.browser.type("# Penstock")
-    playground.browser.click("#talk form.call button")
+    playground.browser.activate("#talk form.call button")
     await_answer(playground, 2)
     asked = scripted_cell.requests()[-1]["body"]
     assert asked["tools"][0]["function"]["name"] == "read_file"
@@ -130,14 +140,65 @@ def test_an_image_is_sent_and_shown(playground: ConsoleReader, scripted_cell: Cl
 
 
 def test_a_whole_answer_and_a_refusal_are_told(playground: ConsoleReader) -> None:
-    playground.browser.click("#ask [name=stream]")
+    playground.browser.activate("#ask [name=stream]")
     say(playground, "Whole, please.")
     assert "output" in last_facts(playground)
+    # It came at once, so that no token was the first to be seen.
+    assert "first token" not in last_facts(playground)
     set_field(playground, "max_tokens", "99999999")
     say(playground, "Too much.")
     problem = playground.text("#talk .said.model:last-child .problem")
     assert "99999999" in problem or "context" in problem
     playground.check_quiet(refused=400)
+
+
+def test_a_refused_message_is_not_sent_again(
+    playground: ConsoleReader, scripted_cell: ClientCell
+) -> None:
+    say(playground, "The first.")
+    set_field(playground, "max_tokens", "99999999")
+    say(playground, "Too much.")
+    # It stands in the box again, for whoever mends the settings.
+    assert playground.browser.evaluate("document.querySelector('#text').value") == "Too much."
+    set_field(playground, "max_tokens", "64")
+    say(playground, "The second.")
+    assert said(scripted_cell)[-1] == ["The first.", "The second."]
+    playground.check_quiet(refused=400)
+
+
+def test_a_stopped_message_is_not_sent_again(
+    playground: ConsoleReader, scripted_cell: ClientCell
+) -> None:
+    browser = playground.browser
+    browser.focus("#text")
+    browser.type(_SLOW)
+    browser.activate("#say button.main")
+    browser.wait_for("document.querySelector('#talk .words')?.textContent", "no answer begins")
+    browser.activate("#stop")
+    await_answer(playground, 1)
+    assert playground.text("#talk .said.model .problem") == "stopped"
+    assert browser.evaluate("document.querySelector('#text').value") == _SLOW
+    say(playground, "Something else.")
+    assert said(scripted_cell)[-1] == ["Something else."]
+    playground.check_quiet()
+
+
+def test_a_conversation_is_readable(playground: ConsoleReader, look: Look) -> None:
+    set_field(playground, "tools", _TOOLS)
+    say(playground, "Good morning.")
+    say(playground, _CALL)
+    set_field(playground, "max_tokens", "99999999")
+    say(playground, "Too much.")
+    assert look("conversation") == []
+    playground.check_quiet(refused=400)
+
+
+def said(cell: ClientCell) -> list[list[str]]:
+    """What the engine was told by the user, in each of its requests."""
+    return [
+        [each["content"] for each in request["body"]["messages"] if each["role"] == "user"]
+        for request in cell.requests()
+    ]
 
 
 def test_what_is_copied_as_curl_runs(
@@ -147,7 +208,7 @@ def test_what_is_copied_as_curl_runs(
     browser.allow(playground.url, "clipboardReadWrite", "clipboardSanitizedWrite")
     set_field(playground, "workflow", "trial")
     say(playground, "It's fine.")
-    browser.click("#curl")
+    browser.activate("#curl")
     browser.wait_for("document.querySelector('#curl').textContent === 'Copied'", "not copied")
     copied = browser.evaluate("navigator.clipboard.readText()")
     assert scripted_cell.key not in copied

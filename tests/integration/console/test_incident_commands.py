@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.integration.cells.commands import Penstock, read
 from tests.integration.cells.incident_rows import WORKFLOWS, Incident, make_incident
+from tests.integration.cells.usage_rows import attempt, new_account, write
 from tests.integration.contracts.decision_worker import DecisionWorker
 from tests.unit.contracts.decision_rows import DECIDED, DENIED
 
@@ -83,6 +84,82 @@ def test_explain_says_what_is_slow_and_what_is_dear(penstock: Penstock, incident
     assert "charge: (" in printed
 
 
+@pytest.fixture
+async def failed_requests(store: Store) -> list[str]:
+    """Two that failed, five minutes and three hours ago, among others."""
+    now, account = SystemClock().now(), new_account()
+    rows = [attempt(account, asked_at=now - 60 * minute) for minute in range(1, 20)]
+    failed = [
+        attempt(account, asked_at=now - age, outcome="failed", error="engine_lost")
+        for age in (300, 3 * 3600)
+    ]
+    await write(store, [*rows[:9], *failed, *rows[9:]])
+    return [each["request"] for each in failed]
+
+
+def test_the_failed_requests_of_a_period_are_listed_alone(
+    penstock: Penstock, failed_requests: list[str]
+) -> None:
+    late, early = failed_requests
+
+    def listed(*options: str) -> list[str]:
+        found = read(penstock("requests", *options, "--json"))
+        return [row["request"] for row in found["requests"]]
+
+    assert listed("--failed") == [late]
+    assert listed("--failed", "--since", "4h") == [late, early]
+    assert listed("--failed", "--since", "4h", "--until", "2h") == [early]
+    assert listed("--failed", "--since", "2m") == []
+    assert len(listed("--since", "4h")) == 21
+    [_, line] = penstock("requests", "--failed").stdout.splitlines()
+    assert late in line
+    assert "engine_lost" in line
+
+
+def test_explain_names_the_trace_and_is_asked_by_it(penstock: Penstock, incident: Incident) -> None:
+    [row] = read(penstock("requests", "--since", "2d", "--limit", "1", "--json"))["requests"]
+    trace = row["request"].replace("-", "")
+    by_request = read(penstock("explain", row["request"], "--json"))
+    assert by_request["own_trace"] == trace
+    assert read(penstock("explain", trace, "--json")) == by_request
+    assert f"trace {trace}, unless the caller named its own" in penstock("explain", trace).stdout
+    # As many digits, but of no request's id.
+    assert penstock("explain", "0" * 32).exit_code == 4
+
+
+def test_former_names_say_the_same_of_a_request_that_is_known(
+    penstock: Penstock, incident: Incident
+) -> None:
+    since = ("--since", incident.began_at.isoformat())
+    dear = read(penstock("requests", "--dear", *since, "--limit", "1", "--json"))["requests"]
+    request = dear[0]["request"]
+    explained = read(penstock("explain", request, "--json"))
+    assert read(penstock("usage", "request", request, "--json")) == explained["request"]
+    why = read(penstock("cache", "why", request, "--json"))
+    of_cache = [each for each in explained["findings"] if each["about"] == "cache"]
+    assert [each["said"] for each in why["findings"]] == [each["said"] for each in of_cache]
+    for former in (("usage", "request"), ("cache", "why")):
+        shown = penstock(*former, request)
+        assert shown.exit_code == 0
+        assert request in shown.stdout
+
+
+def test_former_names_are_in_no_list_of_commands(penstock: Penstock) -> None:
+    def listed(*group: str) -> set[str]:
+        shown = penstock(*group, "--help")
+        assert shown.exit_code == 0
+        return {
+            words[0] for line in shown.stdout.splitlines() if (words := line.strip("│ ").split())
+        }
+
+    commands = listed()
+    assert {"explain", "requests", "usage"} <= commands
+    assert "cache" not in commands
+    of_usage = listed("usage")
+    assert {"diff", "sessions", "export"} <= of_usage
+    assert "request" not in of_usage
+
+
 def test_explain_knows_what_it_does_not_know(penstock: Penstock) -> None:
     unknown = penstock("explain", new_id())
     assert unknown.exit_code == 1
@@ -101,11 +178,3 @@ async def test_a_request_that_was_refused_is_explained_by_its_decision(
     assert answer["request"] is None
     assert [each["about"] for each in answer["findings"]] == ["refused"]
     assert "bash" in answer["summary"]
-
-
-def test_top_shows_each_tab_once(penstock: Penstock, incident: Incident) -> None:
-    everything = read(penstock("top", "--json"))
-    assert set(everything) == {"replicas", "workers", "stability", "sessions", "requests"}
-    assert penstock("top", "--once").stdout.startswith("no replicas")
-    for tab in ("workflows", "sessions", "requests"):
-        assert penstock("top", "--once", "--tab", tab).exit_code == 0

@@ -3,10 +3,11 @@
 from typing import Final
 
 from penstock.console.account_operations import LIST_ACCOUNTS
-from penstock.console.formats import dollars, short
+from penstock.console.formats import short
 from penstock.console.key_operations import LIST_KEYS, KeysAsked
 from penstock.console.limit_operations import LIST_LIMITS, LimitsAsked
 from penstock.console.operation import Nothing
+from penstock.console.screens.figures import dollars
 from penstock.console.screens.page import Context, PageRequest
 from penstock.records.limit import Measure, Period, Scope
 

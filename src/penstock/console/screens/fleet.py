@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from penstock.console.deployment_operations import LIST_DEPLOYMENTS
 from penstock.console.fleet_operations import (
     LIST_HOSTS,
     LIST_REPLICAS,
@@ -14,6 +15,7 @@ from penstock.console.fleet_operations import (
 from penstock.console.operation import Nothing
 from penstock.console.screens.page import Context, PageRequest
 from penstock.fleet.replica_rows import ReplicaRow
+from penstock.fleet.workers import left_out
 from penstock.metering.reports.slow_replicas import REQUESTS_MIN, median_if_slow
 
 _SILENT_SECONDS: Final = 15.0
@@ -24,6 +26,7 @@ async def read_fleet(page: PageRequest) -> Context:
     replicas = await page.read(LIST_REPLICAS, ReplicasAsked())
     hosts = await page.read(LIST_HOSTS, Nothing())
     workers = await page.read(LIST_WORKERS, Nothing())
+    deployments = await page.read(LIST_DEPLOYMENTS, Nothing())
     models = []
     for model in sorted({row.model for row in replicas.replicas}):
         rows = [row for row in replicas.replicas if row.model == model]
@@ -36,13 +39,19 @@ async def read_fleet(page: PageRequest) -> Context:
             }
         )
     slow = times_slower(replicas.replicas, replicas.use)
+    dead = left_out(workers.workers)
     return {
         "models": models,
-        # The slowest first, then those that are not ready: a row where an incident may begin.
+        # Those that gateways leave out and the slowest first, then those that are not ready: a row
+        # where an incident may begin.
         "replicas": sorted(
-            replicas.replicas, key=lambda row: (-slow.get(row.id, 0.0), row.state == "ready")
+            replicas.replicas,
+            key=lambda row: (row.id not in dead, -slow.get(row.id, 0.0), row.state == "ready"),
         ),
         "slow": slow,
+        "left_out": dead,
+        "gateways": sum(each.worker.kind == "gateway" for each in workers.workers),
+        "deployments": deployments.deployments,
         "use": replicas.use,
         "hosts": hosts.hosts,
         "workers": workers.workers,

@@ -9,7 +9,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from penstock.console import charts, formats
+from penstock.console import chart_tables, charts, formats
+from penstock.console.screens import figures
 from penstock.console.texts import printable, text
 
 
@@ -83,10 +84,12 @@ class Templates:
         self._environment.globals |= {
             "static": lambda place: f"/console/static/{by_place[place]}",
             "charts": charts,
+            "chart_tables": chart_tables,
             "short": formats.short,
-            "dollars": formats.dollars,
-            "percent": formats.percent,
-            "milliseconds": formats.milliseconds,
+            "dollars": figures.dollars,
+            "percent": figures.percent,
+            "milliseconds": figures.milliseconds,
+            "fact": figures.fact,
             "moment": moment,
             "age": age,
         }
@@ -100,4 +103,4 @@ def _finalized(value: object) -> object:
     """Turn every inserted text into one that is cut and has no marks that turn it round."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return text(value)
-    return formats.NOTHING if value is None else value
+    return figures.UNKNOWN if value is None else value

@@ -1,10 +1,15 @@
 """Screen 4: one request from its asking to its bill, and what stood out."""
 
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
 from penstock.console.charts import TimePart
-from penstock.console.formats import milliseconds
 from penstock.console.incident_operations import EXPLAIN_REQUEST, RequestExplained
+from penstock.console.screens.figures import milliseconds
 from penstock.console.screens.page import Context, PageRequest
 from penstock.wire.resources.usage import AttemptAnswer
+
+_MINUTE: Final = timedelta(minutes=1)
 
 
 async def read_request(page: PageRequest) -> Context:
@@ -24,7 +29,15 @@ async def read_request(page: PageRequest) -> Context:
         "last": attempts[-1] if attempts else None,
         "phases": [_phases(each, whole) for each in attempts],
         "whole_ms": whole,
+        "minute": _minute_of(found.asked_at),
     }
+
+
+def _minute_of(time: datetime) -> dict[str, str]:
+    """Return the parameters of an address that shows the minute of a time."""
+    start = time.astimezone(UTC).replace(second=0, microsecond=0)
+    since, until = (f"{each:%Y-%m-%dT%H:%M:%SZ}" for each in (start, start + _MINUTE))
+    return {"since": since, "until": until}
 
 
 def _phases(attempt: AttemptAnswer, whole_ms: float) -> list[TimePart]:
@@ -34,7 +47,7 @@ def _phases(attempt: AttemptAnswer, whole_ms: float) -> list[TimePart]:
     if first is None:
         parts.append(("at the engine", attempt.duration_ms))
     else:
-        parts += [("reading", first), ("answering", attempt.duration_ms - first)]
+        parts += [("first token", first), ("answering", attempt.duration_ms - first)]
     return [
         TimePart(f"{name} {milliseconds(each)}", each / whole_ms if whole_ms else 0.0)
         for name, each in parts

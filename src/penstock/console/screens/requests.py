@@ -23,11 +23,16 @@ async def read_requests(page: PageRequest) -> Context:
         outcome=view.get("outcome") or None,
     )
     found = await page.read(LIST_REQUESTS, asked)
+    rows = found.requests.requests
+    # The worst comes first; it is marked if it stands out, or if a replica was suspected.
+    is_ranked = bool(rows) and asked.order != RequestOrder.LAST
+    is_marked = is_ranked and bool(rows[0].why or asked.replica)
     return {
         "orders": [str(each) for each in _ORDERS],
         "order": asked.order,
         "outcome": asked.outcome or "",
-        "rows": found.requests.requests,
+        "rows": rows,
+        "lead": rows[0] if is_marked else None,
         "has_more": found.requests.has_more,
         "names": found.account_names,
     }

@@ -5,6 +5,7 @@ from penstock.console.incident_operations import LIST_SESSIONS, SessionsAsked
 from penstock.console.screens.page import Context, PageRequest
 from penstock.console.usage_operations import SHOW_SESSION, SessionAsked
 from penstock.wire.resources.session_list import SessionOrder
+from penstock.wire.resources.usage import Turn
 
 
 async def read_sessions(page: PageRequest) -> Context:
@@ -47,7 +48,13 @@ async def _one(page: PageRequest, session: str) -> Context:
                 float(turn.output_tokens or 0),
             ),
             link=view.link("/console/request", id=turn.request, session=None),
+            mark=_mark(turn),
         )
         for turn in found.turns
     ]
     return {"session": session, "found": found, "bars": bars}
+
+
+def _mark(turn: Turn) -> str:
+    """Return what stands above a turn's bar, as the page's legend says."""
+    return ("◆" if turn.session_moved else "") + ("✕" if turn.cache_break else "")

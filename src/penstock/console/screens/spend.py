@@ -12,6 +12,9 @@ from penstock.console.usage_operations import SHOW_DIFFERENCE, DifferenceAsked
 from penstock.wire.resources.usage_difference import ChangeParts
 
 _DOLLAR: Final = 10**9
+_LEAP: Final = 10
+_NO_CHANGE: Final = "$0"
+_MINUS: Final = "\u2212"
 
 
 async def read_spend(page: PageRequest) -> Context:
@@ -33,7 +36,7 @@ async def read_spend(page: PageRequest) -> Context:
 
     def amount(nanousd: int) -> str:
         text = shown(nanousd)
-        return "$0" if text == "0" else text.removeprefix("+")
+        return text.removeprefix("+")
 
     parts = [_parts(row.parts_nanousd, is_fine=is_fine) for row in rows]
     of_total = _parts(total.parts_nanousd, is_fine=is_fine)
@@ -41,16 +44,18 @@ async def read_spend(page: PageRequest) -> Context:
     causes = [
         each
         for each in ChangeParts.__struct_fields__
-        if any(cells[each] != "0" for cells in (of_total, *parts))
+        if any(cells[each] != _NO_CHANGE for cells in (of_total, *parts))
     ]
     steps = [(each, getattr(total.parts_nanousd, each)) for each in causes]
     before, after = total.before_nanousd, total.after_nanousd
     return {
+        "is_lead": bool(rows) and _is_leap(rows[0].change_nanousd, before),
         "found": found,
         "causes": causes,
         "amount": amount,
         "change": shown,
         "rows": list(zip(rows, parts, strict=True)),
+        "totals": of_total,
         "steps": [
             WaterfallStep("before", before / _DOLLAR, amount(before)),
             *(WaterfallStep(name, size / _DOLLAR, shown(size)) for name, size in steps),
@@ -59,10 +64,15 @@ async def read_spend(page: PageRequest) -> Context:
     }
 
 
+def _is_leap(change_nanousd: int, before_nanousd: int) -> bool:
+    """Return whether one group's cost rose by a tenth of what all of them cost before."""
+    return change_nanousd > 0 and change_nanousd * _LEAP >= before_nanousd
+
+
 def _shown(nanousd: int, *, is_fine: bool) -> str:
-    """Return a change with its sign and unit; "0" for one that rounds to nothing."""
+    """Return a change with its sign and unit, also one that rounds to nothing."""
     text = signed_amount(nanousd, is_fine=is_fine)
-    return text if text == "0" else f"{text[0]}${text[1:]}"
+    return _NO_CHANGE if text == "0" else f"{text[0]}${text[1:]}".replace("-", _MINUS)
 
 
 def _parts(parts: ChangeParts, *, is_fine: bool) -> dict[str, Markup | str]:
@@ -72,6 +82,6 @@ def _parts(parts: ChangeParts, *, is_fine: bool) -> dict[str, Markup | str]:
     cells: dict[str, Markup | str] = {}
     for cause, size in sizes.items():
         text = _shown(size, is_fine=is_fine)
-        is_large = text != "0" and abs(size) * 2 > total
+        is_large = text != _NO_CHANGE and abs(size) * 2 > total
         cells[cause] = Markup("<strong>{}</strong>").format(text) if is_large else text
     return cells

@@ -1,11 +1,13 @@
 """Screen 1: can we keep session behaviour stable across retries?"""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
 from penstock.console.charts import Series
+from penstock.console.fleet_operations import LIST_REPLICAS, ReplicasAsked
 from penstock.console.incident_operations import SHOW_STABILITY, StabilityAsked
+from penstock.console.screens.fleet import times_slower
 from penstock.console.screens.page import Context, PageRequest
 from penstock.metering.reports.cache_findings import AS_EXPECTED
 from penstock.wire.resources.session_list import StabilityRow
@@ -33,20 +35,34 @@ async def read_stability(page: PageRequest) -> Context:
     )
     found = await page.read(SHOW_STABILITY, asked)
     answer = found.stability
+    slow, replica_count = await _slow_replicas(page)
     step = timedelta(seconds=answer.step_seconds)
     form = "%d %b %H:%M" if step < timedelta(days=1) else "%d %b"
-    shown = answer.rows[:_LINES_MAX]
-    points = max((len(row.hits) for row in shown), default=0)
     # The worst first: its row is where an incident begins.
     judged = sorted(map(_judged, answer.rows), key=lambda each: each.trouble, reverse=True)
+    shown = [each.row for each in judged[:_LINES_MAX]]
+    points = max((len(row.hits) for row in shown), default=0)
     return {
         "workflows": judged,
         "troubled": sum(each.trouble > 0 for each in judged),
         "names": found.account_names,
         "has_more": answer.has_more,
+        "slow": slow,
+        "replica_count": replica_count,
         "series": [Series(row.workflow or "(none)", _percents(row.hits)) for row in shown],
         "starts": [(answer.since + step * number).strftime(form) for number in range(points)],
     }
+
+
+async def _slow_replicas(page: PageRequest) -> tuple[Collection[str], int]:
+    """Return the replicas that are slow now, and how many there are.
+
+    A slow replica slows every workflow a little, and stands out in no workflow's row.
+    """
+    if page.view.until:
+        return (), 0
+    fleet = await page.read(LIST_REPLICAS, ReplicasAsked())
+    return times_slower(fleet.replicas, fleet.use), len(fleet.replicas)
 
 
 def _judged(row: StabilityRow) -> JudgedWorkflow:

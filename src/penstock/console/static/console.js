@@ -47,6 +47,9 @@ function onKey(event) {
 document.addEventListener("keydown", onKey);
 document.addEventListener("DOMContentLoaded", () => {
   localTimes();
+  // Without a script the page has a meta element for it, which some readers could not stop.
+  const retry = document.querySelector("[data-retry-seconds]")?.dataset.retrySeconds;
+  if (retry) setTimeout(() => location.reload(), retry * 1000);
   document.getElementById("scheme")?.addEventListener("click", nextScheme);
   for (const button of document.querySelectorAll("[data-copy]")) {
     button.addEventListener("click", async () => {

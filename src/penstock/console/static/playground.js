@@ -7,6 +7,7 @@ function start(room) {
   const talk = document.getElementById("talk");
   const say = document.getElementById("say");
   const stop = document.getElementById("stop");
+  // What a model has answered, with the answers: nothing that was refused or stopped is sent again.
   let messages = [], running = null, total = 0, turn = 0, session = crypto.randomUUID();
 
   const element = (kind, name, text) => {
@@ -16,12 +17,12 @@ function start(room) {
     return made;
   };
 
-  function body() {
+  function body(added = []) {
     const form = new FormData(settings);
-    const system = form.get("system").trim();
+    const system = form.get("system").trim(), said = [...messages, ...added];
     const asked = {
       model: form.get("model"),
-      messages: system ? [{ role: "system", content: system }, ...messages] : messages,
+      messages: system ? [{ role: "system", content: system }, ...said] : said,
       max_tokens: Number(form.get("max_tokens")),
       temperature: Number(form.get("temperature")),
     };
@@ -39,9 +40,10 @@ function start(room) {
     return found;
   }
 
-  async function ask() {
+  // Sends the conversation with what is new, and returns whether it was answered to its end.
+  async function ask(added) {
     let asked;
-    try { asked = body(); } catch (error) { note(`The tools are no JSON: ${error.message}`); return; }
+    try { asked = body(added); } catch (error) { note(`The tools are no JSON: ${error.message}`); return false; }
     const answer = element("div", "said model");
     const text = answer.appendChild(element("p", "words"));
     const facts = answer.appendChild(element("p", "dim"));
@@ -51,7 +53,8 @@ function start(room) {
     const began = performance.now();
     let first = 0;
     const state = { content: "", calls: [], usage: null, cost: "" };
-    const grow = () => { first ||= performance.now(); text.textContent = state.content; answer.scrollIntoView({ block: "end" }); };
+    const begin = () => { first ||= performance.now(); };
+    const grow = () => { text.textContent = state.content; answer.scrollIntoView({ block: "end" }); };
     try {
       const reply = await fetch("/console/playground/ask", {
         method: "POST", signal: running.signal, body: JSON.stringify(asked),
@@ -59,35 +62,41 @@ function start(room) {
       });
       const isStream = (reply.headers.get("content-type") || "").startsWith("text/event-stream");
       if (!reply.ok) throw new Error(await problem(reply));
-      if (isStream) await readStream(reply, state, grow);
-      else readWhole(await reply.json(), reply, state, grow);
-      messages.push(message(state));
+      if (isStream) await readStream(reply, state, begin, grow);
+      else { readWhole(await reply.json(), reply, state); grow(); }
+      messages.push(...added, message(state));
       facts.textContent = factsOf(state, reply, began, first);
       const id = reply.headers.get("x-penstock-request");
       if (id) facts.append(" ", link(id));
-      for (const call of state.calls) answer.appendChild(answering(call));
+      if (state.calls.length) answer.append(...answering(state.calls));
+      return true;
     } catch (error) {
       facts.textContent = error.name === "AbortError" ? "stopped" : error.message;
       facts.className = "problem";
+      return false;
     } finally { running = null; stop.disabled = true; }
   }
 
-  async function readStream(reply, state, grow) {
+  async function readStream(reply, state, begin, grow) {
     const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
-    let left = "";
+    let left = "", isWhole = false;
     for (;;) {
       const { done, value } = await reader.read();
+      if (done && !isWhole) throw new Error("The stream was cut before its end.");
       if (done) return;
       left += value;
       const events = left.split("\n\n");
       left = events.pop();
       for (const event of events) {
         if (event.startsWith(": cost-usd ")) state.cost = event.slice(11).trim();
+        isWhole ||= event === "data: [DONE]";
         if (!event.startsWith("data: ") || event === "data: [DONE]") continue;
         const data = JSON.parse(event.slice(6));
         if (data.error) throw new Error(data.error.message);
         if (data.usage) state.usage = data.usage;
         const delta = data.choices?.[0]?.delta;
+        // A call of a tool is made of tokens, too.
+        if (delta?.content || delta?.tool_calls?.length) begin();
         if (delta?.content) { state.content += delta.content; grow(); }
         for (const part of delta?.tool_calls || []) {
           const call = (state.calls[part.index] ||= { id: "", type: "function", function: { name: "", arguments: "" } });
@@ -99,12 +108,11 @@ function start(room) {
     }
   }
 
-  function readWhole(data, reply, state, grow) {
+  function readWhole(data, reply, state) {
     state.content = data.choices[0].message.content || "";
     state.calls = data.choices[0].message.tool_calls || [];
     state.usage = data.usage;
     state.cost = reply.headers.get("x-penstock-cost-usd") || "";
-    grow();
   }
 
   const message = (state) => state.calls.length
@@ -120,11 +128,11 @@ function start(room) {
     const seconds = (performance.now() - (first || began)) / 1000;
     turn += 1;
     total += Number(state.cost) || 0;
-    document.getElementById("sum").textContent = `session: ${turn} turns, $${total.toFixed(6)}`;
+    document.getElementById("sum").textContent = `session: ${turn} ${turn === 1 ? "turn" : "turns"}, $${total.toFixed(6)}`;
     const parts = [`turn ${turn}: prompt ${usage.prompt_tokens ?? "?"} tokens`, cached == null ? "" : `cached ${cached}`,
       `output ${usage.completion_tokens ?? "?"} tokens`, first ? `first token ${((first - began) / 1000).toFixed(2)} s` : "",
       usage.completion_tokens > 1 && seconds > 0.05 ? `${Math.round(usage.completion_tokens / seconds)} tokens a second` : "",
-      state.cost ? `$${state.cost}` : "", reply.headers.get("x-penstock-contract") || "", reply.headers.get("x-penstock-model") || ""];
+      state.cost ? `$${Number(state.cost).toFixed(6)}` : "", reply.headers.get("x-penstock-contract") || "", reply.headers.get("x-penstock-model") || ""];
     return parts.filter(Boolean).join(" · ");
   }
 
@@ -134,19 +142,27 @@ function start(room) {
     return made;
   }
 
-  function answering(call) {
-    const form = element("form", "call");
-    form.append(element("code", "", `${call.function.name}(${call.function.arguments})`));
-    const box = form.appendChild(element("textarea"));
-    box.setAttribute("aria-label", `The result of ${call.function.name}`);
-    form.append(element("button", "", "Answer it"));
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      messages.push({ role: "tool", tool_call_id: call.id, content: box.value });
-      form.replaceChildren(element("code", "", `${call.function.name} → ${box.value}`));
-      if (!talk.querySelector("form.call textarea")) ask();
+  // A form for the result of each call; when all are answered, the results go to the model together.
+  function answering(calls) {
+    const forms = calls.map((call) => {
+      const form = element("form", "call");
+      form.append(element("code", "", `${call.function.name}(${call.function.arguments})`));
+      const box = form.appendChild(element("textarea"));
+      box.setAttribute("aria-label", `The result of ${call.function.name}`);
+      const button = form.appendChild(element("button", "", "Answer it"));
+      form.addEventListener("submit", async (event) => {
+        event.preventDefault();
+        if (running || box.disabled) return;
+        box.disabled = button.disabled = true;
+        const boxes = forms.map((each) => each.querySelector("textarea"));
+        if (!boxes.every((each) => each.disabled)) return;
+        const results = calls.map((each, at) => ({ role: "tool", tool_call_id: each.id, content: boxes[at].value }));
+        // They can be answered once more if the model did not take them.
+        if (!await ask(results)) for (const each of forms) for (const part of each.elements) part.disabled = false;
+      });
+      return form;
     });
-    return form;
+    return forms;
   }
 
   function note(text) { talk.appendChild(element("p", "problem", text)); }
@@ -173,12 +189,13 @@ function start(room) {
       const picture = shown.appendChild(element("img"));
       picture.src = url;
       picture.alt = image.files[0].name;
-      image.value = "";
     }
-    messages.push({ role: "user", content });
     talk.appendChild(shown);
     box.value = "";
-    await ask();
+    const isAnswered = await ask([{ role: "user", content }]);
+    // What was not answered stands in the box again, unless the next message is there already.
+    if (isAnswered) image.value = "";
+    else { shown.classList.add("dropped"); box.value ||= text; }
   });
   document.getElementById("text").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && event.ctrlKey) say.requestSubmit();

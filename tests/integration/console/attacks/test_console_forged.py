@@ -13,7 +13,7 @@ from tests.integration.cells.control_process import ControlProcess
 from tests.integration.cells.raw_client import RawClient
 from tests.integration.cells.runtime_dsn import runtime_dsn
 from tests.integration.console.console_browser import FORM, Browser
-from tests.integration.console.console_cell import accounts_of, assert_safe
+from tests.integration.console.console_cell import OFFERED, accounts_of, assert_safe
 from tests.integration.console.console_rows import MARKUP, ConsoleRows
 
 from penstock.clock import SystemClock
@@ -261,11 +261,6 @@ def test_forms_that_are_not_ours_change_nothing(
 def test_every_operation_that_the_console_does_not_offer_is_unknown_to_it(
     browser: Browser,
 ) -> None:
-    offered = {
-        "create_account", "change_account", "create_key", "revoke_key", "set_limits",
-        "remove_limit", "change_flex", "drain_replica", "restart_replica", "cordon_host",
-        "uncordon_host", "drain_host",
-    }  # fmt: skip
     token = browser.token()
     for operation in OPERATIONS:
         answer = browser.client.post(
@@ -274,24 +269,7 @@ def test_every_operation_that_the_console_does_not_offer_is_unknown_to_it(
             headers={"origin": browser.origin},
         )
         # Without its fields each is refused; none of those that are offered has none.
-        assert answer.status_code == (400 if operation.name in offered else 404), operation.name
-
-
-def test_an_auditors_forms_are_refused_and_logged(control: ControlProcess) -> None:
-    with Browser(control, control.keys.auditor) as auditor:
-        answer = auditor.do("create_account", name="never made")
-        assert (answer.status_code, "reads and changes nothing" in answer.text) == (403, True)
-    with control.client() as client:
-        asked = {"kind": "operator", "verdict": "deny", "limit": "1000"}
-        rows = client.get("/decisions", params=asked).json()["data"]
-        keys = client.get("/keys").json()["keys"]
-    auditors = {key["id"] for key in keys if key["role"] == "auditor"}
-    assert any(
-        row["actor"] in auditors
-        and (row["subjects"], row["reason"]) == (["create_account"], "forbidden")
-        for row in rows
-    )
-    assert "never made" not in accounts_of(control)
+        assert answer.status_code == (400 if operation.name in OFFERED else 404), operation.name
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"])
