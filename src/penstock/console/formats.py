@@ -33,9 +33,13 @@ def signed_amount(nanousd: int, *, is_fine: bool) -> str:
 
     All amounts of a table are `is_fine` or none is, so that they can be compared at a glance.
     """
-    step = Decimal("0.000001" if is_fine else "0.01")
-    amount = Decimal(nanousd).scaleb(-9).quantize(step, ROUND_HALF_UP)
-    return f"{amount:+,}" if amount else "0"
+    digits = 6 if is_fine else 2
+    step = 10 ** (9 - digits)
+    # In integers: a page has hundreds of amounts, and decimals take five times as long.
+    whole, part = divmod((abs(nanousd) + step // 2) // step, 10**digits)
+    if not whole and not part:
+        return "0"
+    return f"{'-' if nanousd < 0 else '+'}{whole:,}.{part:0{digits}d}"
 
 
 def percent(share: float | None) -> str:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from penstock.console.charts import Series
 from penstock.console.fleet_operations import LIST_REPLICAS, ReplicasAsked
 from penstock.console.incident_operations import SHOW_STABILITY, StabilityAsked
+from penstock.console.screens.figures import percent
 from penstock.console.screens.fleet import times_slower
 from penstock.console.screens.page import Context, PageRequest
 from penstock.metering.reports.cache_findings import AS_EXPECTED
@@ -25,6 +26,15 @@ class JudgedWorkflow(NamedTuple):
     is_hit_low: bool
     # Puts workflows in order, the worst first; 0 if all is well.
     trouble: float
+
+    @property
+    def hits_said(self) -> str:
+        """The line of hit ratios, for people who do not see it."""
+        known = [each for each in self.row.hits if each is not None]
+        if not known:
+            return "hit ratio: unknown"
+        first, least, last = map(percent, (known[0], min(known), known[-1]))
+        return f"hit ratio: {first} at first, {least} at the lowest, {last} at last"
 
 
 async def read_stability(page: PageRequest) -> Context:
