@@ -27,9 +27,9 @@ class CountingStore(Store):
     statements = 0
 
     @asynccontextmanager
-    async def statement(self) -> AsyncIterator[Transaction]:
+    async def statement(self, *, prepare: bool | None = None) -> AsyncIterator[Transaction]:
         self.statements += 1
-        async with super().statement() as statement:
+        async with super().statement(prepare=prepare) as statement:
             yield statement
 
 
@@ -41,10 +41,10 @@ class StuckStore(Store):
         self.is_asked = asyncio.Event()
 
     @asynccontextmanager
-    async def statement(self) -> AsyncIterator[Transaction]:
+    async def statement(self, *, prepare: bool | None = None) -> AsyncIterator[Transaction]:
         self.is_asked.set()
         await asyncio.Event().wait()
-        async with super().statement() as statement:
+        async with super().statement(prepare=prepare) as statement:
             yield statement
 
 
