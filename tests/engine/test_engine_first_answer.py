@@ -70,6 +70,7 @@ def _answer_to_printed_line(cell: Cell) -> str:
             state=cell.state,
             metrics_url=None,
             console_url=None,
+            has_operator_key=False,
             pids={},
             start_seconds=9.4,
         )

@@ -43,5 +43,5 @@ class CatalogueReader:
                 state = path.stat()
             except OSError:
                 continue
-            found.append(_FileState(str(path), state.st_ino, state.st_size, state.st_mtime_ns))
+            found.append(_FileState(str(path), state.st_ino, state.st_size, state.st_ctime_ns))
         return found

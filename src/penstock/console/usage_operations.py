@@ -1,5 +1,6 @@
 """Operations that report usage and its cost."""
 
+import asyncio
 from datetime import datetime
 from typing import Annotated
 
@@ -128,7 +129,9 @@ async def _difference(rooms: OperatorRooms, asked: DifferenceAsked) -> NamedDiff
         owner = await find_account(rooms.accounts, asked.account)
         asked = msgspec.structs.replace(asked, account=owner)
     query = difference_query(asked, rooms.clock.now())
-    found = await rooms.reports.difference(query, PriceBook(rooms.catalogue().models))
+    # Its files may have changed, and reading them takes a while, in which control serves others.
+    catalogue = await asyncio.to_thread(rooms.catalogue)
+    found = await rooms.reports.difference(query, PriceBook(catalogue.models))
     return NamedDifference(found, await account_names(rooms.accounts))
 
 

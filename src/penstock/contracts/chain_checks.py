@@ -96,7 +96,7 @@ class ChainChecks:
         """Begin anew with the next pass, and drop what was noted of rows that are not kept."""
         async with self._store.transaction() as transaction:
             await transaction.execute(_SQL["restart_reread"])
-            await transaction.execute(_SQL["drop_verified"])
+            await transaction.execute(_SQL["drop_verified"], (breaks_before,))
             await transaction.execute(_SQL["drop_breaks"], (breaks_before,))
 
 

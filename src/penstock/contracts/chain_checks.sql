@@ -61,9 +61,12 @@ on conflict (keep, holder) do update set
 where c.sequence < excluded.sequence
 
 -- name: drop_verified
--- Of chains that retention has dropped as a whole.
-delete from decision_checks c using decision_starts s
-where s.keep = c.keep and s.holder = c.holder and s.sequence >= c.sequence
+-- Of chains that retention has dropped as a whole, and of days that no row is kept of.
+delete from decision_checks c
+where c.day < %s::date or exists (
+    select from decision_starts s
+    where s.keep = c.keep and s.holder = c.holder and s.sequence >= c.sequence
+)
 
 -- name: reread
 select keep, day, holder::text, sequence from decision_rereads
@@ -79,7 +82,8 @@ delete from decision_rereads
 
 -- name: note_break
 insert into decision_breaks (keep, holder, sequence, problem, reported_until)
-select %s, %s, %s, %s, %s where (select count(*) from decision_breaks) < %s
+select %s, %s, %s, %s, %s
+where (select count(*) from decision_breaks where reported_until > now()) < %s
 on conflict do nothing returning sequence
 
 -- name: drop_breaks

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
-import msgspec
-
 from penstock.clock import Clock
 from penstock.contracts.chain_checks import ChainChecks
 from penstock.contracts.decision_book import DecisionBook, PagePlace
@@ -28,7 +26,7 @@ from penstock.store.pool import Row
 _NEW_DAYS: Final = 2
 # So few that other loops of control do not wait for their hashes.
 _PAGE_ROWS: Final = 200
-# A page costs as much as so many rows, also where a day has none.
+# An empty page counts as so many rows, so that days without rows use up a pass, too.
 _PAGE_COST: Final = 20
 # Rereading goes on, by this share of the rows, where more is new than a pass verifies.
 _REREAD_SHARE: Final = 0.1
@@ -135,10 +133,7 @@ class ChainWatch:
             if start is not None and head.sequence <= start.sequence:
                 # Retention dropped it since it was read.
                 continue
-            try:
-                verifier.take(row_from(row), page.day)
-            except msgspec.ValidationError:
-                verifier.take_unreadable(head)
+            verifier.take(row_from(row), page.day)
         # The last row of each chain of the page.
         await self._note(list({head.holder: head for head in heads}.values()), verifier.faults)
         return heads[-1]

@@ -57,7 +57,12 @@ class ChainHead(msgspec.Struct, frozen=True):
 def row_from(row: Row) -> DecisionRow:
     """Return the record of a row, whose columns are `columns` in decisions.sql."""
     *values, previous, digest = row
-    line = msgspec.convert(values, DecisionLine)
+    try:
+        line = msgspec.convert(values, DecisionLine)
+    except msgspec.ValidationError:
+        # Somebody else wrote it. Without these two it is a row, whose hash does not fit.
+        *before, _, reason, _, actor = values
+        line = msgspec.convert([*before, (), reason, {}, actor], DecisionLine)
     return DecisionRow(line, bytes(previous).hex(), bytes(digest).hex())
 
 

@@ -76,12 +76,6 @@ class ChainVerifier:
             self._fault(line.holder, line.sequence, "differs from the head that is held outside")
         self._ends[line.holder] = (max(line.sequence, sequence), row.hash)
 
-    def take_unreadable(self, head: ChainHead) -> None:
-        """Note the next row, whose values are none that Penstock writes."""
-        self._fault(head.holder, head.sequence, "changed after it was written")
-        sequence, _ = self._ends.get(head.holder, (0, ""))
-        self._ends[head.holder] = (max(head.sequence, sequence), head.hash)
-
     def finish(self) -> list[ChainFault]:
         """Return all faults, after the last row."""
         for head in self.dropped:

@@ -58,7 +58,10 @@ where keep = %s and holder = %s order by day desc, sequence desc limit 1
 select sequence, hash, 0 from decision_starts where keep = %s and holder = %s
 
 -- name: columns
-    keep, holder::text, sequence, (extract(epoch from at) * 1000000)::bigint,
+    keep, holder::text, sequence,
+    -- A row that somebody added by hand may have a time that no number can hold.
+    case when at between '1970-01-01' and '9999-12-31'
+        then (extract(epoch from at) * 1000000)::bigint else 0 end,
     coalesce(request::text, ''), account, key, workflow, contract, kind, verdict, is_observed,
     subjects, reason, facts, actor, previous, hash
 

@@ -105,13 +105,12 @@ class Attempt(Receiver):
         return self._stream is not None and self._stream.has_error
 
     def finish_reasons(self, choices: int) -> tuple[str, ...]:
-        """Return why the model stopped, for each choice, as far as that is known without cost."""
+        """Return why the model stopped, for each choice, as far as that is known."""
         if self._stream is not None:
             return self._stream.finish_reasons(choices)
-        if self._status != 200 or not self._body:
+        if self._status != 200:
             return ()
-        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        return reasons_of_answer(self._api, body, choices)
+        return reasons_of_answer(self._api, self._body, choices)
 
     def start(self, connection: Connection, pieces: list[bytes | Raw]) -> "asyncio.Future[None]":
         """Send. Await the returned future, then call `stop` in any case, and then `check`."""

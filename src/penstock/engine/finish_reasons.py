@@ -13,6 +13,8 @@ FINISH_KEY: Final = b'"finish_reason":'
 STOP_KEY: Final = b'"stop_reason":'
 # How many bytes behind its key a reason is looked for. All known reasons are shorter.
 REASON_BYTES: Final = 48
+# Behind the reason come the counts of tokens, and a few fields of the engine's own.
+_END_BYTES: Final = 4096
 _QUOTE: Final = b'"'
 
 
@@ -32,12 +34,26 @@ def read_reasons(text: bytes, key: bytes, choices: int) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def reasons_of_answer(api: Api, answer: bytes, choices: int) -> tuple[str, ...]:
-    """Return the finish reasons of a whole answer, one for each choice."""
+def reasons_of_answer(api: Api, pieces: list[bytes], choices: int) -> tuple[str, ...]:
+    """Return the finish reasons of a whole answer, one for each choice.
+
+    That of a single choice is looked for at the answer's end, where engines write it.
+    """
+    if api is not Api.MESSAGES and api is not Api.CHAT and api is not Api.COMPLETIONS:
+        return ()
+    answer = _end_of(pieces) if choices == 1 else b"".join(pieces)
     if api is Api.MESSAGES:
         # A tool's arguments are an object there, whose keys the model chooses; the answer's own
         # key comes behind them.
         return read_reasons(answer[max(answer.rfind(STOP_KEY), 0) :], STOP_KEY, 1)
-    if api is Api.CHAT or api is Api.COMPLETIONS:
-        return read_reasons(answer, FINISH_KEY, choices)
-    return ()
+    return read_reasons(answer, FINISH_KEY, choices)
+
+
+def _end_of(pieces: list[bytes]) -> bytes:
+    """Return the last bytes of an answer that came in pieces: a few KB, however long it is."""
+    end = b""
+    for number in range(len(pieces) - 1, -1, -1):
+        end = pieces[number][-_END_BYTES:] + end
+        if len(end) >= _END_BYTES:
+            break
+    return end

@@ -32,6 +32,8 @@ _READ: Final = """
 """
 
 
+# A process that has not reported for longer is silent: it may be dead, and its facts are old.
+SILENT_SECONDS: Final = 15.0
 # Before the id of a replica that a gateway worker leaves out: a fact whose value is why.
 _LEFT_OUT: Final = "left_out "
 # Of what a worker leaves out, what it reports.
@@ -76,12 +78,21 @@ def left_out(workers: Iterable[SeenWorker]) -> dict[str, LeftOut]:
     """Return the replicas that gateway workers leave out, by their ids."""
     found: dict[str, LeftOut] = {}
     for each in workers:
+        if each.silent_seconds > SILENT_SECONDS:
+            continue
         for name, value in each.worker.facts.items():
             if name.startswith(_LEFT_OUT):
                 replica = name.removeprefix(_LEFT_OUT)
                 before = found.get(replica, LeftOut(0, ""))
                 found[replica] = LeftOut(before.workers + 1, str(value))
     return found
+
+
+def count_gateways(workers: Iterable[SeenWorker]) -> int:
+    """Return how many gateway workers there are that report."""
+    return sum(
+        each.worker.kind == "gateway" and each.silent_seconds <= SILENT_SECONDS for each in workers
+    )
 
 
 class WorkerTable:

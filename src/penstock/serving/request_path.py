@@ -247,10 +247,10 @@ class RequestPath:
             is_owed = is_left or attempt.first_data_at is not None
             meter.close(outcome, usage=attempt.usage, is_owed=is_owed, error=error)
             _note_end(request, attempt, started, now, end)
-            if traced is not None:
-                end_attempt(traced, attempt, outcome, error, now)
             end.charge_nanousd += meter.charge_nanousd
             end.outcome, end.error_code = outcome, error
+            if traced is not None:
+                end_attempt(traced, attempt, outcome, error, now)
         return None
 
     def _uncached_prompt(self, request: InferenceRequest, route: Route) -> Usage:

@@ -160,6 +160,9 @@ def test_a_refused_message_is_not_sent_again(
     say(playground, "Too much.")
     # It stands in the box again, for whoever mends the settings.
     assert playground.browser.evaluate("document.querySelector('#text').value") == "Too much."
+    # Copied, it is the request that was refused.
+    playground.browser.allow(playground.url, "clipboardReadWrite", "clipboardSanitizedWrite")
+    assert "Too much." in copied(playground, "curl")
     set_field(playground, "max_tokens", "64")
     say(playground, "The second.")
     assert said(scripted_cell)[-1] == ["The first.", "The second."]
@@ -201,6 +204,14 @@ def said(cell: ClientCell) -> list[list[str]]:
     ]
 
 
+def copied(playground: ConsoleReader, kind: str) -> str:
+    """Copy the conversation by the button of that name, and return what was copied."""
+    browser = playground.browser
+    browser.activate(f"#{kind}")
+    browser.wait_for(f"document.querySelector('#{kind}').textContent === 'Copied'", "not copied")
+    return str(browser.evaluate("navigator.clipboard.readText()"))
+
+
 def test_what_is_copied_as_curl_runs(
     playground: ConsoleReader, scripted_cell: ClientCell, tmp_path: Path
 ) -> None:
@@ -208,12 +219,10 @@ def test_what_is_copied_as_curl_runs(
     browser.allow(playground.url, "clipboardReadWrite", "clipboardSanitizedWrite")
     set_field(playground, "workflow", "trial")
     say(playground, "It's fine.")
-    browser.activate("#curl")
-    browser.wait_for("document.querySelector('#curl').textContent === 'Copied'", "not copied")
-    copied = browser.evaluate("navigator.clipboard.readText()")
-    assert scripted_cell.key not in copied
+    command = copied(playground, "curl")
+    assert scripted_cell.key not in command
     done = subprocess.run(
-        ["bash", "-c", f"KEY={scripted_cell.key}; {copied}"],
+        ["bash", "-c", f"KEY={scripted_cell.key}; {command}"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -46,7 +46,8 @@ def _installed(folder: Path) -> Path:
     # Names a folder, whose own files of this kind are not read: the checkout is not found by it.
     (packages / "dependencies.pth").write_text(f"{sysconfig.get_paths()['purelib']}\n")
     found = subprocess.run(
-        [python, "-c", "import penstock; print(penstock.__path__[0])"],
+        # Isolated: tests on the compiled package name that in PYTHONPATH.
+        [python, "-I", "-c", "import penstock; print(penstock.__path__[0])"],
         cwd=folder, check=True, capture_output=True, text=True,
     )  # fmt: skip
     assert found.stdout.strip() == str(packages / "penstock")

@@ -130,7 +130,7 @@ class Screen:
     def wait_for(self, text: str) -> None:
         """Read until a text appears that was not there before."""
         begun = len(self.shown)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 45
         while text not in self.shown[begun:]:
             assert time.monotonic() < deadline, self.shown[begun:][-2000:]
             self._read(0.1)

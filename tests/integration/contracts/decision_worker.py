@@ -37,6 +37,13 @@ TAMPERED = {
         f"update decisions set holder = '{OPERATORS}' where sequence = 7",
         7,
     ),
+    "another kind": ("update decisions set kind = 'no such' where sequence = 7", 7),
+    "a time that no number holds": ("update decisions set at = 'infinity' where sequence = 7", 7),
+    "facts of another shape": (
+        """update decisions set facts = '{"a": [1]}' where sequence = 7""",
+        7,
+    ),
+    "subjects that are none": ("update decisions set subjects = '{null}' where sequence = 7", 7),
     "a row that was observed": (
         "update decisions set is_observed = true where sequence = 7",
         7,

@@ -17,6 +17,7 @@ ANNOUNCEMENT = Announcement(
     state="/srv/[red]",
     metrics_url=None,
     console_url="http://127.0.0.1:8790/console/",
+    has_operator_key=True,
     pids={"up": 1},
     start_seconds=9.4,
 )
@@ -39,6 +40,13 @@ def test_people_see_where_and_who_they_are(capsys: pytest.CaptureFixture[str]) -
     assert "made now and kept in /srv/[red]/account.json" in shown
     assert f"\n{curl_line(ANNOUNCEMENT)}\n" in shown
     assert "8790/console/  (sign in with the key in /srv/[red]/operator.key)" in shown
+
+
+def test_no_key_is_named_where_the_database_is_not_ups_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    msgspec.structs.replace(ANNOUNCEMENT, has_operator_key=False).print(is_new=True, is_json=False)
+    assert "/console/  (sign in with an operator's key)" in capsys.readouterr().out
 
 
 def test_a_cell_without_a_console_names_none(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,8 @@ def test_key_is_kept_for_the_owner_alone(tmp_path: Path) -> None:
     state.write_operator_key("psk_o")
     assert state.read_operator_key() == "psk_o"
     assert state.operator_key.stat().st_mode & 0o777 == 0o600
+    state.operator_key.write_bytes(b"\xff")
+    assert state.read_operator_key() == "\ufffd"
 
 
 def test_folder_is_for_one_run_at_a_time(tmp_path: Path) -> None:

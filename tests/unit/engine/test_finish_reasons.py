@@ -81,16 +81,30 @@ def test_choices_without_a_reason_are_left_out() -> None:
     answer = {"choices": [{"message": {"content": FALSE}, "finish_reason": r} for r in reasons]}
     for separators in (None, (",", ":")):
         written = json.dumps(answer, separators=separators).encode()
-        assert reasons_of_answer(Api.CHAT, written, 3) == ("stop", "length")
+        assert reasons_of_answer(Api.CHAT, [written], 3) == ("stop", "length")
 
 
 def test_the_arguments_of_a_tool_are_not_taken_for_the_answers_reason() -> None:
     call: dict[str, Any] = {"type": "tool_use", "input": {"stop_reason": "false"}}
     answer = {"content": [call], "stop_reason": "tool_use", "usage": {}}
-    assert reasons_of_answer(Api.MESSAGES, json.dumps(answer).encode(), 1) == ("tool_use",)
+    assert reasons_of_answer(Api.MESSAGES, [json.dumps(answer).encode()], 1) == ("tool_use",)
 
 
 @pytest.mark.parametrize("api", Api)
 @pytest.mark.parametrize("answer", [b"", b'"finish_reason":', b'{"finish_reason":"' + b"x" * 999])
 def test_what_is_no_answer_has_no_reason(api: Api, answer: bytes) -> None:
-    assert reasons_of_answer(api, answer, 2) == ()
+    assert reasons_of_answer(api, [answer], 2) == ()
+
+
+def test_the_reason_of_one_choice_is_looked_for_at_the_end_only() -> None:
+    early, late = b'{"finish_reason":"early",', b'"finish_reason":"stop"}'
+    words = b'"content":"' + b"x" * 9000 + b'",'
+    for pieces in (
+        [early + words + late],
+        [early, words, late],
+        [early, words, late[:7], late[7:]],
+    ):
+        assert reasons_of_answer(Api.CHAT, pieces, 1) == ("stop",)
+        assert reasons_of_answer(Api.CHAT, pieces, 2) == ("early", "stop")
+    assert reasons_of_answer(Api.EMBEDDINGS, [early], 1) == ()
+    assert reasons_of_answer(Api.CHAT, [], 1) == ()

@@ -38,12 +38,10 @@ from penstock.console.incident_operations import (
     StabilityAsked,
 )
 from penstock.console.operation import Nothing
-from penstock.fleet.workers import left_out
+from penstock.fleet.workers import SILENT_SECONDS, count_gateways, left_out
 
 _HOUR: Final = "1h"
 _ROWS: Final = "100"
-# A process that has not reported for longer is shown as silent.
-_SILENT_SECONDS: Final = 15.0
 
 
 class Tab(StrEnum):
@@ -148,7 +146,7 @@ def _models(answer: ReplicasAnswer) -> list[Text]:
 
 def _left_out(answer: WorkersAnswer) -> list[Text]:
     """Return a line for each replica that gateway workers leave out."""
-    gateways = sum(seen.worker.kind == "gateway" for seen in answer.workers)
+    gateways = count_gateways(answer.workers)
     return [
         Text(
             f"{replica}: left out by {each.workers} of {gateways} gateway workers: {each.reason}",
@@ -160,7 +158,7 @@ def _left_out(answer: WorkersAnswer) -> list[Text]:
 
 def _processes(answer: WorkersAnswer) -> Text:
     kinds = Counter(seen.worker.kind for seen in answer.workers)
-    silent = [seen for seen in answer.workers if seen.silent_seconds > _SILENT_SECONDS]
+    silent = [seen for seen in answer.workers if seen.silent_seconds > SILENT_SECONDS]
     versions = sorted({seen.worker.version for seen in answer.workers})
     counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     text = Text(f"processes: {counts or 'none'}; version {', '.join(versions) or '-'}")

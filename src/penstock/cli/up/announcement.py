@@ -19,6 +19,8 @@ class Announcement(msgspec.Struct, frozen=True):
     metrics_url: str | None
     # Where operators look at the cell; None if control serves no pages.
     console_url: str | None
+    # Whether the state folder has a key that signs in there.
+    has_operator_key: bool
     pids: dict[str, int]
     # From the command to the first request that would succeed.
     start_seconds: float
@@ -37,8 +39,10 @@ class Announcement(msgspec.Struct, frozen=True):
             "Models": ", ".join(self.models),
         }
         if self.console_url is not None:
-            key_file = f"{self.state}/operator.key"
-            rows["Console"] = f"{self.console_url}  (sign in with the key in {key_file})"
+            key = "an operator's key"
+            if self.has_operator_key:
+                key = f"the key in {self.state}/operator.key"
+            rows["Console"] = f"{self.console_url}  (sign in with {key})"
         out = console()
         out.print(f"[bold green]Ready[/] in {self.start_seconds:.0f} s. Ctrl-C stops everything.")
         for title, value in rows.items():

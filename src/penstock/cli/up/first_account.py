@@ -25,7 +25,10 @@ async def first_account(store: Store, state: UpState) -> tuple[Credentials, bool
 
 
 async def make_operator_key(store: Store, state: UpState) -> None:
-    """Keep a key that signs in to the console, unless the one that is kept is valid."""
+    """Keep a key that signs in to the console, unless the one that is kept is valid.
+
+    Only for the embedded database: whoever may read a file here administers no other one.
+    """
     book, kept = KeyBook(store), state.read_operator_key()
     found = await book.find(kept.encode()) if kept else None
     if found is None or found.is_revoked or found.role is not Role.OPERATOR:

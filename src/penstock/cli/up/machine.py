@@ -120,7 +120,8 @@ class Machine:
         await store.open()
         try:
             credentials, is_new = await first_account(store, self._state)
-            await make_operator_key(store, self._state)
+            if plan.postgres is not None:
+                await make_operator_key(store, self._state)
             with ProgressLine(self._console, self._clock) as progress:
                 crew = Crew(
                     self._order, config, plan.environment,
@@ -143,6 +144,7 @@ class Machine:
                         state=str(self._state.root),
                         metrics_url=metrics if ingress.metrics_port else None,
                         console_url=console_url(config, config.control.port),
+                        has_operator_key=plan.postgres is not None,
                         pids=crew.pids,
                         start_seconds=self._clock.monotonic() - self._began,
                     ).print(is_new=is_new, is_json=self._order.is_json)

@@ -140,7 +140,7 @@ class UpState:
     def read_operator_key(self) -> str:
         """Return the secret of the key that administers; "" if there is none yet."""
         try:
-            return self.operator_key.read_text().strip()
+            return self.operator_key.read_bytes().decode(errors="replace").strip()
         except FileNotFoundError:
             return ""
 

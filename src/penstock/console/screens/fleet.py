@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from penstock.console.deployment_operations import LIST_DEPLOYMENTS
 from penstock.console.fleet_operations import (
@@ -15,10 +14,8 @@ from penstock.console.fleet_operations import (
 from penstock.console.operation import Nothing
 from penstock.console.screens.page import Context, PageRequest
 from penstock.fleet.replica_rows import ReplicaRow
-from penstock.fleet.workers import left_out
+from penstock.fleet.workers import SILENT_SECONDS, count_gateways, left_out
 from penstock.metering.reports.slow_replicas import REQUESTS_MIN, median_if_slow
-
-_SILENT_SECONDS: Final = 15.0
 
 
 async def read_fleet(page: PageRequest) -> Context:
@@ -50,12 +47,12 @@ async def read_fleet(page: PageRequest) -> Context:
         ),
         "slow": slow,
         "left_out": dead,
-        "gateways": sum(each.worker.kind == "gateway" for each in workers.workers),
+        "gateways": count_gateways(workers.workers),
         "deployments": deployments.deployments,
         "use": replicas.use,
         "hosts": hosts.hosts,
         "workers": workers.workers,
-        "silent_seconds": _SILENT_SECONDS,
+        "silent_seconds": SILENT_SECONDS,
         "now": page.rooms.clock.now(),
     }
 

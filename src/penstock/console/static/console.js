@@ -19,7 +19,7 @@ function nextScheme() {
 }
 
 function moveRow(step) {
-  const rows = [...document.querySelectorAll("main table.rows tbody tr")];
+  const rows = [...document.querySelectorAll("main table.rows tbody tr")].filter((row) => !row.closest("details:not([open])"));
   if (!rows.length) return;
   const at = rows.findIndex((row) => "at" in row.dataset);
   const next = Math.min(rows.length - 1, Math.max(0, at + step));

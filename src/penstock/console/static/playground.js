@@ -7,8 +7,8 @@ function start(room) {
   const talk = document.getElementById("talk");
   const say = document.getElementById("say");
   const stop = document.getElementById("stop");
-  // What a model has answered, with the answers: nothing that was refused or stopped is sent again.
-  let messages = [], running = null, total = 0, turn = 0, session = crypto.randomUUID();
+  // Only answered messages and their answers: a refused or stopped message is not sent again. It can be copied.
+  let messages = [], unanswered = [], running = null, total = 0, turn = 0, session = crypto.randomUUID();
 
   const element = (kind, name, text) => {
     const made = document.createElement(kind);
@@ -44,6 +44,7 @@ function start(room) {
   async function ask(added) {
     let asked;
     try { asked = body(added); } catch (error) { note(`The tools are no JSON: ${error.message}`); return false; }
+    unanswered = added;
     const answer = element("div", "said model");
     const text = answer.appendChild(element("p", "words"));
     const facts = answer.appendChild(element("p", "dim"));
@@ -65,6 +66,7 @@ function start(room) {
       if (isStream) await readStream(reply, state, begin, grow);
       else { readWhole(await reply.json(), reply, state); grow(); }
       messages.push(...added, message(state));
+      unanswered = [];
       facts.textContent = factsOf(state, reply, began, first);
       const id = reply.headers.get("x-penstock-request");
       if (id) facts.append(" ", link(id));
@@ -192,7 +194,10 @@ function start(room) {
     }
     talk.appendChild(shown);
     box.value = "";
+    const begun = session;
     const isAnswered = await ask([{ role: "user", content }]);
+    // A new conversation has begun meanwhile.
+    if (session !== begun) return;
     // What was not answered stands in the box again, unless the next message is there already.
     if (isAnswered) image.value = "";
     else { shown.classList.add("dropped"); box.value ||= text; }
@@ -203,7 +208,7 @@ function start(room) {
   stop.addEventListener("click", () => running?.abort());
   document.getElementById("anew").addEventListener("click", () => {
     running?.abort();
-    messages = []; total = 0; turn = 0; session = crypto.randomUUID();
+    messages = []; unanswered = []; total = 0; turn = 0; session = crypto.randomUUID();
     talk.replaceChildren();
     document.getElementById("sum").textContent = "";
   });
@@ -213,11 +218,11 @@ function start(room) {
   });
   const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
   copied("curl", () => [`curl ${room.dataset.url}/v1/chat/completions -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json'`,
-    ...Object.entries(labels()).map(([name, value]) => `-H ${quoted(`${name}: ${value}`)}`), `-d ${quoted(JSON.stringify(body()))}`].join(" \\\n  "));
+    ...Object.entries(labels()).map(([name, value]) => `-H ${quoted(`${name}: ${value}`)}`), `-d ${quoted(JSON.stringify(body(unanswered)))}`].join(" \\\n  "));
   copied("python", () => `import os\nfrom openai import OpenAI\n\nclient = OpenAI(base_url="${room.dataset.url}/v1", api_key=os.environ["KEY"])\n` +
-    `asked = ${JSON.stringify(JSON.stringify(body()))}\nimport json\nanswer = client.chat.completions.create(**json.loads(asked), extra_headers=${JSON.stringify(labels())})\nprint(answer)\n`);
+    `asked = ${JSON.stringify(JSON.stringify(body(unanswered)))}\nimport json\nanswer = client.chat.completions.create(**json.loads(asked), extra_headers=${JSON.stringify(labels())})\nprint(answer)\n`);
   copied("case", () => {
-    const form = new FormData(settings), asked = body();
+    const form = new FormData(settings), asked = body(unanswered);
     delete asked.stream_options;
     return `[[case]]\nname = "from the playground"\nworkflow = ${JSON.stringify(form.get("workflow"))}\nbody = ${inline(asked)}\nexpect = { model = ${JSON.stringify(asked.model)} }\n`;
   });

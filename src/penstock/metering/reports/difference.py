@@ -194,7 +194,7 @@ def _shares(sides: _Sides) -> list[float]:
 
 
 def _beside(other: tuple[float, float], sums: Sequence[float]) -> float:
-    """Return what volume multiplies, or retries: the mean of the other one times the inner cost."""
+    """Return the mean, over all orders, of the other outer factor times the inner cost."""
     pairs = pairwise(_WEIGHTS)
     return fsum(
         total * (other[0] * first + other[1] * second)
