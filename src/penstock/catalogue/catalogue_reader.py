@@ -27,12 +27,12 @@ class CatalogueReader:
     def read(self) -> Catalogue:
         """Return the catalogue; raises as `load_catalogue` does."""
         # Taken before the files are read, so that a change in between is seen the next time.
-        states = self._now()
+        states = self._file_states()
         if self._read is None or states != self._states:
             self._read, self._states = load_catalogue(self._settings), states
         return self._read
 
-    def _now(self) -> list[_FileState]:
+    def _file_states(self) -> list[_FileState]:
         folders = [BUILTIN_FOLDER]
         if self._settings.folder:
             folders.append(Path(self._settings.folder).expanduser())

@@ -16,8 +16,11 @@ def short(count: int) -> str:
     return str(count)
 
 
-def dollars(nanousd: int) -> str:
-    """Format in cents from a dollar on; below it, in millionths if cents are not exact."""
+def dollars(nanousd: int, *, is_padded: bool = False) -> str:
+    """Format in cents from a dollar on; below it, in millionths if cents are not exact.
+
+    Millionths end at their last digit that is not 0, unless they are padded.
+    """
     if 0 < nanousd < 500:
         return "<$0.000001"
     amount = Decimal(nanousd).scaleb(-9)
@@ -25,7 +28,9 @@ def dollars(nanousd: int) -> str:
     if abs(amount) >= 1:
         return f"${cents:,}"
     fine = amount.quantize(Decimal("0.000001"), ROUND_HALF_UP)
-    return f"${cents}" if fine == cents else f"${fine.normalize():f}"
+    if fine == cents:
+        return f"${cents}"
+    return f"${fine if is_padded else fine.normalize():f}"
 
 
 def signed_amount(nanousd: int, *, is_fine: bool) -> str:

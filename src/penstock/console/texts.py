@@ -5,7 +5,7 @@ from typing import Final
 
 _TEXT_CHARS_MAX: Final = 256
 # Between a number and its unit; Python does not call it printable.
-_FIRM_SPACE: Final = "\u00a0"
+FIRM_SPACE: Final = "\u00a0"
 # Marks that turn the direction of the text behind them.
 _TURNING: Final = frozenset(
     "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -20,7 +20,7 @@ def text(value: object) -> str:
 
 def printable(value: str) -> str:
     """Return a text without control characters and turning marks."""
-    if value.replace(_FIRM_SPACE, "").isprintable():
+    if value.replace(FIRM_SPACE, "").isprintable():
         # Nearly every text; neither kind of character is printable.
         return value
     return "".join(

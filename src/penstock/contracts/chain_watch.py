@@ -16,11 +16,10 @@ from penstock.clock import Clock
 from penstock.contracts.chain_checks import ChainChecks
 from penstock.contracts.decision_book import DecisionBook, PagePlace
 from penstock.contracts.decision_chain import Keep
-from penstock.contracts.decision_queries import ChainHead, row_from
+from penstock.contracts.decision_queries import ChainHead, DecisionRow
 from penstock.contracts.decision_verifying import ChainFault, ChainVerifier
 from penstock.contracts.settings import ContractsSettings
 from penstock.errors import StoreUnavailable
-from penstock.store.pool import Row
 
 # How far back a pass looks for new rows. Those that a journal brings later are found by rereading.
 _NEW_DAYS: Final = 2
@@ -76,7 +75,7 @@ class ChainWatch:
                         sequence = 0 if known is None else known.sequence
                         after = PagePlace(keep=keep, day=day, holder=end.holder, sequence=sequence)
                         limit = min(_PAGE_ROWS, left)
-                        rows = await self._log.stored_chain_page(after, limit)
+                        rows = await self._log.chain_page(after, limit)
                         if not rows:
                             # Gone since `ends`: rereading finds out whether retention dropped them.
                             break
@@ -99,7 +98,7 @@ class ChainWatch:
                 is_over = False
                 while left > 0 and not is_over:
                     limit = min(_PAGE_ROWS, left)
-                    rows = await self._log.stored_page(after, limit)
+                    rows = await self._log.page(after, limit)
                     if rows:
                         end = await self._verify(after, rows, None)
                         after = PagePlace(
@@ -115,10 +114,10 @@ class ChainWatch:
         await self._checks.restart_reread(self._at() - kept)
 
     async def _verify(
-        self, page: PagePlace, rows: Sequence[Row], known: ChainHead | None
+        self, page: PagePlace, rows: Sequence[DecisionRow], known: ChainHead | None
     ) -> ChainHead:
         """Verify rows of one day, note it, and return the last one; `known` is one before them."""
-        heads = [_head_of(row, page.day) for row in rows]
+        heads = [row.head(page.day) for row in rows]
         firsts = {head.holder: head for head in reversed(heads)}
         starts: dict[str, ChainHead] = {}
         for holder, first in firsts.items():
@@ -133,7 +132,7 @@ class ChainWatch:
             if start is not None and head.sequence <= start.sequence:
                 # Retention dropped it since it was read.
                 continue
-            verifier.take(row_from(row), page.day)
+            verifier.take(row, page.day)
         # The last row of each chain of the page.
         await self._note(list({head.holder: head for head in heads}.values()), verifier.faults)
         return heads[-1]
@@ -152,9 +151,3 @@ class ChainWatch:
 
     def _today(self) -> date:
         return self._at().date()
-
-
-def _head_of(row: Row, day: date) -> ChainHead:
-    """Return what a row is in its chain, without reading the rest of it."""
-    keep, holder, sequence, *_, digest = row
-    return ChainHead(Keep(keep), holder, sequence, bytes(digest).hex(), day)

@@ -29,7 +29,6 @@ from penstock.contracts.decision_queries import (
 from penstock.records.decision import LoggedDecision
 from penstock.records.decision_log import DecidedRequest
 from penstock.store import Store, Transaction
-from penstock.store.pool import Row
 from penstock.wire.resources.contract_effects import DecisionCount
 from penstock.wire.resources.decisions import DecisionQuery
 
@@ -118,15 +117,11 @@ class DecisionBook:
 
     async def page(self, after: PagePlace, limit: int) -> list[DecisionRow]:
         """Return the rows of a day behind a place, by holder and number."""
-        return [row_from(row) for row in await self.stored_page(after, limit)]
+        return await self._page("page", after, limit)
 
-    async def stored_page(self, after: PagePlace, limit: int) -> list[Row]:
-        """Return such rows as they are stored, which may be something else than we write."""
-        return await self._stored("page", after, limit)
-
-    async def stored_chain_page(self, after: PagePlace, limit: int) -> list[Row]:
-        """Return the stored rows of one chain and day behind a place."""
-        return await self._stored("chain_page", after, limit)
+    async def chain_page(self, after: PagePlace, limit: int) -> list[DecisionRow]:
+        """Return the rows of one chain and day behind a place."""
+        return await self._page("chain_page", after, limit)
 
     async def starts(self) -> list[ChainHead]:
         """Return the last row of each chain that retention has dropped."""
@@ -173,10 +168,10 @@ class DecisionBook:
         assert dropped is not None, "a count is one row"
         return int(dropped[0])
 
-    async def _stored(self, name: str, after: PagePlace, limit: int) -> list[Row]:
+    async def _page(self, name: str, after: PagePlace, limit: int) -> list[DecisionRow]:
         values = (after.keep, after.day, after.holder, after.sequence, limit)
         async with self._store.statement() as statement:
-            return await statement.fetch(SQL[name], values)
+            return [row_from(row) for row in await statement.fetch(SQL[name], values)]
 
     async def _drop_sums(self, before: date) -> None:
         """Delete in batches: one transaction for all could time out each time."""

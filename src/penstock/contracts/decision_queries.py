@@ -13,12 +13,28 @@ from penstock.wire.resources.decisions import DecisionAnswer, DecisionChainPlace
 SQL: Final = read_queries("penstock.contracts", "decisions.sql")
 
 
+class ChainHead(msgspec.Struct, frozen=True):
+    """A row of a chain by its number and hash: the last one, or the last that was dropped."""
+
+    keep: Keep
+    holder: str
+    sequence: int
+    hash: str
+    # The day of the row; None of a row that was dropped.
+    day: date | None = None
+
+
 class DecisionRow(msgspec.Struct, frozen=True):
     """One row of the log, with its hash and the one before it, as hexadecimal digits."""
 
     line: DecisionLine
     previous: str
     hash: str
+
+    def head(self, day: date) -> ChainHead:
+        """Return the row, which stands under a day, as a place in its chain."""
+        line = self.line
+        return ChainHead(line.keep, line.holder, line.sequence, self.hash, day)
 
     def answer(self) -> DecisionAnswer:
         """Return the row as callers and commands get it."""
@@ -41,17 +57,6 @@ class DecisionRow(msgspec.Struct, frozen=True):
                 line.keep, line.holder, line.sequence, self.previous, self.hash
             ),
         )
-
-
-class ChainHead(msgspec.Struct, frozen=True):
-    """A row of a chain by its number and hash: the last one, or the last that was dropped."""
-
-    keep: Keep
-    holder: str
-    sequence: int
-    hash: str
-    # The day of the row; None of a row that was dropped.
-    day: date | None = None
 
 
 def row_from(row: Row) -> DecisionRow:

@@ -18,13 +18,13 @@ from penstock.contracts.chain_checks import ChainChecks, count_breaks
 from penstock.contracts.chain_watch import ChainWatch
 from penstock.contracts.decision_book import DecisionBook, PagePlace
 from penstock.contracts.decision_chain import DecisionChains, Keep
+from penstock.contracts.decision_queries import DecisionRow
 from penstock.contracts.decision_retention import DecisionRetention
 from penstock.contracts.decision_verifying import FAULTS_MAX
 from penstock.contracts.settings import ContractsSettings
 from penstock.errors import StoreUnavailable
 from penstock.records.decision import LoggedDecision
 from penstock.store import Store
-from penstock.store.pool import Row
 from penstock.testing.manual_clock import ManualClock
 
 _DAY_SECONDS = 86_400
@@ -214,13 +214,13 @@ async def test_rows_that_are_drained_while_a_pass_reads_are_no_break(
 class _DroppedOnceRead(DecisionBook):
     """Retention drops each page's day when the page has been read."""
 
-    async def stored_page(self, after: PagePlace, limit: int) -> list[Row]:
-        rows = await super().stored_page(after, limit)
+    async def page(self, after: PagePlace, limit: int) -> list[DecisionRow]:
+        rows = await super().page(after, limit)
         await self.drop_before(after.keep, after.day + timedelta(days=1))
         return rows
 
-    async def stored_chain_page(self, after: PagePlace, limit: int) -> list[Row]:
-        rows = await super().stored_chain_page(after, limit)
+    async def chain_page(self, after: PagePlace, limit: int) -> list[DecisionRow]:
+        rows = await super().chain_page(after, limit)
         await self.drop_before(after.keep, after.day + timedelta(days=1))
         return rows
 

@@ -1,12 +1,11 @@
 """Formats numbers for pages: each has its unit, behind a space at which no line breaks. Pure."""
 
-from decimal import ROUND_HALF_UP, Decimal
 from typing import Final
 
 from penstock.console import formats
+from penstock.console.texts import FIRM_SPACE
 
 UNKNOWN: Final = "\u2013"
-_SPACE: Final = "\u00a0"
 _MEGABYTE: Final = 10**6
 
 
@@ -14,11 +13,11 @@ def milliseconds(time: float | None) -> str:
     """Return a time in milliseconds below a second, and in seconds from there on."""
     if time is None:
         return UNKNOWN
-    return f"{time:.0f}{_SPACE}ms" if time < 1000 else f"{time / 1000:.1f}{_SPACE}s"
+    return f"{time:.0f}{FIRM_SPACE}ms" if time < 1000 else f"{time / 1000:.1f}{FIRM_SPACE}s"
 
 
 def percent(share: float | None) -> str:
-    return UNKNOWN if share is None else f"{share * 100:.0f}{_SPACE}%"
+    return UNKNOWN if share is None else f"{share * 100:.0f}{FIRM_SPACE}%"
 
 
 def dollars(nanousd: int) -> str:
@@ -26,16 +25,12 @@ def dollars(nanousd: int) -> str:
 
     So the amounts of a column stand below each other.
     """
-    amount = Decimal(nanousd).scaleb(-9)
-    fine = amount.quantize(Decimal("0.000001"), ROUND_HALF_UP)
-    if abs(amount) >= 1 or not fine or fine == fine.quantize(Decimal("0.01"), ROUND_HALF_UP):
-        return formats.dollars(nanousd)
-    return f"${fine}"
+    return formats.dollars(nanousd, is_padded=True)
 
 
 def fact(name: str, value: object) -> str:
     """Return what a process says of itself: bytes as megabytes, all else as it is."""
     what, _, unit = name.rpartition("_")
     if unit == "bytes" and isinstance(value, int):
-        return f"{what.replace('_', ' ')} {value / _MEGABYTE:.1f}{_SPACE}MB"
+        return f"{what.replace('_', ' ')} {value / _MEGABYTE:.1f}{FIRM_SPACE}MB"
     return f"{name.replace('_', ' ')} {value}"

@@ -29,7 +29,7 @@ class JudgedWorkflow(NamedTuple):
 
     @property
     def hits_said(self) -> str:
-        """The line of hit ratios, for people who do not see it."""
+        """Describe the line of hit ratios for screen readers."""
         known = [each for each in self.row.hits if each is not None]
         if not known:
             return "hit ratio: unknown"

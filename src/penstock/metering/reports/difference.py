@@ -91,10 +91,12 @@ def _sides(before: PeriodUse, after: PeriodUse) -> _Sides:
 
     So the whole change of a group that is new or gone is volume, and of a model is models.
     """
-    first, second = _volume(before), _volume(after)
+    one_total, two_total = before.attempts, after.attempts
+    # A first attempt may be missing: its row could not be written, or is not drained yet.
+    first, second = before.requests or one_total, after.requests or two_total
     retries = (
-        _ratio(before.attempts, first) or _ratio(after.attempts, second) or 1.0,
-        _ratio(after.attempts, second) or _ratio(before.attempts, first) or 1.0,
+        _ratio(one_total, first) or _ratio(two_total, second) or 1.0,
+        _ratio(two_total, second) or _ratio(one_total, first) or 1.0,
     )
     models = []
     # In one order, so that swapped periods calculate with the very same numbers.
@@ -104,16 +106,11 @@ def _sides(before: PeriodUse, after: PeriodUse) -> _Sides:
             continue
         models.append(
             (
-                _terms(before.attempts, one, after.attempts, two),
-                _terms(after.attempts, two, before.attempts, one),
+                _terms(one_total, one, two_total, two),
+                _terms(two_total, two, one_total, one),
             )
         )
     return _Sides((first, second), retries, models)
-
-
-def _volume(period: PeriodUse) -> int:
-    # A first attempt may be missing: its row could not be written, or is not drained yet.
-    return period.requests or period.attempts
 
 
 def _used(period: PeriodUse, name: ModelTier) -> ModelUse | None:
